@@ -1,0 +1,133 @@
+# What there is to do here: `make help`.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+PIP := $(PYTHON) -m pip -qq --disable-pip-version-check --no-input
+
+# The stamps live in the virtual environment, so that they go when it goes.
+BASE := $(VENV)/.installed-base
+DEV := $(VENV)/.installed-dev
+
+WORKERS ?= 2
+SEEDS ?= 2000
+ARGS ?=
+
+.PHONY: help
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- environment -------------------------------------------------------------------------------
+
+.PHONY: setup
+setup: $(DEV)  ## create .venv with everything for development
+
+$(DEV): requirements.lock pyproject.toml | $(VENV)/pyvenv.cfg
+	@echo "installing the development environment"
+	$(PIP) install --no-compile --no-deps -r requirements.lock
+	$(PIP) install --no-deps -e .
+	touch $(BASE) $(DEV)
+
+$(BASE): requirements-base.lock pyproject.toml | $(VENV)/pyvenv.cfg
+	@echo "installing Dal Segno"
+	$(PIP) install --no-compile --no-deps -r requirements-base.lock
+	$(PIP) install --no-deps -e .
+	touch $(BASE)
+
+# The newest Python that can make a virtual environment. Debian packs that ability separately.
+$(VENV)/pyvenv.cfg:
+	@new_enough() { "$$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+	complete() { "$$1" -c 'import ensurepip, venv' 2>/dev/null; }
+	find_python() {
+		for candidate in python3.13 python3.12 python3.11 python3; do
+			if new_enough "$$candidate" && "$$1" "$$candidate"; then echo "$$candidate"; return; fi
+		done
+	}
+	python=$$(find_python complete)
+	if [[ -z $$python ]]; then
+		python=$$(find_python new_enough)
+		if [[ -z $$python ]]; then
+			echo "Dal Segno needs Python 3.11 or newer; python3 here is: $$(python3 -V 2>&1 || true)" >&2
+			echo "On Debian 12 or newer, as root: apt-get install python3 python3-venv" >&2
+			exit 1
+		fi
+		if ((EUID == 0)) && command -v apt-get >/dev/null; then
+			echo "installing python3-venv" >&2
+			export DEBIAN_FRONTEND=noninteractive
+			apt-get update -qq >&2 || true
+			apt-get install -y -qq --no-install-recommends python3-venv >&2 </dev/null || true
+			python=$$(find_python complete)
+		fi
+		if [[ -z $$python ]] || ! complete "$$python"; then
+			echo "This Python has no venv module. On Debian or Ubuntu, as root: apt-get install python3-venv" >&2
+			exit 1
+		fi
+	fi
+	echo "creating $(VENV) with $$("$$python" -V)"
+	"$$python" -m venv --clear $(VENV)
+
+# --- use ---------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: $(BASE)  ## run the demo (needs no server and no development tools)
+	@$(PYTHON) examples/demo.py
+
+# --- gates -------------------------------------------------------------------------------------
+
+.PHONY: check
+check: $(DEV)  ## format, lint, types, architecture: all static gates
+	@$(VENV)/bin/ruff format --check --quiet . || { echo "not formatted; run: make format" >&2; exit 1; }
+	$(VENV)/bin/ruff check --quiet .
+	$(VENV)/bin/mypy --no-error-summary
+	$(VENV)/bin/lint-imports >$(VENV)/lint-imports.log || { cat $(VENV)/lint-imports.log; exit 1; }
+	echo "static gates passed"
+
+.PHONY: format
+format: $(DEV)  ## format the code and mend what can be mended
+	@$(VENV)/bin/ruff check --quiet --fix . || true
+	$(VENV)/bin/ruff format .
+
+.PHONY: servers
+servers:
+	@tests/servers/ensure
+
+.PHONY: test
+test: servers check  ## all static gates, then all tests but chaos and soak
+	@$(PYTHON) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+.PHONY: coverage
+coverage: $(DEV) servers  ## the tests with the coverage floor of the pure packages
+	@$(PYTHON) -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term $(ARGS)
+
+.PHONY: chaos
+chaos: $(DEV) servers  ## kill workers and servers under load, for minutes
+	@$(PYTHON) -m pytest -m chaos $(ARGS)
+
+.PHONY: soak
+soak: $(DEV) servers  ## the simulator over SEEDS=2000 seeds, long property tests
+	@DALSEGNO_SEEDS=$(SEEDS) $(PYTHON) -m pytest -m soak -n $(WORKERS) --dist worksteal $(ARGS)
+
+.PHONY: bench
+bench: $(DEV)  ## measure this machine; ARGS="--help" shows what can be chosen
+	@$(VENV)/bin/dalsegno bench $(ARGS)
+
+.PHONY: docs
+docs: $(DEV)  ## build the documentation into site/
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+
+.PHONY: lock
+lock: $(DEV)  ## renew both lock files (needs uv)
+	@compile() { uv pip compile pyproject.toml "$$@" --quiet --no-emit-index-url --no-header --universal --python-version 3.11; }
+	compile --extra dev -o requirements.lock
+	compile -o requirements-base.lock -c requirements.lock
+
+.PHONY: clean
+clean:  ## remove everything that was made here, .venv too
+	@rm -rf $(VENV) build dist site .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,9 @@
+"""Everything in this process's memory: the reference implementation, for tests and for work that may be lost."""
+
+from dalsegno.adapters.memory.archive import MemoryArchive
+from dalsegno.adapters.memory.blobs import MemoryBlobs
+from dalsegno.adapters.memory.broker import MemoryBroker
+from dalsegno.adapters.memory.ledger import MemoryLedger
+from dalsegno.adapters.memory.store import MemoryStore
+
+__all__ = ["MemoryArchive", "MemoryBlobs", "MemoryBroker", "MemoryLedger", "MemoryStore"]

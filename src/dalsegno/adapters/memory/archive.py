@@ -1,0 +1,79 @@
+"""MemoryArchive: definitions and history beside the memory ledger's rows."""
+
+from __future__ import annotations
+
+from dalsegno.adapters.memory.store import MemoryExecution, MemoryStore
+from dalsegno.adapters.memory.views import execution_view
+from dalsegno.model.definition import Definition
+from dalsegno.model.event import Event
+from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.ports.clock import Clock
+
+
+class MemoryArchive:
+    def __init__(self, store: MemoryStore, clock: Clock) -> None:
+        self.store = store
+        self.clock = clock
+
+    async def put_definition(self, name: str, hash: str, kind: str, source: bytes) -> Definition:
+        versions = [found for (owner, _), found in self.store.definitions.items() if owner == name]
+        same = next((found for found in versions if found.hash == hash), None)
+        if same is None:
+            same = Definition(name, len(versions) + 1, hash, kind, source, self.clock.now())
+            self.store.definitions[name, same.version] = same
+        self.store.current[name] = same.version
+        return same
+
+    async def definition(self, name: str, version: int | None = None) -> Definition | None:
+        number = self.store.current.get(name, 0) if version is None else version
+        return self.store.definitions.get((name, number))
+
+    async def definition_by_hash(self, hash: str) -> Definition | None:
+        return next((found for found in self.store.definitions.values() if found.hash == hash), None)
+
+    async def definitions(self) -> list[Definition]:
+        return [self.store.definitions[name, number] for name, number in sorted(self.store.current.items())]
+
+    async def execution(self, execution: str) -> ExecutionView | None:
+        found = self.store.executions.get(execution)
+        return execution_view(found) if found is not None else None
+
+    async def executions(
+        self, where: ExecutionFilter, before: str | None = None, limit: int = 50
+    ) -> list[ExecutionView]:
+        rows = sorted(self.store.executions.values(), key=_age, reverse=True)
+        if before is not None:
+            mark = self.store.executions.get(before)
+            rows = [row for row in rows if mark is not None and _age(row) < _age(mark)]
+        return [execution_view(row) for row in rows if _matches(row, where)][:limit]
+
+    async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]:
+        found = self.store.executions.get(execution)
+        return found.events[after : after + limit] if found is not None else []
+
+    async def remove_ended(self, before: float, limit: int = 500) -> int:
+        old = [
+            name
+            for name, found in self.store.executions.items()
+            if found.row.state in ENDED and found.row.ended_at is not None and found.row.ended_at < before
+        ][:limit]
+        for name in old:
+            del self.store.executions[name]
+        for key in [key for key in self.store.blobs if key[0] in old]:
+            del self.store.blobs[key]
+        return len(old)
+
+
+def _age(execution: MemoryExecution) -> tuple[float, str]:
+    return execution.new.created_at, execution.new.id
+
+
+def _matches(execution: MemoryExecution, where: ExecutionFilter) -> bool:
+    new = execution.new
+    return (
+        (where.workflow is None or new.workflow == where.workflow)
+        and (not where.states or execution.row.state in where.states)
+        and (where.parent is None or new.parent == where.parent)
+        and all(tag in new.tags for tag in where.tags)
+    )

@@ -1,0 +1,245 @@
+"""MemoryLedger: the reference implementation of the ledger's contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore
+from dalsegno.adapters.memory.views import barrier_view, execution_view, token_view
+from dalsegno.core.settlement import TokenRow, claimable, release_row, settle, wake_row
+from dalsegno.core.settlement.claim import SUSPECT_LOSSES
+from dalsegno.model.barrier import LeftView, SlotView
+from dalsegno.model.event import NewEvent
+from dalsegno.model.execution import ENDED
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import Outcome, ReadyToken, Transition
+from dalsegno.ports.clock import Clock
+from dalsegno.ports.ledger import Inspection, OutboxEntry, Woken, WorkerView
+
+
+class MemoryLedger:
+    """One process, one event loop: nothing here awaits, so every call is atomic."""
+
+    def __init__(self, clock: Clock, store: MemoryStore | None = None) -> None:
+        self.clock = clock
+        self.store = store if store is not None else MemoryStore()
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
+        now = self.now()
+        return [settle(transition, self.store, now) for transition in batch]
+
+    # -- leases -----------------------------------------------------------------------------------------------
+
+    async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
+        leases: list[Lease] = []
+        set_aside: list[tuple[str, tuple[int, float, int, str, str]]] = []
+        suspects = sum(token.losses >= SUSPECT_LOSSES for token in self._leased_by(worker))
+        while len(leases) < limit:
+            queue = self._best_queue(queues)
+            if queue is None:
+                break
+            entry = heappop(self.store.ready[queue])
+            token = self.store.token(entry[3], entry[4])
+            if token is None or token.state != "ready" or not claimable(token, self.store):
+                continue
+            if token.losses >= SUSPECT_LOSSES:
+                if suspects:
+                    set_aside.append((queue, entry))
+                    continue
+                suspects += 1
+            leases.append(self._give(worker, token))
+        for queue, entry in set_aside:
+            heappush(self.store.ready[queue], entry)
+        return leases
+
+    def _best_queue(self, queues: Sequence[str]) -> str | None:
+        heads = [(self.store.ready[queue][0], queue) for queue in queues if self.store.ready.get(queue)]
+        return min(heads)[1] if heads else None
+
+    def _leased_by(self, worker: str) -> Iterator[TokenRow]:
+        return self._tokens(lambda token: token.state == "leased" and token.owner == worker)
+
+    def _tokens(self, wanted: Callable[[TokenRow], bool]) -> Iterator[TokenRow]:
+        for execution in self.store.executions.values():
+            if not execution.swept:
+                yield from (token for token in execution.tokens.values() if wanted(token))
+
+    def _give(self, worker: str, token: TokenRow) -> Lease:
+        token.state = "leased"
+        token.owner = worker
+        token.fence += 1
+        execution = self.store.executions[token.execution].row
+        return Lease(
+            token.id,
+            token.execution,
+            token.fence,
+            token.scope,
+            token.kind,
+            token.node,
+            token.data,
+            token.queue,
+            token.priority,
+            token.attempt,
+            token.losses,
+            token.reason,
+            token.ready_at,
+            execution.definition,
+            execution.epoch,
+            token.live,
+        )
+
+    async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
+        leases = []
+        for ready in tokens:
+            token = self.store.token(ready.execution, ready.token)
+            if token is not None and token.state == "ready" and claimable(token, self.store):
+                leases.append(self._give(worker, token))
+        return leases
+
+    async def release(self, worker: str, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            token = self.store.token(lease.execution, lease.token)
+            if token is not None and token.state == "leased" and token.fence == lease.fence:
+                self._take_back(token, lost=False)
+
+    def _take_back(self, token: TokenRow, *, lost: bool) -> ReadyToken:
+        release_row(token, lost, self.now())
+        self.store.save_token(token)
+        return ReadyToken(token.id, token.execution, token.queue, token.priority)
+
+    def heartbeat(self, worker: str, lease_seconds: float, info: bytes = b"") -> None:
+        self.store.workers[worker] = (self.now() + lease_seconds, info)
+
+    async def expire(self, dead: Sequence[str] = ()) -> tuple[ReadyToken, ...]:
+        now = self.now()
+        workers = self.store.workers
+        gone = {worker for worker, (expires, _) in workers.items() if expires < now} | set(dead)
+        for worker in gone:
+            workers.pop(worker, None)
+        # A worker may have died before its first heartbeat, so an owner nobody has heard of counts as gone.
+        lost = list(self._tokens(lambda token: token.state == "leased" and token.owner not in workers))
+        return tuple(self._take_back(token, lost=True) for token in lost)
+
+    # -- time -------------------------------------------------------------------------------------------------
+
+    async def wake(self, limit: int = 500) -> Woken:
+        now = self.now()
+        ready: list[ReadyToken] = []
+        parked = self.store.parked
+        while parked and len(ready) < limit:
+            due, _, execution, name = parked[0]
+            token = self.store.token(execution, name)
+            stale = token is None or token.state != "parked" or token.due != due
+            if not stale and due > now:
+                break
+            heappop(parked)
+            if token is not None and not stale and wake_row(token, self.store, now):
+                ready.append(ReadyToken(token.id, token.execution, token.queue, token.priority))
+        return Woken(tuple(ready), parked[0][0] if parked else None)
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    async def slots(self, execution: str, barrier: str) -> list[SlotView]:
+        found = self._find(execution)
+        slots = found.slots.get(barrier, {}) if found is not None else {}
+        return [SlotView(slot, *slots[slot]) for slot in sorted(slots)]
+
+    async def left(self, execution: str, scope: str) -> list[LeftView]:
+        found = self._find(execution)
+        left = found.left.get(scope, {}) if found is not None else {}
+        return [LeftView(key, left[key]) for key in sorted(left)]
+
+    async def gate_used(self, execution: str, gate: str) -> tuple[int, ...]:
+        found = self._find(execution)
+        row = found.gates.get(gate) if found is not None else None
+        return tuple(sorted(row.used)) if row is not None else ()
+
+    async def outputs(self, execution: str, ids: Sequence[str]) -> dict[str, bytes]:
+        found = self._find(execution)
+        return {name: found.outputs[name] for name in ids if name in found.outputs} if found else {}
+
+    def _find(self, execution: str) -> MemoryExecution | None:
+        return self.store.executions.get(execution)
+
+    async def inspect(self, execution: str) -> Inspection | None:
+        found = self._find(execution)
+        if found is None:
+            return None
+        tokens = tuple(token_view(token) for token in found.tokens.values() if token.state in UNFINISHED)
+        barriers = tuple(barrier_view(barrier) for barrier in found.barriers.values())
+        return Inspection(execution_view(found), tokens, barriers)
+
+    async def untouched(self, before: float, after: str, limit: int) -> list[str]:
+        rows = (found.row for found in self.store.executions.values())
+        names = sorted(
+            row.id for row in rows if row.id > after and row.state not in ENDED and row.touched_at < before
+        )
+        return names[:limit]
+
+    async def ready(self, execution: str) -> tuple[ReadyToken, ...]:
+        found = self._find(execution)
+        tokens = found.tokens.values() if found is not None else ()
+        return tuple(
+            ReadyToken(token.id, token.execution, token.queue, token.priority)
+            for token in tokens
+            if token.state == "ready"
+        )
+
+    async def workers(self) -> list[WorkerView]:
+        return [
+            WorkerView(worker, expires, sum(1 for _ in self._leased_by(worker)), info)
+            for worker, (expires, info) in sorted(self.store.workers.items())
+        ]
+
+    # -- leaving ----------------------------------------------------------------------------------------------
+
+    async def sweep(self, limit: int = 500) -> int:
+        gone = 0
+        for execution in self.store.executions.values():
+            if execution.swept or execution.row.state not in ENDED:
+                continue
+            gone += self._sweep(execution, limit - gone)
+            if gone >= limit:
+                break
+        return gone
+
+    def _sweep(self, execution: MemoryExecution, limit: int) -> int:
+        tokens = list(execution.tokens.values())[:limit]
+        for token in tokens:
+            if token.state in UNFINISHED and token.live and token.kind in ("node", "join"):
+                self._record_cancelled(execution, token)
+            del execution.tokens[token.id]
+        gone = len(tokens)
+        others: tuple[dict[str, Any], ...] = (
+            execution.scopes,
+            execution.barriers,
+            execution.gates,
+            execution.slots,
+            execution.left,
+        )
+        for rows in others:
+            for key in list(rows)[: limit - gone]:
+                del rows[key]
+                gone += 1
+        execution.swept = not execution.tokens and not any(others)
+        return gone
+
+    def _record_cancelled(self, execution: MemoryExecution, token: TokenRow) -> None:
+        execution.row.seq += 1
+        event = NewEvent("NodeCancelled", token.node, token.scope, self.now(), token=token.id)
+        self.store.add_event(execution.row.id, execution.row.seq, event, None, None)
+
+    async def outbox(self, limit: int = 100) -> list[OutboxEntry]:
+        return list(self.store.outbox.values())[:limit]
+
+    async def delivered(self, ids: Sequence[str]) -> None:
+        for name in ids:
+            self.store.outbox.pop(name, None)
+
+    async def close(self) -> None:
+        """Memory needs no closing."""

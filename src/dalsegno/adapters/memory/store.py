@@ -1,0 +1,154 @@
+"""The rows themselves, and the workspace that the settlement rules work on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from heapq import heappush
+
+from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
+from dalsegno.model.definition import Definition
+from dalsegno.model.event import Event, NewEvent
+from dalsegno.model.execution import NewExecution
+from dalsegno.ports.ledger import OutboxEntry
+
+UNFINISHED = frozenset(("ready", "leased", "parked", "held"))
+
+
+class MemoryExecution:
+    """All rows of one execution."""
+
+    __slots__ = (
+        "barriers",
+        "events",
+        "gates",
+        "left",
+        "new",
+        "outputs",
+        "row",
+        "scopes",
+        "slots",
+        "swept",
+        "tokens",
+    )
+
+    def __init__(self, row: ExecutionRow, new: NewExecution) -> None:
+        self.row = row
+        self.new = new
+        self.tokens: dict[str, TokenRow] = {}
+        self.scopes: dict[str, ScopeRow] = {}
+        self.barriers: dict[str, BarrierRow] = {}
+        self.gates: dict[str, GateRow] = {}
+        self.slots: dict[str, dict[int, tuple[bool, bytes | None]]] = {}
+        self.left: dict[str, dict[str, bytes]] = {}
+        self.outputs: dict[str, bytes] = {}
+        self.events: list[Event] = []
+        self.swept = False
+
+
+class MemoryStore:
+    """Implements the settlement Workspace directly on its dictionaries.
+
+    ``ready`` and ``parked`` are heaps with lazy deletion: an entry counts only while its token is in that state.
+    """
+
+    def __init__(self) -> None:
+        self.executions: dict[str, MemoryExecution] = {}
+        self.definitions: dict[tuple[str, int], Definition] = {}
+        self.current: dict[str, int] = {}
+        self.outbox: dict[str, OutboxEntry] = {}
+        self.blobs: dict[tuple[str, str], bytes] = {}
+        self.workers: dict[str, tuple[float, bytes]] = {}
+        self.ready: dict[str, list[tuple[int, float, int, str, str]]] = {}
+        self.parked: list[tuple[float, int, str, str]] = []
+        self._order = itertools.count()
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def execution(self, execution: str) -> ExecutionRow | None:
+        found = self.executions.get(execution)
+        return found.row if found is not None else None
+
+    def token(self, execution: str, token: str) -> TokenRow | None:
+        found = self.executions.get(execution)
+        return found.tokens.get(token) if found is not None else None
+
+    def scope(self, execution: str, scope: str) -> ScopeRow | None:
+        return self.executions[execution].scopes.get(scope)
+
+    def barrier(self, execution: str, barrier: str) -> BarrierRow | None:
+        return self.executions[execution].barriers.get(barrier)
+
+    def gate(self, execution: str, gate: str) -> GateRow | None:
+        return self.executions[execution].gates.get(gate)
+
+    def has_slot(self, execution: str, barrier: str, slot: int) -> bool:
+        return slot in self.executions[execution].slots.get(barrier, ())
+
+    def has_left(self, execution: str, scope: str) -> bool:
+        return bool(self.executions[execution].left.get(scope))
+
+    def unfinished_tokens(self, execution: str, scope: str | None = None) -> Iterable[TokenRow]:
+        return [
+            token
+            for token in self.executions[execution].tokens.values()
+            if token.state in UNFINISHED and (scope is None or token.scope == scope)
+        ]
+
+    # -- writing ----------------------------------------------------------------------------------------------
+
+    def create_execution(self, row: ExecutionRow, new: NewExecution) -> None:
+        self.executions[row.id] = MemoryExecution(row, new)
+
+    def save_execution(self, row: ExecutionRow) -> None:
+        """Rows are changed in place."""
+
+    def add_token(self, row: TokenRow) -> None:
+        self.executions[row.execution].tokens[row.id] = row
+        self.save_token(row)
+
+    def save_token(self, row: TokenRow) -> None:
+        if row.state == "ready":
+            entry = (-row.priority, row.ready_at, next(self._order), row.execution, row.id)
+            heappush(self.ready.setdefault(row.queue, []), entry)
+        elif row.state == "parked" and row.due is not None:
+            heappush(self.parked, (row.due, next(self._order), row.execution, row.id))
+
+    def save_scope(self, row: ScopeRow) -> None:
+        self.executions[row.execution].scopes[row.scope] = row
+
+    def save_barrier(self, row: BarrierRow) -> None:
+        self.executions[row.execution].barriers[row.id] = row
+
+    def save_gate(self, row: GateRow) -> None:
+        self.executions[row.execution].gates[row.id] = row
+
+    def add_slot(self, execution: str, barrier: str, slot: int, live: bool, data: bytes | None) -> None:
+        self.executions[execution].slots.setdefault(barrier, {})[slot] = (live, data)
+
+    def add_left(self, execution: str, scope: str, key: str, data: bytes) -> None:
+        self.executions[execution].left.setdefault(scope, {})[key] = data
+
+    def add_output(self, execution: str, output: str, data: bytes) -> None:
+        self.executions[execution].outputs[output] = data
+
+    def add_outbox(self, execution: str, entry: str, topic: str, data: bytes) -> None:
+        self.outbox.setdefault(entry, OutboxEntry(entry, execution, topic, data))
+
+    def add_event(
+        self, execution: str, seq: int, event: NewEvent, arrived: int | None, expected: int | None
+    ) -> None:
+        self.executions[execution].events.append(
+            Event(
+                execution,
+                seq,
+                event.kind,
+                event.node,
+                event.scope,
+                event.at,
+                event.data,
+                event.token,
+                arrived,
+                expected,
+            )
+        )

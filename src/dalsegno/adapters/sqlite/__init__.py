@@ -1,0 +1,9 @@
+"""One SQLite file: the embedded store, safe for several processes on one machine."""
+
+from dalsegno.adapters.sqlite.archive import SqliteArchive
+from dalsegno.adapters.sqlite.blobs import SqliteBlobs
+from dalsegno.adapters.sqlite.broker import SqliteBroker
+from dalsegno.adapters.sqlite.ledger import SqliteLedger
+from dalsegno.adapters.sqlite.store import SqliteStore
+
+__all__ = ["SqliteArchive", "SqliteBlobs", "SqliteBroker", "SqliteLedger", "SqliteStore"]

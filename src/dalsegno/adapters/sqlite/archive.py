@@ -1,0 +1,137 @@
+"""SqliteArchive: definitions and history beside the ledger's rows, in the same file."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from functools import partial
+from typing import Any
+
+from dalsegno.adapters.sqlite.statements import SQL
+from dalsegno.adapters.sqlite.store import SqliteStore
+from dalsegno.adapters.sqlite.sweep import remove_ended
+from dalsegno.adapters.sqlite.views import execution_view
+from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
+from dalsegno.model.definition import Definition
+from dalsegno.model.event import Event
+from dalsegno.model.execution import ExecutionView
+from dalsegno.ports.archive import ExecutionFilter
+
+REMOVED_ROWS = 2000
+"""About how many rows retention removes in one transaction."""
+
+
+class SqliteArchive:
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+
+    # -- definitions ------------------------------------------------------------------------------------------
+
+    async def put_definition(self, name: str, hash: str, kind: str, source: bytes) -> Definition:
+        new = Definition(name, 0, hash, kind, source, self.store.clock.now())
+        return await self.store.write(lambda rows: _put_definition(rows, new))
+
+    async def definition(self, name: str, version: int | None = None) -> Definition | None:
+        if version is None:
+            return await self._definition("definition.current", name)
+        return await self._definition("definition.version", name, version)
+
+    async def definition_by_hash(self, hash: str) -> Definition | None:
+        return await self._definition("definition.by_hash", hash)
+
+    async def definitions(self) -> list[Definition]:
+        rows = await self.store.read(lambda connection: connection.execute(SQL["definition.all"]).fetchall())
+        return [Definition(*row) for row in rows]
+
+    async def _definition(self, statement: str, *parameters: object) -> Definition | None:
+        row = await self.store.read(
+            lambda connection: connection.execute(SQL[statement], parameters).fetchone()
+        )
+        return Definition(*row) if row is not None else None
+
+    # -- executions -------------------------------------------------------------------------------------------
+
+    async def execution(self, execution: str) -> ExecutionView | None:
+        row = await self.store.read(
+            lambda connection: connection.execute(SQL["listing.one"], (execution,)).fetchone()
+        )
+        return execution_view(row) if row is not None else None
+
+    async def executions(
+        self, where: ExecutionFilter, before: str | None = None, limit: int = 50
+    ) -> list[ExecutionView]:
+        rows = await self.store.read(lambda connection: _list(connection, where, before, limit))
+        return [execution_view(row) for row in rows]
+
+    async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]:
+        rows = await self.store.read(
+            lambda connection: connection.execute(SQL["history.events"], (execution, after, limit)).fetchall()
+        )
+        return [Event(*row) for row in rows]
+
+    async def remove_ended(self, before: float, limit: int = 500) -> int:
+        removed, more = 0, True
+        while more and removed < limit:
+            work = partial(remove_ended, before=before, limit=limit - removed, most_rows=REMOVED_ROWS)
+            went, more = await self.store.write(work)
+            removed += went
+        return removed
+
+
+def _put_definition(rows: SqliteWorkspace, new: Definition) -> Definition:
+    connection = rows.connection
+    found = connection.execute(SQL["definition.by_name_and_hash"], (new.name, new.hash)).fetchone()
+    if found is None:
+        connection.execute(
+            SQL["definition.insert"],
+            {
+                "name": new.name,
+                "hash": new.hash,
+                "kind": new.kind,
+                "source": new.source,
+                "now": new.created_at,
+            },
+        )
+        found = connection.execute(SQL["definition.by_name_and_hash"], (new.name, new.hash)).fetchone()
+    definition = Definition(*found)
+    connection.execute(SQL["definition.set_current"], (definition.name, definition.version))
+    return definition
+
+
+def _list(
+    connection: sqlite3.Connection, where: ExecutionFilter, before: str | None, limit: int
+) -> list[tuple[Any, ...]]:
+    created_at, mark = math.inf, ""
+    if before is not None:
+        row = connection.execute(SQL["listing.age"], (before,)).fetchone()
+        if row is None:
+            return []
+        created_at, mark = row[0], before
+    parameters = {
+        "workflow": where.workflow,
+        "parent": where.parent,
+        "state": where.states[0] if where.states else None,
+        "states": json.dumps(where.states) if where.states else None,
+        "tag": where.tags[0][0] if where.tags else None,
+        "tag_value": where.tags[0][1] if where.tags else None,
+        "tags": json.dumps(where.tags),
+        "created_at": created_at,
+        "mark": mark,
+        "limit": limit,
+    }
+    return connection.execute(SQL[_leading(where)], parameters).fetchall()
+
+
+def _leading(where: ExecutionFilter) -> str:
+    """The statement whose index leaves the fewest rows to look at, as far as one can tell without counting.
+
+    Most executions of a store have completed; any other single state is rarer than a workflow.
+    """
+    if where.parent is not None:
+        return "listing.of_parent"
+    if where.tags:
+        return "listing.tagged"
+    if len(where.states) == 1 and (where.workflow is None or where.states[0] != "COMPLETED"):
+        return "listing.in_state"
+    return "listing.of_workflow" if where.workflow is not None else "listing.newest"

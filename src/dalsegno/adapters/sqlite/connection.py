@@ -1,0 +1,52 @@
+"""Opening the file: one kind of connection for the writer, one for readers."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+BUSY_SECONDS = 10.0
+"""How long a statement waits for another process's lock before the store counts as unavailable."""
+
+PAGE_SIZE = 4096
+CACHED_STATEMENTS = 256
+
+WRITER_PRAGMAS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",  # a commit that was reported is on the disk
+    "PRAGMA wal_autocheckpoint = 4000",
+    "PRAGMA cache_size = -65536",
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA journal_size_limit = 67108864",
+)
+READER_PRAGMAS = ("PRAGMA query_only = ON", "PRAGMA cache_size = -16384", "PRAGMA temp_store = MEMORY")
+
+
+def connect_writer(path: Path, *, create: bool) -> sqlite3.Connection:
+    connection = _connect(path, "rwc" if create else "rw")
+    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+    return connection
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    connection = _connect(path, "ro")
+    tune(connection, READER_PRAGMAS)
+    return connection
+
+
+def tune(connection: sqlite3.Connection, pragmas: tuple[str, ...]) -> None:
+    for pragma in pragmas:
+        connection.execute(pragma)
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    """Transactions are begun and ended by us; threads are kept apart by us."""
+    return sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?mode={mode}",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=CACHED_STATEMENTS,
+    )

@@ -1,0 +1,20 @@
+"""Flight: the cached rows of one unfinished execution."""
+
+from __future__ import annotations
+
+from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
+
+
+class Flight:
+    """A row that is here equals the stored one, or is about to be written; one that is not may still be stored."""
+
+    __slots__ = ("barriers", "gates", "paused", "row", "scopes", "tokens")
+
+    def __init__(self, row: ExecutionRow) -> None:
+        self.row = row
+        self.tokens: dict[str, TokenRow] = {}
+        self.scopes: dict[str, ScopeRow] = {}
+        self.barriers: dict[str, BarrierRow] = {}
+        self.gates: dict[str, GateRow] = {}
+        self.paused = row.state == "PAUSED"
+        """As stored: a resume must write the state although the row reads RUNNING."""

@@ -1,0 +1,46 @@
+"""What the reader answers: jobs that need more than one statement."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from dalsegno.adapters.sqlite.statements import SQL
+from dalsegno.adapters.sqlite.views import barrier_view, execution_view, token_view
+from dalsegno.core.settlement import BarrierRow, TokenRow
+from dalsegno.ports.ledger import Inspection
+
+Row = tuple[Any, ...]
+
+
+def inspect(connection: sqlite3.Connection, execution: str) -> Inspection | None:
+    row = connection.execute(SQL["listing.one"], (execution,)).fetchone()
+    if row is None:
+        return None
+    tokens = connection.execute(SQL["token.unfinished"], (execution,))
+    barriers = connection.execute(SQL["join.barriers"], (execution,))
+    return Inspection(
+        execution_view(row),
+        tuple(token_view(TokenRow(*token)) for token in tokens),
+        tuple(barrier_view(BarrierRow(*barrier)) for barrier in barriers),
+    )
+
+
+def outputs(connection: sqlite3.Connection, execution: str, ids: Sequence[str]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for name in ids:
+        row = connection.execute(SQL["history.output"], (execution, name)).fetchone()
+        if row is not None:
+            found[name] = row[0]
+    return found
+
+
+def gone_workers(connection: sqlite3.Connection, now: float, dead: Sequence[str]) -> list[str]:
+    expired = {worker for (worker,) in connection.execute(SQL["worker.gone"], (now,))}
+    return sorted(expired.union(dead))
+
+
+def leased_by(connection: sqlite3.Connection, workers: Sequence[str]) -> list[tuple[str, str]]:
+    return connection.execute(SQL["token.leased_by"], (json.dumps(workers),)).fetchall()

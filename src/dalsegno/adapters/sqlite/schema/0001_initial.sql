@@ -1,0 +1,223 @@
+-- The first schema of a Dal Segno store.
+--
+-- An execution is two rows. `execution` says what it is and how it ended: written when it starts, pauses, resumes
+-- and ends. `flight` is its lock and its counters: small, written by every commit, gone once the execution is swept,
+-- so that whatever looks for unfinished work looks at few rows.
+--
+-- Tables keyed by (execution, …) are WITHOUT ROWID: one tree per table, and the rows of one execution lie together.
+-- Payload columns come last, so that reading the others never follows their overflow pages; where payloads are large
+-- by nature (execution, output, blob) the table has a rowid, because wide rows make a keyed tree deep.
+
+CREATE TABLE execution (
+    id              TEXT NOT NULL PRIMARY KEY,
+    workflow        TEXT NOT NULL,
+    version         INTEGER NOT NULL,
+    definition      TEXT NOT NULL,
+    state           TEXT NOT NULL,
+    created_at      REAL NOT NULL,
+    priority        INTEGER NOT NULL,
+    parent          TEXT,
+    relation        TEXT,
+    idempotency_key TEXT,
+    paused_at       REAL,
+    ended_at        REAL,
+    -- The last values of the flight row, from the sweep on.
+    epoch           INTEGER,
+    seq             INTEGER,
+    live            INTEGER,
+    touched_at      REAL,
+    tags            TEXT NOT NULL,
+    error           BLOB,
+    context         BLOB,
+    output          BLOB,
+    input           BLOB NOT NULL
+);
+
+CREATE INDEX execution_by_age ON execution (created_at, id);
+CREATE INDEX execution_by_workflow ON execution (workflow, created_at, id);
+CREATE INDEX execution_by_state ON execution (state, created_at, id);
+CREATE INDEX execution_by_parent ON execution (parent, created_at, id) WHERE parent IS NOT NULL;
+CREATE INDEX execution_by_end ON execution (ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE execution_tag (
+    name       TEXT NOT NULL,
+    value      TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    execution  TEXT NOT NULL,
+    PRIMARY KEY (name, value, created_at, execution)
+) WITHOUT ROWID;
+
+CREATE TABLE flight (
+    id         TEXT NOT NULL PRIMARY KEY,
+    state      TEXT NOT NULL,
+    definition TEXT NOT NULL,
+    epoch      INTEGER NOT NULL,
+    seq        INTEGER NOT NULL,
+    live       INTEGER NOT NULL,
+    priority   INTEGER NOT NULL,
+    touched_at REAL NOT NULL,
+    paused_at  REAL,
+    ended_at   REAL
+) WITHOUT ROWID;
+
+-- What the sweep has still to clear away. Untouched until an execution ends.
+CREATE INDEX flight_ended ON flight (ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE token (
+    execution TEXT NOT NULL,
+    id        TEXT NOT NULL,
+    state     TEXT NOT NULL,
+    scope     TEXT NOT NULL,
+    kind      TEXT NOT NULL,
+    node      TEXT NOT NULL,
+    queue     TEXT NOT NULL,
+    priority  INTEGER NOT NULL,
+    live      INTEGER NOT NULL,
+    ready_at  REAL NOT NULL,
+    turn      INTEGER NOT NULL DEFAULT 0, -- order among tokens that became ready at the same instant
+    fence     INTEGER NOT NULL DEFAULT 0,
+    attempt   INTEGER NOT NULL DEFAULT 1,
+    losses    INTEGER NOT NULL DEFAULT 0,
+    reason    TEXT NOT NULL DEFAULT '',
+    owner     TEXT,
+    due       REAL,
+    barrier   TEXT,
+    limit_key TEXT,
+    digest    BLOB,
+    data      BLOB NOT NULL,
+    PRIMARY KEY (execution, id)
+) WITHOUT ROWID;
+
+-- Leased and consumed tokens are in none of these but the tiny third: a chain's steps pay for no index.
+CREATE INDEX token_ready ON token (queue, priority DESC, ready_at, turn)
+    WHERE state = 'ready' AND losses < 3;
+CREATE INDEX token_suspect ON token (queue, priority DESC, ready_at, turn)
+    WHERE state = 'ready' AND losses >= 3;
+CREATE INDEX token_suspect_leased ON token (owner)
+    WHERE state = 'leased' AND losses >= 3;
+CREATE INDEX token_due ON token (due)
+    WHERE state = 'parked' AND due IS NOT NULL;
+
+CREATE TABLE scope (
+    execution TEXT NOT NULL,
+    path      TEXT NOT NULL,
+    barrier   TEXT NOT NULL,
+    slot      INTEGER NOT NULL,
+    live      INTEGER NOT NULL,
+    ended     INTEGER NOT NULL,
+    PRIMARY KEY (execution, path)
+) WITHOUT ROWID;
+
+CREATE TABLE barrier (
+    execution       TEXT NOT NULL,
+    id              TEXT NOT NULL,
+    scope           TEXT NOT NULL,
+    node            TEXT NOT NULL,
+    mode            TEXT NOT NULL,
+    expected        INTEGER NOT NULL,
+    join_token      TEXT NOT NULL,
+    state           TEXT NOT NULL,
+    resolved        INTEGER NOT NULL,
+    live            INTEGER NOT NULL,
+    deadline        REAL,
+    milestone_at    INTEGER,
+    milestone_token TEXT,
+    PRIMARY KEY (execution, id)
+) WITHOUT ROWID;
+
+CREATE TABLE slot (
+    execution TEXT NOT NULL,
+    barrier   TEXT NOT NULL,
+    slot      INTEGER NOT NULL,
+    live      INTEGER NOT NULL,
+    data      BLOB,
+    PRIMARY KEY (execution, barrier, slot)
+) WITHOUT ROWID;
+
+CREATE TABLE gate (
+    execution TEXT NOT NULL,
+    id        TEXT NOT NULL,
+    count     INTEGER NOT NULL,
+    used      TEXT NOT NULL, -- JSON list of out-edge positions
+    PRIMARY KEY (execution, id)
+) WITHOUT ROWID;
+
+CREATE TABLE left_context (
+    execution TEXT NOT NULL,
+    scope     TEXT NOT NULL,
+    key       TEXT NOT NULL,
+    data      BLOB NOT NULL,
+    PRIMARY KEY (execution, scope, key)
+) WITHOUT ROWID;
+
+CREATE TABLE output (
+    execution TEXT NOT NULL,
+    id        TEXT NOT NULL,
+    data      BLOB NOT NULL,
+    PRIMARY KEY (execution, id)
+);
+
+CREATE TABLE event (
+    execution TEXT NOT NULL,
+    seq       INTEGER NOT NULL,
+    kind      TEXT NOT NULL,
+    node      TEXT NOT NULL,
+    scope     TEXT NOT NULL,
+    at        REAL NOT NULL,
+    token     TEXT,
+    arrived   INTEGER,
+    expected  INTEGER,
+    data      BLOB,
+    PRIMARY KEY (execution, seq)
+) WITHOUT ROWID;
+
+CREATE TABLE outbox (
+    turn      INTEGER PRIMARY KEY,
+    id        TEXT NOT NULL UNIQUE,
+    execution TEXT NOT NULL,
+    topic     TEXT NOT NULL,
+    data      BLOB NOT NULL
+);
+
+CREATE TABLE blob (
+    execution TEXT NOT NULL,
+    id        TEXT NOT NULL,
+    data      BLOB NOT NULL,
+    PRIMARY KEY (execution, id)
+);
+
+CREATE TABLE worker (
+    id         TEXT NOT NULL PRIMARY KEY,
+    expires_at REAL, -- NULL: holds leases, but was never heard of
+    info       BLOB NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE definition (
+    name       TEXT NOT NULL,
+    version    INTEGER NOT NULL,
+    hash       TEXT NOT NULL,
+    kind       TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    source     BLOB NOT NULL,
+    PRIMARY KEY (name, version),
+    UNIQUE (name, hash)
+);
+
+CREATE INDEX definition_by_hash ON definition (hash);
+
+CREATE TABLE definition_current (
+    name    TEXT NOT NULL PRIMARY KEY,
+    version INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- An execution as readers see it: counters from the flight row as long as there is one.
+CREATE VIEW execution_view AS
+SELECT execution.id, workflow, version, execution.definition, execution.state, input, created_at,
+       coalesce(flight.touched_at, execution.touched_at, created_at) AS touched_at,
+       coalesce(flight.epoch, execution.epoch, 0) AS epoch,
+       coalesce(flight.live, execution.live, 0) AS live,
+       coalesce(flight.seq, execution.seq, 0) AS seq,
+       execution.priority, tags, idempotency_key, parent, relation, execution.paused_at, execution.ended_at,
+       output, context, error
+FROM execution
+LEFT JOIN flight ON flight.id = execution.id;

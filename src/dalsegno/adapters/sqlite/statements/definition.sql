@@ -1,0 +1,42 @@
+-- Definitions: immutable versions, and which one is current.
+
+-- :name by_name_and_hash
+SELECT name, version, hash, kind, source, created_at
+FROM definition
+WHERE name = ? AND hash = ?;
+
+-- :name insert
+-- The next number of this name; the write lock makes it unique.
+INSERT INTO definition (name, version, hash, kind, source, created_at)
+SELECT :name, coalesce(max(version), 0) + 1, :hash, :kind, :source, :now
+FROM definition
+WHERE name = :name;
+
+-- :name set_current
+INSERT INTO definition_current (name, version)
+VALUES (?, ?)
+ON CONFLICT DO UPDATE SET version = excluded.version;
+
+-- :name version
+SELECT name, version, hash, kind, source, created_at
+FROM definition
+WHERE name = ? AND version = ?;
+
+-- :name current
+SELECT definition.name, definition.version, hash, kind, source, created_at
+FROM definition_current
+JOIN definition USING (name, version)
+WHERE definition_current.name = ?;
+
+-- :name by_hash
+SELECT name, version, hash, kind, source, created_at
+FROM definition
+WHERE hash = ?
+ORDER BY created_at, name, version
+LIMIT 1;
+
+-- :name all
+SELECT definition.name, definition.version, hash, kind, source, created_at
+FROM definition_current
+JOIN definition USING (name, version)
+ORDER BY definition.name;

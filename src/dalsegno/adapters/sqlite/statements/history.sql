@@ -1,0 +1,51 @@
+-- What executions leave behind: events, outputs, blobs, and what they owe others.
+
+-- :name insert_event
+-- Fails on a number that exists: the sequence of an execution is counted in its flight row (L8).
+INSERT INTO event (execution, seq, kind, node, scope, at, data, token, arrived, expected)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- :name events
+SELECT execution, seq, kind, node, scope, at, data, token, arrived, expected
+FROM event
+WHERE execution = ? AND seq > ?
+ORDER BY seq
+LIMIT ?;
+
+-- :name save_output
+INSERT INTO output (execution, id, data)
+VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET data = excluded.data;
+
+-- :name output
+SELECT data
+FROM output
+WHERE execution = ? AND id = ?;
+
+-- :name put_blob
+-- The id names the content, so a second put changes nothing (K1).
+INSERT INTO blob (execution, id, data)
+VALUES (?, ?, ?)
+ON CONFLICT DO NOTHING;
+
+-- :name blob
+SELECT data
+FROM blob
+WHERE execution = ? AND id = ?;
+
+-- :name insert_outbox
+-- Idempotent by its derived id.
+INSERT INTO outbox (id, execution, topic, data)
+VALUES (?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
+
+-- :name outbox
+-- Oldest first.
+SELECT id, execution, topic, data
+FROM outbox
+ORDER BY turn
+LIMIT ?;
+
+-- :name delivered
+DELETE FROM outbox
+WHERE id = ?;

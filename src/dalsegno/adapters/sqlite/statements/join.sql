@@ -1,0 +1,75 @@
+-- Where branches meet: scopes, barriers with their slots, gates, and what branches left.
+
+-- :name scope
+SELECT execution, path, barrier, slot, live, ended
+FROM scope
+WHERE execution = ? AND path = ?;
+
+-- :name save_scope
+INSERT INTO scope (execution, path, barrier, slot, live, ended)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET live = excluded.live, ended = excluded.ended;
+
+-- :name barrier
+-- Columns in the order of BarrierRow.
+SELECT execution, id, scope, node, mode, expected, join_token, state, resolved, live, deadline, milestone_at,
+       milestone_token
+FROM barrier
+WHERE execution = ? AND id = ?;
+
+-- :name barriers
+SELECT execution, id, scope, node, mode, expected, join_token, state, resolved, live, deadline, milestone_at,
+       milestone_token
+FROM barrier
+WHERE execution = ?;
+
+-- :name save_barrier
+INSERT INTO barrier (execution, id, scope, node, mode, expected, join_token, state, resolved, live, deadline,
+                     milestone_at, milestone_token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET state = excluded.state, resolved = excluded.resolved, live = excluded.live,
+    deadline = excluded.deadline, milestone_at = excluded.milestone_at, milestone_token = excluded.milestone_token;
+
+-- :name has_slot
+SELECT 1
+FROM slot
+WHERE execution = ? AND barrier = ? AND slot = ?;
+
+-- :name slots
+SELECT slot, live, data
+FROM slot
+WHERE execution = ? AND barrier = ?
+ORDER BY slot;
+
+-- :name save_slot
+-- A slot that is resolved stays as it is (L7).
+INSERT INTO slot (execution, barrier, slot, live, data)
+VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
+
+-- :name gate
+SELECT execution, id, count, used
+FROM gate
+WHERE execution = ? AND id = ?;
+
+-- :name save_gate
+INSERT INTO gate (execution, id, count, used)
+VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET count = excluded.count, used = excluded.used;
+
+-- :name has_left
+SELECT 1
+FROM left_context
+WHERE execution = ? AND scope = ?
+LIMIT 1;
+
+-- :name left
+SELECT key, data
+FROM left_context
+WHERE execution = ? AND scope = ?
+ORDER BY key;
+
+-- :name save_left
+INSERT INTO left_context (execution, scope, key, data)
+VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET data = excluded.data;

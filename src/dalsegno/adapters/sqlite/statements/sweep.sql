@@ -1,0 +1,111 @@
+-- Removing rows in chunks: after an ending (the sweep) and after the retention time (removal).
+-- Every DELETE takes an execution and the most rows it may remove.
+
+-- :name ended
+-- Executions whose rows are still to be swept, oldest ending first.
+SELECT id
+FROM flight
+WHERE ended_at IS NOT NULL
+ORDER BY ended_at
+LIMIT ?;
+
+-- :name tokens
+-- Columns in the order of TokenRow.
+SELECT execution, id, scope, kind, node, data, queue, priority, limit_key, live, state, due, fence, owner, attempt,
+       losses, reason, barrier, ready_at, digest
+FROM token
+WHERE execution = ?
+LIMIT ?;
+
+-- :name delete_token
+DELETE FROM token
+WHERE execution = ? AND id = ?;
+
+-- :name delete_scope
+DELETE FROM scope
+WHERE execution = :execution
+  AND path IN (SELECT path FROM scope WHERE execution = :execution LIMIT :limit);
+
+-- :name delete_barrier
+DELETE FROM barrier
+WHERE execution = :execution
+  AND id IN (SELECT id FROM barrier WHERE execution = :execution LIMIT :limit);
+
+-- :name delete_slot
+DELETE FROM slot
+WHERE execution = :execution
+  AND (barrier, slot) IN (SELECT barrier, slot FROM slot WHERE execution = :execution LIMIT :limit);
+
+-- :name delete_gate
+DELETE FROM gate
+WHERE execution = :execution
+  AND id IN (SELECT id FROM gate WHERE execution = :execution LIMIT :limit);
+
+-- :name delete_left_context
+DELETE FROM left_context
+WHERE execution = :execution
+  AND (scope, key) IN (SELECT scope, key FROM left_context WHERE execution = :execution LIMIT :limit);
+
+-- :name delete_event
+DELETE FROM event
+WHERE execution = :execution
+  AND seq IN (SELECT seq FROM event WHERE execution = :execution LIMIT :limit);
+
+-- :name delete_output
+DELETE FROM output
+WHERE execution = :execution
+  AND id IN (SELECT id FROM output WHERE execution = :execution LIMIT :limit);
+
+-- :name delete_blob
+DELETE FROM blob
+WHERE execution = :execution
+  AND id IN (SELECT id FROM blob WHERE execution = :execution LIMIT :limit);
+
+-- :name delete_tokens
+DELETE FROM token
+WHERE execution = :execution
+  AND id IN (SELECT id FROM token WHERE execution = :execution LIMIT :limit);
+
+-- :name land
+-- The record takes over the counters of the flight row, which goes in the same transaction.
+UPDATE execution
+SET (epoch, seq, live, touched_at) = (SELECT epoch, seq, live, touched_at FROM flight WHERE flight.id = :execution)
+WHERE id = :execution;
+
+-- :name delete_flight
+DELETE FROM flight
+WHERE id = :execution;
+
+-- :name seq
+SELECT seq
+FROM flight
+WHERE id = ?;
+
+-- :name count_event
+-- Events that the sweep adds continue the sequence.
+UPDATE flight
+SET seq = ?
+WHERE id = ?;
+
+-- :name outdated
+-- Ended executions past the retention time.
+SELECT id
+FROM execution
+WHERE ended_at IS NOT NULL AND ended_at < ?
+ORDER BY ended_at
+LIMIT ?;
+
+-- :name delete_tags
+DELETE FROM execution_tag
+WHERE execution = :execution
+  AND created_at = (SELECT created_at FROM execution WHERE id = :execution)
+  AND (name, value) IN (
+      SELECT json_extract(tag.value, '$[0]'), json_extract(tag.value, '$[1]')
+      FROM execution
+      JOIN json_each(execution.tags) AS tag
+      WHERE execution.id = :execution
+  );
+
+-- :name delete_execution
+DELETE FROM execution
+WHERE id = :execution;

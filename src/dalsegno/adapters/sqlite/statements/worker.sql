@@ -1,0 +1,29 @@
+-- Workers: a lease is as good as its worker's last heartbeat.
+
+-- :name beat
+INSERT INTO worker (id, expires_at, info)
+VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET expires_at = excluded.expires_at, info = excluded.info;
+
+-- :name register
+-- A worker that was given a lease before its first heartbeat.
+INSERT INTO worker (id, expires_at, info)
+VALUES (?, NULL, x'')
+ON CONFLICT DO NOTHING;
+
+-- :name gone
+-- One that holds leases and was never heard of counts as gone.
+SELECT id
+FROM worker
+WHERE expires_at IS NULL OR expires_at < ?;
+
+-- :name forget
+DELETE FROM worker
+WHERE id = ?;
+
+-- :name list
+-- One scan of the tokens for all workers; for a person or a page that asks, never for the engine's loops.
+SELECT worker.id, expires_at, (SELECT count(*) FROM token WHERE state = 'leased' AND owner = worker.id), info
+FROM worker
+WHERE expires_at IS NOT NULL
+ORDER BY worker.id;

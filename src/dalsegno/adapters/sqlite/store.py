@@ -1,0 +1,92 @@
+"""SqliteStore: one file, its writer and its reader."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import TypeVar
+
+from dalsegno.adapters.sqlite.connection import WRITER_PRAGMAS, connect_reader, connect_writer, tune
+from dalsegno.adapters.sqlite.errors import explain
+from dalsegno.adapters.sqlite.migration import check, migrate, migrations
+from dalsegno.adapters.sqlite.reader import Look, Reader
+from dalsegno.adapters.sqlite.writer import Work, Writer
+from dalsegno.errors import BadConfiguration, SchemaMismatch, StoreReadOnly
+from dalsegno.ports.clock import Clock
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """What ledger, archive, blobs and broker of one process share. Open it with :meth:`open`."""
+
+    def __init__(self, path: Path, clock: Clock, reader: Reader, writer: Writer | None) -> None:
+        self.path = path
+        self.clock = clock
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    def open(
+        cls, path: str | Path, clock: Clock, *, create: bool = True, read_only: bool = False
+    ) -> SqliteStore:
+        """Opens the file, creates it if asked to, and brings its schema up to date."""
+        file = Path(path)
+        if not file.exists() and (read_only or not create):
+            raise BadConfiguration(f"there is no store at {file}")
+        try:
+            return cls._open_reader(file, clock) if read_only else cls._open_writer(file, clock, create)
+        except sqlite3.Error as error:
+            raise explain(error, file) from error
+
+    @classmethod
+    def _open_writer(cls, path: Path, clock: Clock, create: bool) -> SqliteStore:
+        connection = connect_writer(path, create=create)
+        try:
+            check(
+                connection, path, len(migrations())
+            )  # before the first write: the file may be someone else's
+            tune(connection, WRITER_PRAGMAS)
+            migrate(connection, path)
+            reader = connect_reader(path)
+        except BaseException:
+            connection.close()
+            raise
+        return cls(path, clock, Reader(reader, path), Writer(connection, path))
+
+    @classmethod
+    def _open_reader(cls, path: Path, clock: Clock) -> SqliteStore:
+        connection = connect_reader(path)
+        try:
+            known = len(migrations())
+            version = check(connection, path, known)
+            if version < known:
+                raise SchemaMismatch(
+                    f"{path} has schema version {version}, this program needs {known}:"
+                    " open it once for writing to bring it up to date"
+                )
+        except BaseException:
+            connection.close()
+            raise
+        return cls(path, clock, Reader(connection, path), None)
+
+    async def read(self, look: Look[T]) -> T:
+        return await self._reader.call(look)
+
+    async def write(self, work: Work[T]) -> T:
+        """Runs ``work`` in the writer's thread, in a transaction that is on disk when this returns."""
+        return await self._writing().call(work)
+
+    def write_blocking(self, work: Work[T]) -> T:
+        return self._writing().call_blocking(work)
+
+    def close(self) -> None:
+        """Finishes what was asked for before. Nothing is lost without it."""
+        if self._writer is not None:
+            self._writer.close()
+        self._reader.close()
+
+    def _writing(self) -> Writer:
+        if self._writer is None:
+            raise StoreReadOnly(f"{self.path} was opened for reading only")
+        return self._writer

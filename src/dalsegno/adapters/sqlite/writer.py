@@ -1,0 +1,86 @@
+"""The writer: every change of the file goes through its thread, in transactions that waiting jobs share."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from dalsegno.adapters.sqlite.connection import BUSY_SECONDS
+from dalsegno.adapters.sqlite.errors import explain
+from dalsegno.adapters.sqlite.thread import Answer, DatabaseThread, Job
+from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
+from dalsegno.errors import Unavailable
+
+T = TypeVar("T")
+Work = Callable[[SqliteWorkspace], T]
+
+RETRY_SECONDS = 0.0005
+"""Between two tries for the write lock. SQLite's own waiting grows to 100 ms, by which a busy process would starve
+the others."""
+
+
+class Writer:
+    """Jobs that waited together run in one transaction: one sync to disk for all of them. If one of them fails, all
+    are rolled back and run again one by one, so that each gets its own answer."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self._workspace = SqliteWorkspace(connection)
+        self._thread = DatabaseThread("dalsegno-sqlite-writer", self._run)
+
+    async def call(self, work: Work[T]) -> T:
+        return await self._thread.call(lambda: work(self._workspace))
+
+    def call_blocking(self, work: Work[T]) -> T:
+        return self._thread.call_blocking(lambda: work(self._workspace))
+
+    def close(self) -> None:
+        self._thread.close()
+        self._connection.close()
+
+    def _run(self, jobs: Sequence[Job]) -> list[Answer]:
+        answers = self._transaction(jobs)
+        error = answers[0][1]
+        if len(jobs) == 1 or error is None or isinstance(error, Unavailable):
+            return answers
+        return [self._transaction([job])[0] for job in jobs]
+
+    def _transaction(self, jobs: Sequence[Job]) -> list[Answer]:
+        try:
+            self._begin()
+            self._workspace.begin()
+            results = []
+            for job in jobs:
+                results.append(job())
+                self._workspace.flush()
+            self._connection.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001 - whatever a job raises is its caller's answer
+            reason = self._abandon(error)
+            return [(None, reason) for _ in jobs]
+        return [(result, None) for result in results]
+
+    def _begin(self) -> None:
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(RETRY_SECONDS)
+            else:
+                return
+
+    def _abandon(self, error: Exception) -> Exception:
+        """Undoes everything; the connection is usable again."""
+        self._workspace.reset()
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error as second:
+            error = second
+        return explain(error, self._path)

@@ -1,0 +1,25 @@
+"""Commands from outside: transitions that consume no token."""
+
+from __future__ import annotations
+
+from dalsegno.core.situation import encode_record
+from dalsegno.model.effect import FinishExecution, PauseExecution, ResumeExecution
+from dalsegno.model.event import NewEvent
+from dalsegno.model.failure import Failure
+from dalsegno.model.transition import Transition
+
+
+def cancel(execution: str, now: float, reason: str | None = None) -> Transition:
+    """A graph ends at once; whatever was running commits into the void."""
+    message = f"the execution was cancelled: {reason}" if reason else "the execution was cancelled"
+    error = encode_record(Failure(message, code="CANCELLED", type="CancelledError").as_dict())
+    event = NewEvent("ExecutionCancelled", "", "", now, b'{"error":%b}' % error)
+    return Transition(execution, (FinishExecution("CANCELLED", event, error=error),))
+
+
+def pause(execution: str, now: float) -> Transition:
+    return Transition(execution, (PauseExecution(NewEvent("ExecutionPaused", "", "", now)),))
+
+
+def resume(execution: str, now: float) -> Transition:
+    return Transition(execution, (ResumeExecution(NewEvent("ExecutionResumed", "", "", now)),))

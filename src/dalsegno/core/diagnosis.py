@@ -1,0 +1,124 @@
+"""What an execution waits for, read off its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from dalsegno.model.barrier import BarrierView
+from dalsegno.model.execution import ENDED
+from dalsegno.model.inspection import Inspection
+from dalsegno.model.token import TokenView
+
+WaitKind = Literal["paused", "running", "queued", "timer", "retry", "barrier", "items", "deadline"]
+
+
+class Wait(Struct, frozen=True):
+    """One reason why an execution has not ended yet."""
+
+    kind: WaitKind
+    node: str
+    scope: str
+    sentence: str
+    due: float | None = None
+    queue: str | None = None
+    arrived: int | None = None
+    expected: int | None = None
+    count: int = 1
+
+
+def waits(inspection: Inspection) -> list[Wait]:
+    """Everything a live execution waits for; equal reasons of many items are counted, not listed."""
+    if inspection.execution.state in ENDED:
+        return []
+    barriers = {barrier.id: barrier for barrier in inspection.barriers}
+    found = [_wait(token, _barrier_of(token, barriers)) for token in inspection.tokens]
+    grouped = _group([wait for wait in found if wait is not None])
+    if inspection.execution.state == "PAUSED":
+        grouped.insert(0, Wait("paused", "", "", "the execution is paused; resume it to go on"))
+    return grouped
+
+
+def _barrier_of(token: TokenView, barriers: dict[str, BarrierView]) -> BarrierView | None:
+    if token.kind != "join":
+        return None
+    same = [each for each in barriers.values() if each.node == token.node and each.scope == token.scope]
+    return next((each for each in same if each.state == "waiting"), same[0] if same else None)
+
+
+def _wait(token: TokenView, barrier: BarrierView | None) -> Wait | None:
+    node, scope = token.node, token.scope
+    if token.kind == "deadline":
+        sentence = "ends FAILED when its own timeout passes"
+        return Wait("deadline", node, scope, sentence, token.due)
+    if token.state == "leased":
+        return Wait("running", node, scope, f"node '{node}' is running (attempt {token.attempt})")
+    if token.state in ("ready", "held"):
+        sentence = f"node '{node}' waits for a worker that serves queue '{token.queue}'"
+        return Wait("queued", node, scope, sentence, queue=token.queue)
+    if barrier is not None:
+        return _at_barrier(token, barrier)
+    if token.kind == "advance":
+        return Wait("items", node, scope, f"split '{node}' opens more items when its window has room")
+    if token.attempt > 1:
+        return Wait(
+            "retry", node, scope, f"node '{node}' is tried again (attempt {token.attempt})", token.due
+        )
+    return Wait("timer", node, scope, f"node '{node}' sleeps until its time has come", token.due)
+
+
+def _at_barrier(token: TokenView, barrier: BarrierView) -> Wait:
+    sentence = f"node '{token.node}' waits for {barrier.expected - barrier.resolved} more of {barrier.expected} branches"
+    return Wait(
+        "barrier",
+        token.node,
+        token.scope,
+        sentence,
+        token.due,
+        arrived=barrier.resolved,
+        expected=barrier.expected,
+    )
+
+
+def _group(waiting: Sequence[Wait]) -> list[Wait]:
+    """Items of one split often wait for the same thing at the same node."""
+    counted: dict[tuple[str, str, str], list[Wait]] = {}
+    for wait in waiting:
+        counted.setdefault((wait.kind, wait.node, wait.sentence), []).append(wait)
+    grouped = []
+    for same in counted.values():
+        dues = [wait.due for wait in same if wait.due is not None]
+        first = same[0]
+        grouped.append(
+            Wait(
+                first.kind,
+                first.node,
+                first.scope if len(same) == 1 else "",
+                first.sentence,
+                min(dues) if dues else None,
+                first.queue,
+                first.arrived,
+                first.expected,
+                len(same),
+            )
+        )
+    return grouped
+
+
+def diagnose(inspection: Inspection) -> str | None:
+    """None if something can still move the execution, else a sentence that says what is missing."""
+    if inspection.execution.state in ENDED or inspection.execution.state == "PAUSED":
+        return None
+    movable = [token for token in inspection.tokens if token.live and _can_move(token)]
+    if movable:
+        return None
+    parked = sorted({token.node for token in inspection.tokens if token.live})
+    if not parked:
+        return "it has no live token and did not end"
+    return f"every live token is parked with nothing to wake it (at {', '.join(parked)})"
+
+
+def _can_move(token: TokenView) -> bool:
+    return token.state in ("ready", "leased") or token.due is not None

@@ -1,0 +1,54 @@
+"""The finish step: nothing in the scope is live any more, what its branches left is united."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dalsegno.core.body import Body, ItemResult, decode_body, encode
+from dalsegno.core.complete import Step, transition_of
+from dalsegno.core.context import Context, Entry, unite
+from dalsegno.core.ending import completed, failed, item_result
+from dalsegno.core.situation import Result, Situation
+from dalsegno.model.barrier import LeftView
+from dalsegno.model.effect import Effect, EndScope, StoreOutput
+from dalsegno.model.failure import Failure
+
+
+def united(
+    situation: Situation, left: Sequence[LeftView]
+) -> tuple[Context, list[StoreOutput], tuple[Body, ...]]:
+    """What all branches left, in key order: later wins."""
+    bodies = tuple(decode_body(entry.data) for entry in left)
+    context, stores = unite([body.context for body in bodies], situation.lease.token)
+    return context, stores, bodies
+
+
+def finish_root(
+    situation: Situation, context: Context, stores: Sequence[StoreOutput], ending: Result | Failure
+) -> Step:
+    if isinstance(ending, Failure):
+        finish = failed(situation, context, ending)
+    else:
+        finish = completed(situation, context, ending.raw)
+    effects: list[Effect] = [*stores, finish]
+    return Step(transition_of(situation, effects), {})
+
+
+def finish_item(situation: Situation, bodies: Sequence[Body], own: Entry | None) -> Step:
+    """The item's value is ``own`` (the aggregator's expression) or the payload of the last in-edge."""
+    last = bodies[-1] if bodies else None
+    if own is not None:
+        result = ItemResult(own)
+    elif last is not None:
+        result = item_result(last.payload, last.context, last)
+    else:
+        result = ItemResult(None)
+    return Step(transition_of(situation, (EndScope(situation.lease.scope, encode(result)),)), {})
+
+
+def expire(situation: Situation, timeout: float) -> Step:
+    """The execution's own deadline has passed: a graph ends at once."""
+    failure = Failure(
+        f"the execution did not end within its timeout of {timeout:g} s", code="TIMEOUT", type="TimeoutError"
+    )
+    return Step(transition_of(situation, (failed(situation, situation.body.context, failure),)), {})

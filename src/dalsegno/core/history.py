@@ -1,0 +1,62 @@
+"""What an execution's history tells about its nodes: outputs, edges taken, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dalsegno.core.context import BLOB, OUTPUT, Entry, reference, value
+from dalsegno.graph.plan import Node
+from dalsegno.model.event import Event
+
+
+class RunFacts(Struct, frozen=True):
+    """The last committed run of a node at the root."""
+
+    node: str
+    output: Entry | None
+    failed: bool
+    edges: tuple[str, ...] | None
+    """The out-edges it chose, where it had a choice."""
+
+
+class _Record(Struct, frozen=True):
+    output: Raw | None = None
+    output_ref: str | None = None
+    error: dict[str, Any] | None = None
+    edges: tuple[str, ...] | None = None
+
+
+_decode = msgspec.json.Decoder(_Record).decode
+
+
+def run_facts(events: Iterable[Event]) -> dict[str, RunFacts]:
+    """By node, for runs in the root scope; the last run of a node counts."""
+    facts: dict[str, RunFacts] = {}
+    for event in events:
+        if event.kind not in ("NodeCompleted", "NodeFailed") or event.scope or event.data is None:
+            continue
+        record = _decode(event.data)
+        facts[event.node] = RunFacts(event.node, _entry(record), event.kind == "NodeFailed", record.edges)
+    return facts
+
+
+def _entry(record: _Record) -> Entry | None:
+    if record.error is not None:
+        return value(msgspec.json.encode({"error": record.error}))
+    if record.output is not None:
+        return value(bytes(record.output))
+    if record.output_ref is not None:
+        kind, _, name = record.output_ref.partition(":")
+        return reference(BLOB if kind == "blob" else OUTPUT, name)
+    return None
+
+
+def took(facts: RunFacts, node: Node, edge: str) -> bool:
+    """Whether that run sent a token over that edge."""
+    if facts.edges is not None:
+        return edge in facts.edges
+    return not facts.failed and any(own.id == edge for own in node.success_edges)

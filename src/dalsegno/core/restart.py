@@ -1,0 +1,127 @@
+"""The first transition of a rerun: an execution that starts in the middle of its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from dalsegno.core.body import Body, encode
+from dalsegno.core.context import EMPTY, KEY, Context, extend, key_of, place, reference
+from dalsegno.core.edges import barrier_of, gate_of
+from dalsegno.core.history import RunFacts, took
+from dalsegno.core.situation import Situation
+from dalsegno.core.start import deadline_token, entry_token, origin
+from dalsegno.graph.plan import Edge, Node, Plan
+from dalsegno.model.effect import AdjustGate, CreateExecution, Effect, ResolveSlot, SpawnToken
+from dalsegno.model.event import NewEvent
+from dalsegno.model.execution import NewExecution
+from dalsegno.model.transition import Transition
+
+
+class Restart(Struct, frozen=True):
+    """Where to start, and what the record says of the old execution."""
+
+    starts: tuple[str, ...]
+    facts: Mapping[str, RunFacts]
+    outputs: Mapping[str, bytes]
+    edits: Mapping[str, bytes]
+
+
+class _Builder:
+    """Collects the effects of a restart; contexts are built once per node."""
+
+    def __init__(self, plan: Plan, new: NewExecution, record: Restart, now: float) -> None:
+        self.plan = plan
+        self.record = record
+        self.situation = origin(plan, new, now, Body())
+        self.effects: list[Effect] = [CreateExecution(new)]
+        self.again = frozenset(record.starts).union(*(plan.descendants(name) for name in record.starts))
+        self._input = new.input
+
+    def context_of(self, node: str, *, with_self: bool = False) -> Context:
+        """The recorded outputs of everything before a node (and its own, for what it sent on), edits applied."""
+        before = self.plan.ancestors(node)
+        names = [name for name in self.plan.topological if name in before or (with_self and name == node)]
+        owner = f"{self.situation.lease.execution}/{node}/{with_self}"
+        context = self._remember(EMPTY, "$trigger", self._input, owner)
+        for name in names:
+            raw = self.record.outputs.get(name)
+            if raw is not None and self.plan.nodes[name].depth == 0:
+                context = self._remember(context, key_of(name), raw, owner)
+        for key, raw in self.record.edits.items():
+            context = self._remember(context, key, raw, owner)
+        return context
+
+    def _remember(self, context: Context, key: str, raw: bytes, owner: str) -> Context:
+        entry, stores = place(self.record.edits.get(key, raw), f"{owner}/{key}", None)
+        self.effects += stores
+        context, pages = extend(context, key, entry, f"{owner}/{key}")
+        self.effects += pages
+        return context
+
+    def body_for(self, node: Node) -> Body:
+        """What a token that came to this node carried."""
+        sources = [edge.src for edge in node.in_edges if self.sent(edge)]
+        payload = reference(KEY, key_of(sources[-1]) if sources else "$trigger")
+        return Body(self.context_of(node.id), payload)
+
+    def sent(self, edge: Edge) -> bool:
+        """Whether the old execution sent a token over an edge."""
+        if edge.src in self.plan.triggers:
+            return True
+        source = self.plan.nodes[edge.src]
+        if source.control == "split" and source.aggregator is not None and not edge.is_error:
+            return False
+        facts = self.record.facts.get(edge.src)
+        return facts is not None and took(facts, source, edge.id)
+
+    def prefill(self, node: Node) -> None:
+        """Resolves the slots of a join whose sources do not run again, as they were resolved."""
+        for edge in node.in_edges:
+            if edge.src in self.again:
+                continue
+            if node.barrier:
+                self.effects.append(self._slot(node, edge))
+            elif node.gate:
+                self.effects.append(AdjustGate(gate_of(self.situation, node), -1))
+
+    def _slot(self, node: Node, edge: Edge) -> ResolveSlot:
+        spec = barrier_of(self.situation, node, Body())
+        if not self.sent(edge):
+            return ResolveSlot(spec, edge.slot, False)
+        name = key_of(edge.src) if edge.src not in self.plan.triggers else "$trigger"
+        context = self.context_of(edge.src, with_self=True)
+        body = Body(context, reference(KEY, name), f"{edge.slot:04x}")
+        return ResolveSlot(spec, edge.slot, True, encode(body))
+
+
+def restart(plan: Plan, new: NewExecution, record: Restart, now: float) -> Transition:
+    builder = _Builder(plan, new, record, now)
+    for name in plan.topological:
+        node = plan.nodes[name]
+        if name in builder.again and node.depth == 0 and (node.barrier or node.gate):
+            if name not in record.starts or node.barrier:
+                builder.prefill(node)
+    for position, name in enumerate(record.starts):
+        node = plan.nodes[name]
+        if node.barrier:
+            continue
+        body = msgspec.structs.replace(builder.body_for(node), path=f"{position:04x}")
+        builder.effects.append(SpawnToken(entry_token(builder.situation, name, body)))
+        if node.gate:
+            builder.effects.append(AdjustGate(gate_of(builder.situation, node), 1 - len(node.in_edges)))
+    if plan.timeout is not None:
+        builder.effects.append(SpawnToken(deadline_token(new, now + plan.timeout)))
+    return Transition(new.id, tuple(builder.effects), (_started(builder.situation, new, record),))
+
+
+def _started(situation: Situation, new: NewExecution, record: Restart) -> NewEvent:
+    data = {
+        "input": msgspec.Raw(new.input),
+        "relation": new.relation,
+        "from": new.parent,
+        "nodes": record.starts,
+    }
+    return NewEvent("ExecutionStarted", "", "", situation.now, msgspec.json.encode(data))

@@ -1,0 +1,25 @@
+"""The ledger's rules as pure functions over rows.
+
+A store that can run Python beside its data (memory, SQLite) fetches rows into a workspace, calls :func:`settle` per
+transition and writes back what changed. Stores that decide inside the server (PostgreSQL, Redis) restate the same
+rules in SQL or Lua and prove it with the same contract suite.
+"""
+
+from dalsegno.core.settlement.claim import claimable, release_row, resume_execution, wake_row
+from dalsegno.core.settlement.rows import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
+from dalsegno.core.settlement.settle import settle
+from dalsegno.core.settlement.workspace import Workspace
+
+__all__ = [
+    "BarrierRow",
+    "ExecutionRow",
+    "GateRow",
+    "ScopeRow",
+    "TokenRow",
+    "Workspace",
+    "claimable",
+    "release_row",
+    "resume_execution",
+    "settle",
+    "wake_row",
+]

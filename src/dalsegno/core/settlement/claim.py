@@ -1,0 +1,88 @@
+"""Between commits: may a ready token run, what does a due timer do, what happens to tokens on resume."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dalsegno.core.settlement.rows import ExecutionRow, TokenRow
+from dalsegno.core.settlement.scopes import is_closed
+from dalsegno.core.settlement.workspace import Workspace
+from dalsegno.model.execution import ENDED
+
+SUSPECT_LOSSES = 3
+"""A token that was lost this often is handed out alone, so that it takes no innocent ones down with it."""
+
+
+def claimable(token: TokenRow, rows: Workspace) -> bool:
+    """Whether a ready token may be leased. If not, it is put where claims no longer find it."""
+    execution = rows.execution(token.execution)
+    fate = _fate(token, execution, rows)
+    if fate == "run":
+        return True
+    token.state = "held" if fate == "hold" else "cancelled"
+    rows.save_token(token)
+    return False
+
+
+def _fate(token: TokenRow, execution: ExecutionRow | None, rows: Workspace) -> Literal["run", "hold", "drop"]:
+    if execution is None or execution.state in ENDED:
+        return "drop"
+    if token.scope and is_closed(rows, execution.id, token.scope):
+        return "drop"
+    return "hold" if execution.state == "PAUSED" else "run"
+
+
+def wake_row(token: TokenRow, rows: Workspace, now: float) -> bool:
+    """A parked token is due. Returns whether it became ready (else it is held, or dropped with its execution)."""
+    execution = rows.execution(token.execution)
+    fate = _fate(token, execution, rows)
+    if fate == "drop":
+        token.state = "cancelled"
+        rows.save_token(token)
+        return False
+    token.ready_at = now
+    if fate == "hold" and token.kind == "deadline":
+        # The execution's own timeout does not count paused time: it keeps its due time until resume moves it.
+        token.state = "held"
+        rows.save_token(token)
+        return False
+    token.reason = "timeout" if token.barrier is not None else "timer"
+    if token.barrier is not None:
+        barrier = rows.barrier(token.execution, token.barrier)
+        if barrier is not None and barrier.state == "waiting":
+            barrier.state = "timeout"
+            rows.save_barrier(barrier)
+    token.state = "held" if fate == "hold" else "ready"
+    rows.save_token(token)
+    return token.state == "ready"
+
+
+def resume_execution(execution: ExecutionRow, rows: Workspace, now: float) -> list[TokenRow]:
+    """Ends a pause: held tokens become ready in due order, deadline tokens sleep on for as long as was paused."""
+    paused_for = now - (execution.paused_at if execution.paused_at is not None else now)
+    execution.state = "RUNNING"
+    execution.paused_at = None
+    changed = []
+    for token in rows.unfinished_tokens(execution.id):
+        if token.kind == "deadline" and token.due is not None and token.state in ("parked", "held"):
+            token.due += paused_for
+            token.state = "parked"
+            changed.append(token)
+        elif token.state == "held":
+            token.state = "ready"
+            changed.append(token)
+    changed.sort(key=lambda token: (token.due if token.due is not None else token.ready_at, token.id))
+    for order, token in enumerate(changed):
+        if token.state == "ready":
+            token.ready_at = now + order * 1e-6
+        rows.save_token(token)
+    return changed
+
+
+def release_row(token: TokenRow, lost: bool, now: float) -> None:
+    """A lease ends without a commit: handed back, or lost with its worker."""
+    token.state = "ready"
+    token.owner = None
+    token.ready_at = now
+    if lost:
+        token.losses += 1

@@ -1,0 +1,294 @@
+"""How each effect changes the rows of its execution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dalsegno.core.settlement.barriers import arrive, cancel_barrier, create_barrier, end_slot, set_milestone
+from dalsegno.core.settlement.claim import resume_execution
+from dalsegno.core.settlement.rows import ExecutionRow, GateRow, ScopeRow, TokenRow, token_row
+from dalsegno.core.settlement.workspace import Workspace
+from dalsegno.model.barrier import GateSpec
+from dalsegno.model.effect import (
+    AdjustGate,
+    CancelTokens,
+    CreateExecution,
+    EndIfLast,
+    EndScope,
+    FinishExecution,
+    LeaveContext,
+    OpenBarrier,
+    OpenScope,
+    PauseExecution,
+    ResolveSlot,
+    ResumeExecution,
+    SetMilestone,
+    SpawnToken,
+    StoreOutput,
+    WriteOutbox,
+)
+from dalsegno.model.event import NewEvent
+from dalsegno.model.token import NewToken
+from dalsegno.model.transition import Applied, ReadyToken, Transition
+
+
+class Application:
+    """One transition being applied: counters are summed here and written once at the end."""
+
+    __slots__ = (
+        "counts",
+        "endings",
+        "execution",
+        "gates",
+        "kept",
+        "next_due",
+        "now",
+        "ready",
+        "rows",
+        "transition",
+    )
+
+    def __init__(self, transition: Transition, execution: ExecutionRow, rows: Workspace, now: float) -> None:
+        self.transition = transition
+        self.execution = execution
+        self.rows = rows
+        self.now = now
+        self.counts: dict[str, int] = {}
+        self.gates: dict[str, GateSpec] = {}
+        self.endings: list[EndIfLast] = []
+        self.kept: list[str] = []
+        self.ready: list[ReadyToken] = []
+        self.next_due: float | None = None
+
+    def run(self) -> Applied:
+        for event in self.transition.events:
+            self.record(event)
+        for effect in self.transition.effects:
+            APPLY[type(effect)](self, effect)
+        for gate in self.gates.values():
+            _close_gate(self, gate)
+        self.write_counts()
+        for ending in self.endings:
+            _end_if_last(self, ending)
+        execution = self.execution
+        execution.touched_at = self.now
+        self.rows.save_execution(execution)
+        ended = execution.state if execution.ended_at is not None else None
+        return Applied(tuple(self.kept), tuple(self.ready), ended, self.next_due)  # type: ignore[arg-type]
+
+    def record(self, event: NewEvent, arrived: int | None = None, expected: int | None = None) -> None:
+        execution = self.execution
+        execution.seq += 1
+        self.rows.add_event(execution.id, execution.seq, event, arrived, expected)
+
+    def count(self, scope: str, delta: int) -> None:
+        self.counts[scope] = self.counts.get(scope, 0) + delta
+
+    def write_counts(self) -> None:
+        for scope, delta in self.counts.items():
+            if not delta:
+                continue
+            if not scope:
+                self.execution.live += delta
+                continue
+            row = self.rows.scope(self.execution.id, scope)
+            if row is not None:
+                row.live += delta
+                self.rows.save_scope(row)
+        self.counts.clear()
+
+    def live(self, scope: str) -> int:
+        if not scope:
+            return self.execution.live
+        row = self.rows.scope(self.execution.id, scope)
+        return row.live if row is not None else 0
+
+    def park(self, token: TokenRow) -> None:
+        """Asleep until its due time; a token that is due already is simply ready."""
+        token.state = "parked"
+        if token.due is not None:
+            self.due(token.due)
+
+    def due(self, due: float) -> None:
+        if self.next_due is None or due < self.next_due:
+            self.next_due = due
+
+    def make_ready(self, token: TokenRow) -> None:
+        """A paused execution's tokens are held until it resumes."""
+        token.ready_at = self.now
+        if self.execution.state == "PAUSED":
+            token.state = "held"
+            return
+        token.state = "ready"
+        self.ready.append(ReadyToken(token.id, token.execution, token.queue, token.priority))
+
+    def spawn(self, new: NewToken) -> TokenRow:
+        """A new token; it counts for its scope from now on."""
+        row = token_row(self.execution.id, new, "ready", self.now)
+        if new.live:
+            self.count(new.scope, 1)
+        if new.due is not None:
+            self.park(row)
+        elif new.id in self.transition.keep and self.execution.state == "RUNNING":
+            row.state, row.owner, row.fence = "leased", self.transition.worker, 1
+            self.kept.append(new.id)
+        else:
+            self.make_ready(row)
+        self.rows.add_token(row)
+        return row
+
+
+def _spawn(work: Application, effect: SpawnToken) -> None:
+    if work.rows.token(work.execution.id, effect.token.id) is None:
+        work.spawn(effect.token)
+
+
+def _create(work: Application, effect: CreateExecution) -> None:
+    """The row exists already: the command's own handling created it."""
+
+
+def _resolve(work: Application, effect: ResolveSlot) -> None:
+    arrive(work, effect)
+
+
+def _open_barrier(work: Application, effect: OpenBarrier) -> None:
+    if work.rows.barrier(work.execution.id, effect.barrier.id) is None:
+        row = create_barrier(work, effect.barrier)
+        if effect.milestone is not None:
+            set_milestone(work, row, effect.milestone)
+
+
+def _set_milestone(work: Application, effect: SetMilestone) -> None:
+    row = work.rows.barrier(work.execution.id, effect.barrier)
+    if row is not None and row.state == "waiting":
+        set_milestone(work, row, effect.milestone)
+
+
+def _open_scope(work: Application, effect: OpenScope) -> None:
+    if work.rows.scope(work.execution.id, effect.scope) is None:
+        work.rows.save_scope(ScopeRow(work.execution.id, effect.scope, effect.barrier, effect.slot))
+
+
+def _end_scope(work: Application, effect: EndScope) -> None:
+    row = work.rows.scope(work.execution.id, effect.scope)
+    if row is None or row.ended:
+        return
+    row.ended = True
+    work.rows.save_scope(row)
+    end_slot(work, row, effect.data, effect.trip, effect.event)
+
+
+def _leave(work: Application, effect: LeaveContext) -> None:
+    work.rows.add_left(work.execution.id, effect.scope, effect.key, effect.data)
+
+
+def _finish(work: Application, effect: FinishExecution) -> None:
+    execution = work.execution
+    execution.state = effect.state
+    execution.ended_at = work.now
+    execution.output, execution.context, execution.error = effect.output, effect.context, effect.error
+    work.record(effect.event)
+
+
+def _defer_ending(work: Application, effect: EndIfLast) -> None:
+    work.endings.append(effect)
+
+
+def _end_if_last(work: Application, effect: EndIfLast) -> None:
+    if work.execution.ended_at is not None:
+        return
+    rows, execution = work.rows, work.execution.id
+    empty = work.live(effect.scope) == 0
+    knows_ending = effect.finish is not None or effect.slot_data is not None
+    if empty and knows_ending and not rows.has_left(execution, effect.scope):
+        if effect.finish is not None:
+            _finish(work, effect.finish)
+        elif effect.slot_data is not None:
+            _end_scope(work, EndScope(effect.scope, effect.slot_data, event=effect.event))
+        return
+    if effect.left is not None:
+        rows.add_left(execution, effect.scope, effect.key, effect.left)
+    if empty and rows.token(execution, effect.finisher.id) is None:
+        work.spawn(effect.finisher)
+        work.write_counts()
+
+
+def _adjust_gate(work: Application, effect: AdjustGate) -> None:
+    spec = effect.gate
+    row = work.rows.gate(work.execution.id, spec.id)
+    if row is None:
+        row = GateRow(work.execution.id, spec.id, spec.open_edges)
+    row.count += effect.delta
+    if effect.used:
+        row.used = row.used.union(effect.used)
+    work.rows.save_gate(row)
+    work.gates[spec.id] = spec
+
+
+def _close_gate(work: Application, spec: GateSpec) -> None:
+    """Judged by the sum of all adjustments: an edge that becomes a visit in one transition closes nothing."""
+    row = work.rows.gate(work.execution.id, spec.id)
+    if row is not None and row.count == 0 and work.rows.token(work.execution.id, spec.closed.id) is None:
+        work.spawn(spec.closed)
+
+
+def _store_output(work: Application, effect: StoreOutput) -> None:
+    work.rows.add_output(work.execution.id, effect.id, effect.data)
+
+
+def _cancel_tokens(work: Application, effect: CancelTokens) -> None:
+    nodes = frozenset(effect.nodes)
+    for token in list(work.rows.unfinished_tokens(work.execution.id, effect.scope)):
+        if token.node in nodes and token.id != work.transition.token:
+            _cancel(work, token)
+
+
+def _cancel(work: Application, token: TokenRow) -> None:
+    if token.live:
+        work.count(token.scope, -1)
+        work.record(NewEvent("NodeCancelled", token.node, token.scope, work.now, token=token.id))
+    token.state = "cancelled"
+    token.owner = None
+    work.rows.save_token(token)
+    if token.barrier is not None:
+        cancel_barrier(work, token.barrier)
+
+
+def _pause(work: Application, effect: PauseExecution) -> None:
+    work.execution.state = "PAUSED"
+    work.execution.paused_at = work.now
+    work.record(effect.event)
+
+
+def _resume(work: Application, effect: ResumeExecution) -> None:
+    work.record(effect.event)
+    for token in resume_execution(work.execution, work.rows, work.now):
+        if token.state == "ready":
+            work.ready.append(ReadyToken(token.id, token.execution, token.queue, token.priority))
+        elif token.due is not None:
+            work.due(token.due)
+
+
+def _write_outbox(work: Application, effect: WriteOutbox) -> None:
+    work.rows.add_outbox(work.execution.id, effect.id, effect.topic, effect.data)
+
+
+APPLY: dict[type, Callable[[Application, Any], None]] = {
+    SpawnToken: _spawn,
+    CreateExecution: _create,
+    ResolveSlot: _resolve,
+    OpenBarrier: _open_barrier,
+    SetMilestone: _set_milestone,
+    OpenScope: _open_scope,
+    EndScope: _end_scope,
+    LeaveContext: _leave,
+    FinishExecution: _finish,
+    EndIfLast: _defer_ending,
+    AdjustGate: _adjust_gate,
+    StoreOutput: _store_output,
+    CancelTokens: _cancel_tokens,
+    PauseExecution: _pause,
+    ResumeExecution: _resume,
+    WriteOutbox: _write_outbox,
+}

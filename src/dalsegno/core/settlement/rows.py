@@ -1,0 +1,101 @@
+"""Mutable rows of an execution in flight. A workspace hands them out; the rules change them in place."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dalsegno.model.barrier import BarrierMode, BarrierState
+from dalsegno.model.execution import ExecutionState
+from dalsegno.model.token import NewToken, TokenKind, TokenState, WakeReason
+
+
+class ExecutionRow(Struct, gc=False):
+    id: str
+    state: ExecutionState
+    definition: str
+    epoch: int = 0
+    seq: int = 0
+    live: int = 0
+    """Live tokens of the root scope."""
+    priority: int = 0
+    paused_at: float | None = None
+    touched_at: float = 0.0
+    ended_at: float | None = None
+    output: bytes | None = None
+    context: bytes | None = None
+    error: bytes | None = None
+
+
+class TokenRow(Struct, gc=False):
+    execution: str
+    id: str
+    scope: str
+    kind: TokenKind
+    node: str
+    data: bytes
+    queue: str
+    priority: int
+    limit_key: str | None
+    live: bool
+    state: TokenState
+    due: float | None = None
+    fence: int = 0
+    owner: str | None = None
+    attempt: int = 1
+    losses: int = 0
+    reason: WakeReason = ""
+    barrier: str | None = None
+    """Of a join token: the barrier it is parked at."""
+    ready_at: float = 0.0
+    digest: bytes | None = None
+    """Of the last transition applied to it."""
+
+
+class ScopeRow(Struct, gc=False):
+    execution: str
+    scope: str
+    barrier: str
+    slot: int
+    live: int = 0
+    ended: bool = False
+
+
+class BarrierRow(Struct, gc=False):
+    execution: str
+    id: str
+    scope: str
+    node: str
+    mode: BarrierMode
+    expected: int
+    join: str
+    state: BarrierState = "waiting"
+    resolved: int = 0
+    live: int = 0
+    deadline: float | None = None
+    milestone_at: int | None = None
+    milestone_token: str | None = None
+
+
+class GateRow(Struct, gc=False):
+    execution: str
+    id: str
+    count: int
+    used: frozenset[int] = frozenset()
+
+
+def token_row(execution: str, token: NewToken, state: TokenState, now: float) -> TokenRow:
+    return TokenRow(
+        execution,
+        token.id,
+        token.scope,
+        token.kind,
+        token.node,
+        token.data,
+        token.queue,
+        token.priority,
+        token.limit_key,
+        token.live,
+        state,
+        token.due,
+        ready_at=now,
+    )

@@ -1,0 +1,76 @@
+"""A step's situation: which token, in which plan, since when. Everything a rule may look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dalsegno.core.body import Body
+from dalsegno.graph.plan import Node, Plan
+from dalsegno.model.effect import StoreOutput
+from dalsegno.model.event import EventKind, NewEvent
+from dalsegno.model.ids import derive
+from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken, TokenKind
+
+
+class Situation(Struct, gc=False):
+    plan: Plan
+    lease: Lease
+    body: Body
+    now: float
+    started_at: float
+    stores: tuple[StoreOutput, ...] = ()
+    """Pages of a context that was united for this step: stored by whatever transition it leads to."""
+
+    @property
+    def node(self) -> Node:
+        return self.plan.nodes[self.lease.node]
+
+
+class Result(Struct, frozen=True, gc=False):
+    """A run's output as it enters the core: JSON, and the blob it was put into if it is large."""
+
+    raw: bytes
+    blob: str | None = None
+
+
+class RunRecord(Struct, frozen=True, omit_defaults=True, gc=False):
+    """The data of an event about a run of a node."""
+
+    queued_at: float
+    started_at: float
+    attempt: int = 1
+    output: Raw | None = None
+    output_ref: str | None = None
+    error: dict[str, Any] | None = None
+    edges: tuple[str, ...] | None = None
+    """The out-edges taken, where the node had a choice."""
+    retry_at: float | None = None
+    resume_at: float | None = None
+
+
+encode_record = msgspec.json.Encoder().encode
+
+
+def run_event(kind: EventKind, situation: Situation, record: RunRecord) -> NewEvent:
+    lease = situation.lease
+    return NewEvent(kind, lease.node, lease.scope, situation.now, encode_record(record), lease.token)
+
+
+def system_token(
+    situation: Situation, kind: TokenKind, cause: str, node: str, data: bytes, *, live: bool = True
+) -> NewToken:
+    """A bookkeeping token of the situation's scope, named by its cause."""
+    lease = situation.lease
+    return NewToken(
+        derive(lease.execution, str(lease.epoch), kind, lease.scope, cause),
+        lease.scope,
+        kind,
+        node,
+        data,
+        SYSTEM_QUEUE,
+        lease.priority,
+        live=live,
+    )

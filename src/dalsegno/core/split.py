@@ -1,0 +1,162 @@
+"""Splits: items in scopes of their own, opened window by window, met again at the aggregator.
+
+The split's own commit parks the aggregator's join token, live in the split's scope, and opens the first chunk of
+items. One *advance* token at a time opens the next chunk: at once until the window is full, afterwards when half of
+the window has drained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dalsegno.core.body import Body, Fan, Loop, encode
+from dalsegno.core.complete import Run, Step, transition_of
+from dalsegno.core.context import THE_ITEM, Entry, place
+from dalsegno.core.situation import Result, RunRecord, Situation, run_event
+from dalsegno.graph.plan import Node
+from dalsegno.model.barrier import BarrierSpec, Milestone
+from dalsegno.model.effect import Effect, OpenBarrier, OpenScope, SetMilestone, SpawnToken
+from dalsegno.model.event import EventKind
+from dalsegno.model.ids import barrier_id, derive, item_scope
+from dalsegno.model.token import SYSTEM_QUEUE, NewToken
+
+CHUNK = 200
+"""Items opened by one commit, so that no commit is ever wide."""
+
+
+def fan_out(
+    situation: Situation, items: Sequence[Result], array: Result, total: int, window: int, halts: bool
+) -> Step:
+    """The split succeeded with at least one item. ``items`` are the first chunk, ``array`` is the whole list."""
+    lease, node = situation.lease, situation.node
+    entry, stores = place(array.raw, f"{lease.token}/items", array.blob)
+    fan = Fan(node.id, lease.token, total, window, entry, halts)
+    effects: list[Effect] = [*stores, OpenBarrier(_barrier(situation, fan, situation.body))]
+    effects += _open_items(situation, fan, situation.body, items)
+    effects += _next_advance(situation, msgspec.structs.replace(fan, cursor=len(items)), situation.body)
+    record = RunRecord(lease.ready_at, situation.started_at, lease.attempt)
+    return Step(transition_of(situation, effects, (run_event("NodeCompleted", situation, record),)), {})
+
+
+def chunk(total: int, window: int, cursor: int = 0) -> int:
+    """How many items the next commit opens: the window is filled at first, then refilled by halves."""
+    room = window - cursor if cursor < window else window - window // 2
+    return min(CHUNK, total - cursor, room)
+
+
+def advance(situation: Situation, items: Sequence[Result]) -> Step:
+    """Opens the items from the cursor on and says when the next advance is due."""
+    fan = situation.body.fan
+    assert fan is not None
+    effects = _open_items(situation, fan, situation.body, items)
+    onward = msgspec.structs.replace(fan, cursor=fan.cursor + len(items))
+    effects += _next_advance(situation, onward, situation.body)
+    return Step(transition_of(situation, effects), {})
+
+
+def _open_items(situation: Situation, fan: Fan, body: Body, items: Sequence[Result]) -> list[Effect]:
+    effects: list[Effect] = []
+    for position, item in enumerate(items):
+        effects += _open_item(situation, fan, body, fan.cursor + position, item)
+    return effects
+
+
+def _open_item(situation: Situation, fan: Fan, body: Body, index: int, item: Result) -> list[Effect]:
+    """One item: its scope, and a token over each edge that leaves the split."""
+    scope = item_scope(situation.lease.scope, fan.token, index)
+    owner = f"{fan.token}/item/{index}"
+    entry, stores = place(item.raw, owner, item.blob)
+    loop = Loop(fan.split, index, fan.total, entry, fan.halts)
+    inner = Body(body.context, THE_ITEM, "", (*body.loops, loop))
+    effects: list[Effect] = [*stores, OpenScope(scope, _barrier_id(situation, fan), index)]
+    split = situation.plan.nodes[fan.split]
+    for edge in split.success_edges:
+        start = inner if not split.forks else msgspec.structs.replace(inner, path=f"{edge.position:04x}")
+        effects.append(SpawnToken(_item_token(situation, fan, scope, index, edge.id, edge.dst, start)))
+    return effects
+
+
+def _item_token(
+    situation: Situation, fan: Fan, scope: str, index: int, edge: str, target: str, body: Body
+) -> NewToken:
+    node = situation.plan.nodes[target]
+    return NewToken(
+        derive(fan.token, edge, str(index)),
+        scope,
+        "node",
+        target,
+        encode(body),
+        node.queue,
+        situation.lease.priority,
+    )
+
+
+def _next_advance(situation: Situation, fan: Fan, body: Body) -> list[Effect]:
+    if fan.cursor >= fan.total:
+        return []
+    lease = situation.lease
+    token = NewToken(
+        derive(fan.token, "advance", str(fan.cursor)),
+        lease.scope,
+        "advance",
+        fan.split,
+        encode(Body(body.context, body.payload, body.path, body.loops, fan=fan)),
+        SYSTEM_QUEUE,
+        lease.priority,
+        live=False,
+    )
+    if fan.cursor < fan.window:
+        return [SpawnToken(token)]
+    resolved = fan.cursor - fan.window // 2
+    return [SetMilestone(_barrier_id(situation, fan), Milestone(resolved, token))]
+
+
+def _barrier_id(situation: Situation, fan: Fan) -> str:
+    return barrier_id(situation.lease.epoch, situation.lease.scope, fan.split, fan.token)
+
+
+def _barrier(situation: Situation, fan: Fan, body: Body) -> BarrierSpec:
+    """The split's barrier. Without an aggregator the split itself waits for its items, so that they hold the
+    scope around them open."""
+    lease = situation.lease
+    node = _meeting_node(situation, fan)
+    return BarrierSpec(
+        _barrier_id(situation, fan),
+        lease.scope,
+        node.id,
+        fan.total,
+        join_token(situation, fan, body),
+        timeout=node.merge_timeout,
+        live_at_once=True,
+    )
+
+
+def _meeting_node(situation: Situation, fan: Fan) -> Node:
+    split = situation.plan.nodes[fan.split]
+    return situation.plan.nodes[split.aggregator] if split.aggregator is not None else split
+
+
+def join_token(situation: Situation, fan: Fan, body: Body) -> NewToken:
+    lease = situation.lease
+    inner = Body(body.context, body.payload, body.path, body.loops, fan=fan)
+    node = _meeting_node(situation, fan)
+    return NewToken(
+        derive(fan.token, "join"), lease.scope, "join", node.id, encode(inner), SYSTEM_QUEUE, lease.priority
+    )
+
+
+def empty(situation: Situation, run: Run) -> Step:
+    """No items (or the split failed and is ignored): straight to the aggregator with ``[]``."""
+    lease, node = situation.lease, situation.node
+    fan = Fan(node.id, lease.token, 0, 1, Entry(0, msgspec.Raw(b"[]")), False)
+    record = RunRecord(
+        lease.ready_at,
+        situation.started_at,
+        lease.attempt,
+        error=run.failure.as_dict() if run.failure is not None else None,
+    )
+    kind: EventKind = "NodeCompleted" if run.failure is None else "NodeFailed"
+    effects = (SpawnToken(join_token(situation, fan, situation.body)),)
+    return Step(transition_of(situation, effects, (run_event(kind, situation, record),)), {})

@@ -1,0 +1,85 @@
+"""The state of every node of an execution, folded from its history and its live tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from dalsegno.core.states import summary_of
+from dalsegno.graph.plan import Plan
+from dalsegno.model.event import Event
+from dalsegno.model.execution import ENDED, ExecutionView, NodeState
+from dalsegno.model.token import TokenView
+
+_ENDINGS: dict[str, NodeState] = {
+    "NodeCompleted": "COMPLETED",
+    "NodeFailed": "FAILED",
+    "NodeSkipped": "SKIPPED",
+    "NodeCancelled": "CANCELLED",
+}
+
+_LIVE: dict[str, NodeState] = {"ready": "QUEUED", "held": "QUEUED", "leased": "RUNNING", "parked": "WAITING"}
+
+
+class NodeSummary(Struct, frozen=True):
+    state: NodeState
+    runs: int
+    """Committed runs, not attempts."""
+    failed: int = 0
+    waiting: int = 0
+    due: float | None = None
+
+
+def summarise(
+    plan: Plan, execution: ExecutionView, events: Iterable[Event], tokens: Iterable[TokenView]
+) -> dict[str, NodeSummary]:
+    states: dict[str, set[NodeState]] = {name: set() for name in plan.nodes}
+    runs = dict.fromkeys(plan.nodes, 0)
+    failed = dict.fromkeys(plan.nodes, 0)
+    for event in events:
+        state = _ENDINGS.get(event.kind)
+        if state is not None and event.node in states:
+            states[event.node].add(state)
+            runs[event.node] += event.kind in ("NodeCompleted", "NodeFailed")
+            failed[event.node] += event.kind == "NodeFailed"
+    waiting = dict.fromkeys(plan.nodes, 0)
+    due: dict[str, float] = {}
+    for token in tokens:
+        _add_token(plan, execution, token, states, waiting, due)
+    _add_unvisited(plan, execution, states)
+    return {
+        name: NodeSummary(summary_of(states[name]), runs[name], failed[name], waiting[name], due.get(name))
+        for name in plan.nodes
+    }
+
+
+def _add_token(
+    plan: Plan,
+    execution: ExecutionView,
+    token: TokenView,
+    states: dict[str, set[NodeState]],
+    waiting: dict[str, int],
+    due: dict[str, float],
+) -> None:
+    if token.kind not in ("node", "join") or token.node not in states or not token.live:
+        return
+    if execution.state in ENDED:
+        states[token.node].add("CANCELLED")
+        return
+    state = _LIVE[token.state]
+    states[token.node].add(state)
+    if state == "WAITING":
+        waiting[token.node] += 1
+        if token.due is not None:
+            due[token.node] = min(token.due, due.get(token.node, token.due))
+
+
+def _add_unvisited(plan: Plan, execution: ExecutionView, states: dict[str, set[NodeState]]) -> None:
+    """Triggers have fired by definition; what a completed execution never reached was skipped."""
+    for name in plan.triggers:
+        states[name].add("COMPLETED")
+    if execution.state == "COMPLETED":
+        for name, found in states.items():
+            if not found:
+                found.add("SKIPPED")

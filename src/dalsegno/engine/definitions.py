@@ -1,0 +1,67 @@
+"""Definitions as the engine runs them: compiled once, kept by content hash."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from dalsegno.errors import NotFound
+from dalsegno.graph.build import load_graph
+from dalsegno.graph.plan import Node, Plan
+from dalsegno.model.definition import Definition
+from dalsegno.ports.archive import Archive
+from dalsegno.ports.node import NodeTypes
+
+
+class Program:
+    """A definition ready to run. ``parsed`` remembers parameters that hold no templates."""
+
+    __slots__ = ("definition", "parsed", "plan")
+
+    def __init__(self, definition: Definition, plan: Plan) -> None:
+        self.definition = definition
+        self.plan = plan
+        self.parsed: dict[Node, Any] = {}
+
+
+class Definitions:
+    def __init__(self, archive: Archive, types: NodeTypes, capacity: int = 256) -> None:
+        self.archive = archive
+        self.types = types
+        self._capacity = capacity
+        self._programs: OrderedDict[str, Program] = OrderedDict()
+
+    def cached(self, hash: str) -> Program | None:
+        return self._programs.get(hash)
+
+    async def by_hash(self, hash: str) -> Program:
+        program = self._programs.get(hash)
+        if program is None:
+            definition = await self.archive.definition_by_hash(hash)
+            if definition is None:
+                raise NotFound(f"no definition with the content hash {hash} is stored here")
+            program = self.add(definition)
+        return program
+
+    async def by_name(self, name: str, version: int | None = None) -> Program:
+        definition = await self.archive.definition(name, version)
+        if definition is None:
+            raise NotFound(
+                _unknown(name, version, [known.name for known in await self.archive.definitions()])
+            )
+        return self._programs.get(definition.hash) or self.add(definition)
+
+    def add(self, definition: Definition) -> Program:
+        """Compiles a stored definition. It was valid when it was stored; a node type may be missing here, though."""
+        program = Program(definition, load_graph(definition.source, self.types).plan)
+        self._programs[definition.hash] = program
+        if len(self._programs) > self._capacity:
+            self._programs.popitem(last=False)
+        return program
+
+
+def _unknown(name: str, version: int | None, known: list[str]) -> str:
+    if name in known:
+        return f"workflow '{name}' has no version {version}"
+    listed = ", ".join(f"'{other}'" for other in known[:10]) or "none yet"
+    return f"no workflow is named '{name}'; deployed here: {listed}"

@@ -1,0 +1,129 @@
+"""The engine: one process's worker, timers and reconciler on one stack, and the client's calls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from dalsegno.engine.client import Client
+from dalsegno.engine.committer import Committer
+from dalsegno.engine.definitions import Definitions
+from dalsegno.engine.endings import Endings
+from dalsegno.engine.heartbeat import Heartbeat
+from dalsegno.engine.loader import Loader
+from dalsegno.engine.processes import worker_name
+from dalsegno.engine.reconciler import Reconciler
+from dalsegno.engine.runner import Runner
+from dalsegno.engine.settings import EngineSettings
+from dalsegno.engine.stack import Stack
+from dalsegno.engine.steps import Steps
+from dalsegno.engine.timers import Timers
+from dalsegno.engine.worker import Worker
+from dalsegno.model.transition import Applied, Transition
+from dalsegno.ports.node import NodeTypes
+
+logger = logging.getLogger("dalsegno.engine")
+
+
+class Engine:
+    """Everything of one process. ``start`` runs the roles, ``stop`` ends them gracefully."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        types: NodeTypes,
+        services: Mapping[str, Any] | None = None,
+        settings: EngineSettings | None = None,
+    ) -> None:
+        self.stack = stack
+        self.settings = settings or EngineSettings()
+        self.services: dict[str, Any] = {"heartbeat": lambda token: None, **(services or {})}
+        self.logs: list[tuple[str, str, str, str]] = []
+        self.definitions = Definitions(stack.archive, types)
+        self.loader = Loader(stack.ledger, stack.blobs)
+        self.runner = Runner(types, self.loader, self.services, self._log)
+        self.committer = Committer(stack.ledger, stack.broker, self._applied)
+        self.steps = Steps(stack.ledger, stack.blobs, self.definitions, self.loader, self.runner)
+        self.timers = Timers(stack.ledger, stack.broker)
+        self.reconciler = Reconciler(
+            stack.ledger,
+            stack.archive,
+            stack.broker,
+            interval=self.settings.reconcile_every,
+            untouched_after=self.settings.untouched_after,
+            retention=self.settings.retention,
+        )
+        self.endings = Endings(stack.archive)
+        self.client = Client(stack, self.definitions, self.committer, self.endings, self.loader)
+        self.worker: Worker | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._roles: list[asyncio.Task[None]] = []
+
+    async def start(self, *, worker: bool = True, scheduler: bool = True) -> None:
+        if scheduler:
+            await self.reconciler.take_back_leases()
+            self._roles.append(asyncio.create_task(self.timers.run(), name="timers"))
+            self._roles.append(asyncio.create_task(self.reconciler.run(), name="reconciler"))
+        if worker:
+            self._start_worker()
+
+    def _start_worker(self) -> None:
+        settings = self.settings
+        name = settings.worker_name or worker_name()
+        info = msgspec.json.encode({"queues": settings.queues, "concurrency": settings.concurrency})
+        self._heartbeat = Heartbeat(self.stack.ledger, name, settings.lease_seconds, info)
+        self._heartbeat.start()
+        self.worker = Worker(
+            name,
+            self.stack.ledger,
+            self.stack.broker,
+            self.committer,
+            self.steps,
+            queues=settings.queues,
+            concurrency=settings.concurrency,
+        )
+        self._roles.append(asyncio.create_task(self.worker.run(), name="worker"))
+
+    async def stop(self) -> None:
+        """Stops claiming, finishes or hands back what runs, then closes the stack."""
+        if self.worker is not None:
+            await self.worker.stop(self.settings.grace)
+        for role in self._roles:
+            role.cancel()
+        for role in self._roles:
+            with contextlib.suppress(asyncio.CancelledError):
+                await role
+        self._roles.clear()
+        await self.committer.drain()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        for service in self.services.values():
+            close = getattr(service, "aclose", None)
+            if close is not None:
+                await close()
+        await self.stack.close()
+
+    def failed_role(self) -> BaseException | None:
+        """Why a role ended by itself, if one did: it is never meant to."""
+        for role in self._roles:
+            if role.done() and not role.cancelled() and role.exception() is not None:
+                return role.exception()
+        return None
+
+    def _applied(self, transition: Transition, applied: Applied) -> None:
+        if applied.next_due is not None:
+            self.timers.notice(applied.next_due)
+        if applied.ready and self.worker is not None:
+            self.worker.notice(max(token.priority for token in applied.ready))
+        if applied.ended is not None:
+            self.endings.notice(transition.execution)
+            self.reconciler.notice_ending()
+
+    def _log(self, execution: str, node: str, level: str, message: str) -> None:
+        line = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
+        logging.getLogger("dalsegno.log").log(line, "%s %s: %s", execution, node, message)

@@ -1,0 +1,160 @@
+"""Loading what a step needs of its context, and no more.
+
+Small values stand in the token itself; the loader only goes to the ledger for pages and large outputs. Both are
+immutable, so a small cache serves the items of a split that all mention the same list.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import Raw
+
+from dalsegno.core.body import Body, Loop
+from dalsegno.core.context import (
+    BLOB,
+    ITEM,
+    KEY,
+    OUTPUT,
+    VALUE,
+    Context,
+    Entry,
+    decode_page,
+    key_of,
+    reference_name,
+)
+from dalsegno.core.values import decode_value
+from dalsegno.errors import InternalError
+from dalsegno.ports.blobs import Blobs
+from dalsegno.ports.ledger import Ledger
+
+CACHED_BYTES = 16 * 1024 * 1024
+
+Lookup = Callable[[str], Any]
+
+
+class Loader:
+    def __init__(self, ledger: Ledger, blobs: Blobs) -> None:
+        self.ledger = ledger
+        self.blobs = blobs
+        self._raws: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._held = 0
+        self._array: tuple[tuple[str, str], list[Any]] | None = None
+
+    async def lookup(self, execution: str, body: Body, roots: Iterable[str], meta: dict[str, Any]) -> Lookup:
+        """A lookup for these roots. Raises KeyError for a root that has no value in this execution."""
+        found: dict[str, Entry | Loop] = {}
+        for root in roots:
+            entry = await self._find_root(execution, body, root)
+            if entry is not None:
+                found[root] = entry
+        raws = {root: await self._raw(execution, body, entry) for root, entry in found.items()}
+        return _reader(raws, meta)
+
+    async def _find_root(self, execution: str, body: Body, root: str) -> Entry | Loop | None:
+        if root == "$item":
+            return body.loops[-1].item if body.loops else None
+        if root == "$index":
+            return body.loops[-1] if body.loops else None
+        if root == "$payload":
+            return body.payload
+        if root == "$json":
+            return await self.find(execution, body.context, "$json") or body.payload
+        for loop in reversed(body.loops):
+            if loop.split == root:
+                return loop
+        return await self.find(execution, body.context, root if root.startswith("$") else key_of(root))
+
+    async def find(self, execution: str, context: Context, key: str) -> Entry | None:
+        """An entry of the context, wherever it stands: later pages win, own entries win over all."""
+        own = context.entries.get(key)
+        if own is not None:
+            return own
+        for page in reversed(context.pages):
+            found = await self.find(execution, decode_page(await self._stored(execution, page)), key)
+            if found is not None:
+                return found
+        return None
+
+    async def _raw(self, execution: str, body: Body, entry: Entry | Loop) -> bytes | Raw | _LoopValue:
+        if isinstance(entry, Loop):
+            return _LoopValue(entry, await self.raw(execution, body, entry.item))
+        return await self.raw(execution, body, entry)
+
+    async def raw(self, execution: str, body: Body, entry: Entry) -> bytes | Raw:
+        """The JSON an entry stands for."""
+        if entry.kind == VALUE:
+            return entry.raw
+        if entry.kind == OUTPUT:
+            return await self._stored(execution, reference_name(entry))
+        if entry.kind == BLOB:
+            return await self.blobs.get(execution, reference_name(entry))
+        if entry.kind == KEY:
+            found = await self.find(execution, body.context, reference_name(entry))
+            return await self.raw(execution, body, found) if found is not None else b"null"
+        if entry.kind == ITEM:
+            return await self.raw(execution, body, body.loops[-1].item)
+        raise InternalError(
+            f"a token of execution {execution} refers to something of unknown kind {entry.kind}"
+        )
+
+    async def array(self, execution: str, body: Body, entry: Entry) -> list[Any]:
+        """A split's whole list; the last one used stays decoded, because its windows follow each other."""
+        if entry.kind == VALUE:
+            return list(decode_value(entry.raw))
+        name = (execution, reference_name(entry))
+        if self._array is None or self._array[0] != name:
+            self._array = (name, decode_value(await self.raw(execution, body, entry)))
+        return self._array[1]
+
+    async def _stored(self, execution: str, output: str) -> bytes:
+        known = self._raws.get((execution, output))
+        if known is not None:
+            self._raws.move_to_end((execution, output))
+            return known
+        found = (await self.ledger.outputs(execution, [output])).get(output)
+        if found is None:
+            raise InternalError(f"execution {execution} refers to output {output}, which is not stored")
+        self.remember(execution, output, found)
+        return found
+
+    def remember(self, execution: str, output: str, raw: bytes) -> None:
+        """Outputs just stored are often the next to be asked for."""
+        if len(raw) > CACHED_BYTES // 4 or (execution, output) in self._raws:
+            return
+        self._raws[execution, output] = raw
+        self._held += len(raw)
+        while self._held > CACHED_BYTES:
+            _, dropped = self._raws.popitem(last=False)
+            self._held -= len(dropped)
+
+
+class _LoopValue:
+    __slots__ = ("item", "loop")
+
+    def __init__(self, loop: Loop, item: bytes | Raw) -> None:
+        self.loop = loop
+        self.item = item
+
+
+def _reader(raws: dict[str, Any], meta: dict[str, Any]) -> Lookup:
+    values: dict[str, Any] = {"$execution": meta}
+
+    def read(root: str) -> Any:
+        if root in values:
+            return values[root]
+        raw = raws[root]
+        if isinstance(raw, _LoopValue):
+            loop = raw.loop
+            if root == "$index":
+                result: Any = loop.index
+            else:
+                result = {"item": decode_value(raw.item), "index": loop.index, "total": loop.total}
+        else:
+            result = decode_value(raw)
+        values[root] = result
+        return result
+
+    return read

@@ -1,0 +1,109 @@
+"""The reconciler (L6): finds what a crash left behind, mends what can be mended, reports what cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+
+from dalsegno.core.diagnosis import diagnose
+from dalsegno.engine.processes import dead_among
+from dalsegno.errors import OperatorError
+from dalsegno.ports.archive import Archive
+from dalsegno.ports.broker import Broker
+from dalsegno.ports.ledger import Ledger
+
+logger = logging.getLogger("dalsegno.reconciler")
+
+UNTOUCHED_AFTER = 300.0
+PAGE = 100
+
+
+class Reconciler:
+    """``repairs`` counts every repair by kind; ``stuck`` names executions that nothing can move."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        archive: Archive,
+        broker: Broker,
+        *,
+        interval: float = 15.0,
+        untouched_after: float = UNTOUCHED_AFTER,
+        retention: float | None = None,
+    ) -> None:
+        self.ledger = ledger
+        self.archive = archive
+        self.broker = broker
+        self.interval = interval
+        self.untouched_after = untouched_after
+        self.retention = retention
+        self.repairs: Counter[str] = Counter()
+        self.stuck: dict[str, str] = {}
+        self._cursor = ""
+        self._ended = asyncio.Event()
+
+    def notice_ending(self) -> None:
+        """Something ended: its rows can be swept soon."""
+        self._ended.set()
+
+    async def run(self) -> None:
+        sweeper = asyncio.create_task(self._sweep_after_endings())
+        try:
+            while True:
+                try:
+                    await self.round()
+                except OperatorError as error:
+                    logger.warning("the reconciler cannot reach the store (%s); trying again", error)
+                await asyncio.sleep(self.interval)
+        finally:
+            sweeper.cancel()
+
+    async def round(self) -> None:
+        """One walk: dead workers, quiet executions, old history."""
+        await self.take_back_leases()
+        await self._walk()
+        if self.retention is not None:
+            await self.archive.remove_ended(self.ledger.now() - self.retention)
+
+    async def take_back_leases(self) -> None:
+        dead = dead_among([worker.id for worker in await self.ledger.workers()])
+        lost = await self.ledger.expire(dead)
+        if lost:
+            self.repairs["expired-lease"] += len(lost)
+            logger.warning("took back %d leases of workers that are gone", len(lost))
+            await self.broker.announce(lost)
+
+    async def _walk(self) -> None:
+        before = self.ledger.now() - self.untouched_after
+        names = await self.ledger.untouched(before, self._cursor, PAGE)
+        self._cursor = names[-1] if len(names) == PAGE else ""
+        for name in names:
+            await self.check(name)
+
+    async def check(self, execution: str) -> None:
+        """Announces an execution's ready tokens again; reports it if nothing at all can move it."""
+        ready = await self.ledger.ready(execution)
+        if ready:
+            self.repairs["announced-again"] += len(ready)
+            await self.broker.announce(ready)
+            return
+        inspection = await self.ledger.inspect(execution)
+        reason = diagnose(inspection) if inspection is not None else None
+        if reason is None:
+            self.stuck.pop(execution, None)
+        elif execution not in self.stuck:
+            self.stuck[execution] = reason
+            self.repairs["reported-stuck"] += 1
+            logger.error("execution %s cannot move: %s", execution, reason)
+
+    async def _sweep_after_endings(self) -> None:
+        while True:
+            await self._ended.wait()
+            await asyncio.sleep(1.0)
+            self._ended.clear()
+            try:
+                while await self.ledger.sweep():
+                    await asyncio.sleep(0)
+            except OperatorError as error:
+                logger.warning("sweeping has to wait (%s)", error)

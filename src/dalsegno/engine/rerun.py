@@ -1,0 +1,117 @@
+"""Retry and rerun: a new execution, linked to the old one, that starts in the middle.
+
+What is downstream of the chosen nodes runs again. Everything else counts as it was: contexts come from the record
+(edited as asked), and the slots of joins downstream whose sources do not run again are resolved as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dalsegno.core.body import Body
+from dalsegno.core.context import key_of
+from dalsegno.core.history import RunFacts, run_facts
+from dalsegno.core.restart import Restart, restart
+from dalsegno.core.values import encode_value
+from dalsegno.engine.definitions import Program
+from dalsegno.errors import Conflict, InvalidInput
+from dalsegno.graph.plan import Plan
+from dalsegno.model.execution import ENDED, ExecutionView, NewExecution
+from dalsegno.model.ids import new_execution_id
+from dalsegno.model.transition import Transition
+
+if TYPE_CHECKING:
+    from dalsegno.engine.client import Client
+
+
+async def plan_rerun(
+    client: Client,
+    program: Program,
+    view: ExecutionView,
+    nodes: Sequence[str] | None,
+    edits: Mapping[str, Any],
+) -> Transition:
+    plan = program.plan
+    if view.state not in ENDED:
+        raise Conflict(f"execution {view.id} has not ended ({view.state}); cancel it first, or wait")
+    facts = run_facts(await client.all_events(view.id))
+    starts = _checked(plan, nodes) if nodes is not None else await _failed_nodes(client, plan, view)
+    outputs = await _outputs(client, view.id, facts)
+    now = client.stack.ledger.now()
+    new = NewExecution(
+        id=new_execution_id(now),
+        workflow=view.workflow,
+        version=view.version,
+        definition=view.definition,
+        input=view.input,
+        created_at=now,
+        priority=view.priority,
+        tags=view.tags,
+        parent=view.id,
+        relation="retry" if nodes is None else "rerun",
+    )
+    record = Restart(starts, facts, outputs, _edits(plan, edits))
+    return restart(plan, new, record, now)
+
+
+def _checked(plan: Plan, nodes: Sequence[str]) -> tuple[str, ...]:
+    for name in nodes:
+        node = plan.nodes.get(name)
+        if node is None:
+            raise InvalidInput(f"workflow '{plan.name}' has no node '{name}'")
+        if node.split is not None or node.control == "aggregator":
+            inside = node.split if node.split is not None else node.collects
+            raise InvalidInput(
+                f"node '{name}' belongs to split '{inside}'; only the whole split can be rerun: choose '{inside}'"
+            )
+        if name in plan.triggers:
+            raise InvalidInput(f"'{name}' is a trigger and never runs; start the workflow anew instead")
+    return tuple(dict.fromkeys(nodes))
+
+
+async def _failed_nodes(client: Client, plan: Plan, view: ExecutionView) -> tuple[str, ...]:
+    """Every node that failed, and every one that was running or waiting when the execution ended."""
+    summaries = await client.nodes(view.id)
+    found = []
+    for name, summary in summaries.items():
+        if summary.state in ("FAILED", "CANCELLED"):
+            found.append(_outermost(plan, name))
+    starts = tuple(dict.fromkeys(found))
+    if not starts:
+        raise Conflict(f"execution {view.id} has no failed or interrupted node to retry ({view.state})")
+    return tuple(name for name in starts if not any(name in plan.descendants(other) for other in starts))
+
+
+def _outermost(plan: Plan, name: str) -> str:
+    """Inside a split only the whole split can run again."""
+    node = plan.nodes[name]
+    if node.collects is not None:
+        node = plan.nodes[node.collects]
+    while node.split is not None:
+        node = plan.nodes[node.split]
+    return node.id
+
+
+async def _outputs(client: Client, execution: str, facts: Mapping[str, RunFacts]) -> dict[str, bytes]:
+    """Recorded outputs as bytes: references resolve only within their own execution, so they are carried over."""
+    found = {}
+    body = Body()
+    for name, fact in facts.items():
+        if fact.output is not None:
+            found[name] = bytes(await client.loader.raw(execution, body, fact.output))
+    return found
+
+
+def _edits(plan: Plan, edits: Mapping[str, Any]) -> dict[str, bytes]:
+    """Context edits by key; a node may be named with or without its dollar sign."""
+    changed = {}
+    for name, edited in edits.items():
+        bare = name.removeprefix("$")
+        known = plan.names.get(bare, bare)
+        if known not in plan.nodes and bare not in ("trigger", "json"):
+            raise InvalidInput(
+                f"the edited context names '{name}', which is no node of workflow '{plan.name}'"
+            )
+        changed[key_of(known)] = encode_value(edited, f"the edited value of '{name}'")
+    return changed

@@ -1,0 +1,94 @@
+"""What a running node sees of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dalsegno.core.situation import Situation
+from dalsegno.engine.definitions import Program
+from dalsegno.engine.loader import Lookup
+
+LogSink = Callable[[str, str, str, str], None]
+"""execution, node, level, message"""
+
+
+class RunContext:
+    """Implements ports.node.NodeContext for one attempt."""
+
+    __slots__ = (
+        "_log",
+        "_payload",
+        "_situation",
+        "attempt",
+        "beat_at",
+        "execution_id",
+        "idempotency_key",
+        "lookup",
+        "node_id",
+        "node_name",
+        "now",
+        "outputs",
+        "program",
+        "services",
+        "version",
+        "workflow",
+    )
+
+    def __init__(
+        self,
+        program: Program,
+        situation: Situation,
+        lookup: Lookup,
+        payload: Any,
+        outputs: Mapping[str, Any],
+        services: Mapping[str, Any],
+        log: LogSink,
+    ) -> None:
+        lease, node = situation.lease, situation.node
+        self.program = program
+        self.execution_id = lease.execution
+        self.workflow = program.definition.name
+        self.version = program.definition.version
+        self.node_id = node.id
+        self.node_name = node.name
+        self.idempotency_key = lease.token
+        self.attempt = lease.attempt
+        self.now = situation.now
+        self.lookup = lookup
+        self.outputs = outputs
+        self.services = services
+        self.beat_at = situation.now
+        self._payload = payload
+        self._situation = situation
+        self._log = log
+
+    @property
+    def payload(self) -> Any:
+        if self._payload is not None:
+            return self._payload
+        try:
+            return self.lookup("$payload")
+        except KeyError:
+            return None
+
+    @property
+    def input(self) -> Any:
+        try:
+            return self.lookup("$trigger")
+        except KeyError:
+            return None
+
+    def evaluate(self, parameter: str, local: Mapping[str, Any] | None = None) -> Any:
+        expression = self._situation.node.parameters.expressions[parameter]
+        return expression.evaluate(self.lookup, now=self.now, local=local)
+
+    def has_expression(self, parameter: str) -> bool:
+        return parameter in self._situation.node.parameters.expressions
+
+    def log(self, message: str, level: str = "info") -> None:
+        self._log(self.execution_id, self.node_id, level, message)
+
+    def heartbeat(self) -> None:
+        beat = self.services["heartbeat"]
+        beat(self.idempotency_key)

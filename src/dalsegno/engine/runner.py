@@ -1,0 +1,127 @@
+"""Running one node: load what it mentions, render its parameters, execute it, catch whatever it raises."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from dalsegno.core.situation import Situation
+from dalsegno.engine.definitions import Program
+from dalsegno.engine.loader import Loader, Lookup
+from dalsegno.engine.run_context import LogSink, RunContext
+from dalsegno.errors import DalSegnoError, NotFound
+from dalsegno.graph.plan import Node
+from dalsegno.lang import ExpressionFailed
+from dalsegno.model.failure import Failure
+from dalsegno.ports.node import NodeError, NodeType, NodeTypes
+
+
+class Runner:
+    def __init__(self, types: NodeTypes, loader: Loader, services: Mapping[str, Any], log: LogSink) -> None:
+        self.types = types
+        self.loader = loader
+        self.services = services
+        self._log = log
+
+    async def run(self, program: Program, situation: Situation, payload: Any = None) -> Any:
+        """What the node returned, or the Failure it came to. Only cancellation passes through."""
+        node = situation.node
+        try:
+            node_type = self.types.get(node.type)
+            context = await self._context(program, situation, node_type, payload)
+            parameters = self._parameters(program, node, node_type, context.lookup, situation.now)
+            if node.timeout is None:
+                return await node_type.execute(context, parameters)
+            async with asyncio.timeout(node.timeout) as limit:
+                try:
+                    return await node_type.execute(context, parameters)
+                except TimeoutError:
+                    if not limit.expired():
+                        raise
+        except Exception as error:  # noqa: BLE001 - a node may raise anything; it becomes a value
+            return failure_of(error, node)
+        return _timed_out(node)
+
+    async def _context(
+        self, program: Program, situation: Situation, node_type: NodeType, payload: Any
+    ) -> RunContext:
+        node, lease = situation.node, situation.lease
+        needs = node_type.needs
+        predecessors = [edge.src for edge in node.in_edges] if "$predecessors" in needs else []
+        roots = node.parameters.roots
+        if needs:
+            roots = roots.union(needs, predecessors)
+        meta = execution_meta(program, lease.execution)
+        lookup = await self.loader.lookup(lease.execution, situation.body, roots, meta)
+        outputs = _outputs(predecessors, lookup) if predecessors else {}
+        return RunContext(program, situation, lookup, payload, outputs, self.services, self._log)
+
+    def _parameters(
+        self, program: Program, node: Node, node_type: NodeType, lookup: Lookup, now: float
+    ) -> Any:
+        known = program.parsed.get(node)
+        if known is not None:
+            return known
+        template = node.parameters.template
+        rendered = template.render(lookup, now=now)
+        raw = node.parameters.raw
+        parsed = node_type.parse({**rendered, **raw} if raw else rendered)
+        if template.constant:
+            program.parsed[node] = parsed
+        return parsed
+
+
+def execution_meta(program: Program, execution: str) -> dict[str, Any]:
+    definition = program.definition
+    return {"id": execution, "workflow": definition.name, "version": definition.version}
+
+
+def _outputs(predecessors: list[str], lookup: Lookup) -> dict[str, Any]:
+    found = {}
+    for name in predecessors:
+        try:
+            found[name] = lookup(name)
+        except KeyError:
+            continue
+    return found
+
+
+def failure_of(error: Exception, node: Node) -> Failure:
+    """Any exception as a value: ours keep their codes, others fail under their class's name."""
+    if isinstance(error, NodeError):
+        return _named(error.failure, node)
+    if isinstance(error, ExpressionFailed):
+        return Failure(str(error), code=error.code, type="ExpressionFailed", node=node.id, retryable=False)
+    if isinstance(error, NotFound):
+        return Failure(str(error), code="NOT_FOUND", type="NotFound", node=node.id, retryable=False)
+    if isinstance(error, DalSegnoError):
+        return Failure(str(error), code=error.code, type=type(error).__name__, node=node.id, retryable=False)
+    code = getattr(error, "code", None)
+    return Failure(
+        str(error) or type(error).__name__,
+        code=code if isinstance(code, str) else "NODE_FAILED",
+        type=type(error).__name__,
+        node=node.id,
+    )
+
+
+def _named(failure: Failure, node: Node) -> Failure:
+    return Failure(
+        failure.message,
+        failure.code,
+        failure.type,
+        failure.details,
+        node.id,
+        failure.retryable,
+        failure.retry_after,
+    )
+
+
+def _timed_out(node: Node) -> Failure:
+    return Failure(
+        f"node '{node.id}' did not end within its timeout of {node.timeout:g} s",
+        code="TIMEOUT",
+        type="TimeoutError",
+        node=node.id,
+    )

@@ -1,0 +1,23 @@
+"""How one engine runs. Limits and durations have defaults that suit a single machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    queues: tuple[str, ...] = ("default",)
+    concurrency: int = 100
+    """Steps in progress at the same time."""
+    lease_seconds: float = 60.0
+    """A worker that is silent for this long has lost its tokens."""
+    grace: float = 10.0
+    """How long running steps may take to finish at shutdown before they are handed back."""
+    reconcile_every: float = 15.0
+    untouched_after: float = 300.0
+    retention: float | None = None
+    """Seconds after which ended executions are removed; None keeps them."""
+    worker_name: str | None = None
+    threads: int = 32
+    """Threads for tasks that are ordinary functions."""

@@ -1,0 +1,23 @@
+"""The ports one engine stands on, chosen elsewhere by URL."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from dalsegno.ports.archive import Archive
+from dalsegno.ports.blobs import Blobs
+from dalsegno.ports.broker import Broker
+from dalsegno.ports.clock import Clock
+from dalsegno.ports.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    url: str
+    ledger: Ledger
+    broker: Broker
+    archive: Archive
+    blobs: Blobs
+    clock: Clock
+    close: Callable[[], Awaitable[None]]

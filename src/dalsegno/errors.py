@@ -1,0 +1,153 @@
+"""Every error Dal Segno raises, sorted by who must act.
+
+    DalSegnoError
+    ├── UsageError                 the caller must change what it asked for
+    │   ├── InvalidDefinition      a graph document with problems (all of them, with JSON pointers)
+    │   ├── InvalidInput           a start payload, an argument, a command-line value
+    │   ├── NotFound               no such definition, execution, node or task
+    │   ├── NotJson                a value that JSON cannot carry (its path is named)
+    │   ├── LimitExceeded          a configured limit was reached (the limit is named)
+    │   ├── Conflict               the execution is not in a state that allows this
+    │   └── ExecutionEnded         raised by ``result()``
+    │       ├── WorkflowFailed
+    │       └── WorkflowCancelled
+    ├── OperatorError              whoever runs the system must act
+    │   ├── Unavailable            the store or broker cannot be reached or is busy
+    │   ├── StoreFull              no space left
+    │   ├── StoreReadOnly          the store cannot be written
+    │   ├── StoreCorrupt           the store's content is damaged or is no Dal Segno store
+    │   ├── SchemaMismatch         the store was written by another version
+    │   └── BadConfiguration       a setting or URL is wrong
+    └── InternalError              a bug in Dal Segno: please report it
+
+Each class carries a stable ``code`` (``DS-…``) under which the documentation explains cause and cure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+
+class DalSegnoError(Exception):
+    """Root of the tree: anything else that escapes from a public call is a bug."""
+
+    code: ClassVar[str] = "DS-000"
+
+
+class UsageError(DalSegnoError):
+    code = "DS-100"
+
+
+class Finding:
+    """One problem of a document: where it is (JSON pointer), which rule it breaks, and a plain sentence."""
+
+    __slots__ = ("message", "pointer", "rule", "severity")
+
+    def __init__(self, pointer: str, rule: str, message: str, severity: str = "error") -> None:
+        self.pointer = pointer
+        self.rule = rule
+        self.message = message
+        self.severity = severity
+
+    def as_dict(self) -> dict[str, str]:
+        return {
+            "pointer": self.pointer,
+            "rule": self.rule,
+            "severity": self.severity,
+            "message": self.message,
+        }
+
+    def __repr__(self) -> str:
+        return f"Finding({self.severity} {self.rule} at {self.pointer or '/'}: {self.message})"
+
+
+class InvalidDefinition(UsageError):
+    """Carries every finding, so that a document can be mended in one go."""
+
+    code = "DS-110"
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.findings = tuple(findings)
+        errors = [finding for finding in self.findings if finding.severity == "error"]
+        lines = [f"{finding.pointer or '/'}: {finding.message}" for finding in errors[:20]]
+        more = f"\n… and {len(errors) - 20} more" if len(errors) > 20 else ""
+        noun = "problem" if len(errors) == 1 else "problems"
+        super().__init__(f"the definition has {len(errors)} {noun}:\n" + "\n".join(lines) + more)
+
+
+class InvalidInput(UsageError):
+    code = "DS-120"
+
+
+class NotFound(UsageError):
+    code = "DS-130"
+
+
+class NotJson(UsageError):
+    code = "DS-140"
+
+
+class LimitExceeded(UsageError):
+    code = "DS-150"
+
+
+class Conflict(UsageError):
+    code = "DS-160"
+
+
+class ExecutionEnded(UsageError):
+    """The execution ended without a result; ``error`` is its error object."""
+
+    code = "DS-170"
+
+    def __init__(self, execution: str, error: dict[str, Any] | None) -> None:
+        self.execution = execution
+        self.error = error or {}
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        message = self.error.get("message", "no reason recorded")
+        node = self.error.get("node")
+        where = f" at node '{node}'" if node else ""
+        return f"execution {self.execution} ended{where}: {message}"
+
+
+class WorkflowFailed(ExecutionEnded):
+    code = "DS-171"
+
+
+class WorkflowCancelled(ExecutionEnded):
+    code = "DS-172"
+
+
+class OperatorError(DalSegnoError):
+    code = "DS-200"
+
+
+class Unavailable(OperatorError):
+    code = "DS-210"
+
+
+class StoreFull(OperatorError):
+    code = "DS-220"
+
+
+class StoreReadOnly(OperatorError):
+    code = "DS-230"
+
+
+class StoreCorrupt(OperatorError):
+    code = "DS-240"
+
+
+class SchemaMismatch(OperatorError):
+    code = "DS-250"
+
+
+class BadConfiguration(OperatorError):
+    code = "DS-260"
+
+
+class InternalError(DalSegnoError):
+    code = "DS-900"

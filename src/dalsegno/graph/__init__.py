@@ -1,0 +1,1 @@
+"""Graph documents: two spellings, one model, one compiled plan."""

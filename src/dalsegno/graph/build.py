@@ -1,0 +1,152 @@
+"""From a document to a plan: the stages in their order, and the one public entry `load_graph`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dalsegno.errors import Finding, InvalidDefinition
+from dalsegno.graph.canonical import canonical_form
+from dalsegno.graph.catalog import Catalog
+from dalsegno.graph.document import DEFAULT_DOCUMENT_LIMITS, DocumentLimits, read_document
+from dalsegno.graph.draft import Draft, DraftNode
+from dalsegno.graph.findings import Report
+from dalsegno.graph.header import Header, read_header
+from dalsegno.graph.normalise import normalise
+from dalsegno.graph.parameters import ParameterCompiler, root_names, unique_names
+from dalsegno.graph.plan import Edge, Node, Plan
+from dalsegno.graph.references import check_references
+from dalsegno.graph.runs import analyse_runs
+from dalsegno.graph.scopes import assign_scopes
+from dalsegno.graph.settings import read_settings
+from dalsegno.graph.topology import check_ends, entries_of, sort_topologically
+from dalsegno.graph.types import resolve_types
+from dalsegno.graph.wiring import connect
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A checked definition. ``definition_source`` is canonical JSON that loads to the same plan."""
+
+    plan: Plan
+    definition_source: bytes
+    hash: str
+    warnings: tuple[Finding, ...] = ()
+
+
+def load_graph(
+    source: str | bytes | Mapping[str, Any],
+    catalog: Catalog,
+    *,
+    default_name: str | None = None,
+    limits: DocumentLimits = DEFAULT_DOCUMENT_LIMITS,
+) -> Compiled:
+    """Read, check and compile; `InvalidDefinition` carries everything that is wrong."""
+    report = Report()
+    draft = normalise(read_document(source, limits), default_name, report)
+    return compile_graph(draft, catalog, report)
+
+
+def compile_graph(draft: Draft, catalog: Catalog, report: Report) -> Compiled:
+    """Every check runs as far as the earlier ones allow, so that all problems are reported together."""
+    resolve_types(draft, catalog, report)
+    read_settings(draft, report)
+    connect(draft, report)
+    compiler = ParameterCompiler(root_names(draft), report)
+    for node in draft.nodes:
+        compiler.compile(node)
+    header = read_header(draft, compiler, report)
+    check_ends(draft, report)
+    if sort_topologically(draft, report):
+        assign_scopes(draft, report)
+        output_roots = header.output.roots if header.output else ()
+        check_references(draft, output_roots, report)
+        analyse_runs(draft, report)
+    if report.failed:
+        raise InvalidDefinition(report.sorted())
+    source, digest = canonical_form(draft)
+    return Compiled(_assemble(draft, header, digest), source, digest, report.warnings())
+
+
+def _assemble(draft: Draft, header: Header, digest: str) -> Plan:
+    edges = {
+        edge.id: Edge(edge.id, edge.src, edge.dst, edge.is_error, edge.position, edge.slot)
+        for edge in draft.edges
+    }
+    entries, entry_edges = entries_of(draft)
+    nodes = draft.attached()
+    return Plan(
+        name=draft.name,
+        hash=digest,
+        nodes={node.id: _node(node, edges) for node in nodes},
+        edges=edges,
+        entries=entries,
+        entry_edges=tuple(edges[edge.id] for edge in entry_edges),
+        triggers=tuple(node.id for node in nodes if node.trigger),
+        topological=tuple(node.id for node in draft.order),
+        output=header.output,
+        output_nodes=tuple(node.id for node in nodes if node.type == "output"),
+        leaves=tuple(node.id for node in nodes if node.depth == 0 and not node.success and not node.trigger),
+        timeout=header.timeout,
+        input_schema=header.input_schema,
+        description=header.description,
+        names=unique_names(draft),
+        members=_members(draft),
+    )
+
+
+def _members(draft: Draft) -> dict[str, tuple[str, ...]]:
+    members: dict[str, list[str]] = {}
+    for node in draft.order:
+        if node.split is not None:
+            members.setdefault(node.split, []).append(node.id)
+    return {split: tuple(inside) for split, inside in members.items()}
+
+
+def _node(draft: DraftNode, edges: Mapping[str, Edge]) -> Node:
+    assert draft.compiled is not None  # noqa: S101 - compiled for every node, or the document was refused
+    return Node(
+        id=draft.id,
+        name=draft.name,
+        type=draft.type,
+        control=draft.control,
+        parameters=draft.compiled,
+        join=draft.join,
+        in_edges=tuple([edges[edge.id] for edge in draft.ins]),
+        success_edges=tuple([edges[edge.id] for edge in draft.success]),
+        error_edges=tuple([edges[edge.id] for edge in draft.errors]),
+        strategy=draft.strategy,
+        despite=_despite(draft, edges),
+        retry=draft.retry,
+        timeout=draft.timeout,
+        queue=draft.queue,
+        split=draft.split,
+        depth=draft.depth,
+        gate=draft.gate,
+        multiple=draft.multiple,
+        forks=draft.forks,
+        solitary=draft.solitary,
+        aggregator=draft.aggregator,
+        collects=draft.collects,
+        merge_timeout=draft.merge_timeout,
+        losers=draft.losers,
+    )
+
+
+def _despite(draft: DraftNode, edges: Mapping[str, Edge]) -> tuple[Edge, ...]:
+    """Where a failed run goes on when its failure is ignored."""
+    if draft.control == "conditional":
+        names = [draft.parameters.get("false_edge_id")]
+    elif draft.control == "switch":
+        names = _fallback(draft.parameters.get("routes"), draft.parameters.get("rules"))
+    else:
+        return tuple([edges[edge.id] for edge in draft.success])
+    return tuple(edges[name] for name in names if isinstance(name, str) and name in edges)
+
+
+def _fallback(routes: Any, rules: Any) -> list[Any]:
+    """The route behind those of the rules, if there is one."""
+    if not isinstance(routes, list) or not isinstance(rules, list):
+        return []
+    return routes[len(rules) : len(rules) + 1]

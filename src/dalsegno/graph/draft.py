@@ -1,0 +1,109 @@
+"""The graph while it is being checked: both spellings in one form, mutable, filled in stage by stage.
+
+Every part remembers where in the original document it stands. The checked draft becomes a `Plan` and is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import Struct
+
+from dalsegno.graph.catalog import ControlKind, NodeSpec
+from dalsegno.graph.plan import ErrorStrategy, JoinMode, Parameters
+from dalsegno.model.retry import NO_RETRY, RetryPolicy
+
+
+class DraftEdge(Struct, eq=False, gc=False):
+    id: str
+    src: str
+    dst: str
+    is_error: bool
+    pointer: str
+    listed: bool = True
+    """Written as an edge of its own; otherwise it is an entry of ``dependencies``."""
+    position: int = 0
+    slot: int = 0
+
+    @property
+    def src_pointer(self) -> str:
+        return f"{self.pointer}/src" if self.listed else self.pointer
+
+    @property
+    def dst_pointer(self) -> str:
+        return f"{self.pointer}/dst" if self.listed else self.pointer
+
+
+class DraftNode(Struct, eq=False, gc=False):
+    id: str
+    name: str
+    type: str
+    pointer: str
+    fields: Mapping[str, Any]
+    """The node as the document writes it."""
+    written: dict[str, Any]
+    """The parameters as the document writes them."""
+    parameters: dict[str, Any]
+    """The same with every edge they name given by its id."""
+    parameters_pointer: str
+    attached: bool = True
+    """False for a node without a usable id of its own: it is checked by itself and left out of the graph."""
+
+    spec: NodeSpec | None = None
+    control: ControlKind = "plain"
+    join: JoinMode = "each"
+    ins: list[DraftEdge] = []
+    outs: list[DraftEdge] = []
+    success: Sequence[DraftEdge] = ()
+    errors: Sequence[DraftEdge] = ()
+
+    strategy: ErrorStrategy = "halt"
+    retry: RetryPolicy = NO_RETRY
+    timeout: float | None = None
+    queue: str = "default"
+    merge_timeout: float | None = None
+    cancels_losers: bool = False
+    compiled: Parameters | None = None
+
+    split: str | None = None
+    depth: int = 0
+    scoped: bool = True
+    """False where contradictory scopes were reported, here or above: nothing more is said about scopes below."""
+    aggregator: str | None = None
+    collects: str | None = None
+    multiple: bool = False
+    gate: bool = False
+    forks: bool = False
+    solitary: bool = False
+    losers: tuple[str, ...] = ()
+
+    @property
+    def trigger(self) -> bool:
+        return self.control == "trigger"
+
+    @property
+    def barrier(self) -> bool:
+        return self.join != "each" and bool(self.ins) and self.control != "aggregator"
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    name: str
+    fields: Mapping[str, Any]
+    """The document's top level."""
+    container: str
+    """Pointer to the object that holds ``nodes``: the document itself, or ``/dag``."""
+    joins_all: bool
+    """Written with dependencies: a node with several of them waits for all."""
+    nodes: list[DraftNode] = field(default_factory=list)
+    edges: list[DraftEdge] = field(default_factory=list)
+    by_id: dict[str, DraftNode] = field(default_factory=dict)
+    order: list[DraftNode] = field(default_factory=list)
+    """Topological; empty until the graph is known to have no cycle."""
+    orphaned: set[str] = field(default_factory=set)
+    """Nodes that lost an in-edge to a reported problem: nothing is said about their reachability."""
+
+    def attached(self) -> list[DraftNode]:
+        return list(self.by_id.values())

@@ -1,0 +1,87 @@
+"""What a document says about the workflow as a whole: schema of its input, time limit, output, tags, concurrency."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dalsegno.graph.draft import Draft
+from dalsegno.graph.findings import Report, kind_of
+from dalsegno.graph.input_schema import schema_problems
+from dalsegno.graph.parameters import ParameterCompiler
+from dalsegno.graph.settings import positive_duration
+from dalsegno.lang import Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    description: str
+    timeout: float | None
+    input_schema: Mapping[str, Any] | None
+    output: Expression | None
+
+
+def read_header(draft: Draft, compiler: ParameterCompiler, report: Report) -> Header:
+    fields = draft.fields
+    timeout = fields.get("timeout")
+    _check_tags(fields.get("tags"), report)
+    _check_concurrency(fields.get("concurrency"), report)
+    return Header(
+        description=_description(fields.get("description"), report),
+        timeout=None if timeout is None else positive_duration(timeout, "/timeout", report),
+        input_schema=_input_schema(fields.get("input_schema"), report),
+        output=_output(fields.get("output"), compiler, report),
+    )
+
+
+def _description(value: Any, report: Report) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    report.error("/description", "wrong-type", f"'description' must be text, not {kind_of(value)}.")
+    return ""
+
+
+def _check_tags(value: Any, report: Report) -> None:
+    if value is not None and not (isinstance(value, list) and all(isinstance(tag, str) for tag in value)):
+        report.error("/tags", "wrong-type", "'tags' must be a list of texts.")
+
+
+def _check_concurrency(value: Any, report: Report) -> None:
+    if not value:
+        return
+    if not isinstance(value, dict):
+        message = f"'concurrency' must be an object with 'key' and 'limit', not {kind_of(value)}."
+        report.error("/concurrency", "wrong-type", message)
+        return
+    limit = value.get("limit")
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        report.error("/concurrency/limit", "wrong-type", "'limit' must be a whole number, at least 1.")
+    if not isinstance(value.get("key", ""), str):
+        report.error("/concurrency/key", "wrong-type", "'key' must be text: an expression.")
+    report.warn("/concurrency", "not-enforced", "'concurrency' is not enforced by this version.")
+
+
+def _input_schema(value: Any, report: Report) -> Mapping[str, Any] | None:
+    if value is None or value == {}:
+        return None
+    if not isinstance(value, dict):
+        message = f"'input_schema' must be a JSON Schema, an object, not {kind_of(value)}."
+        report.error("/input_schema", "bad-input-schema", message)
+        return None
+    for pointer, message in schema_problems(value):
+        report.error(f"/input_schema{pointer}", "bad-input-schema", message)
+    return value
+
+
+def _output(value: Any, compiler: ParameterCompiler, report: Report) -> Expression | None:
+    if value is None or value in ({}, ""):
+        return None
+    if isinstance(value, dict | list):
+        message = (
+            f"'output' must be an expression, as text, not {kind_of(value)}; "
+            'an object is written as "{ total: $sum.total }".'
+        )
+        report.error("/output", "bad-expression", message)
+        return None
+    return compiler.expression(value, "/output")

@@ -1,0 +1,147 @@
+"""Compiling parameters: templates, conditions and expressions, once per definition; and the types' own checks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from dalsegno.graph.catalog import NodeSpec, ParameterKind
+from dalsegno.graph.draft import Draft, DraftNode
+from dalsegno.graph.findings import Report, kind_of, pointer_to
+from dalsegno.graph.plan import Parameters
+from dalsegno.graph.templates import Template, TemplateErrors, compile_template
+from dalsegno.graph.types import stands_for_start_payload
+from dalsegno.lang import Expression, ExpressionError, RootNames, compile_condition, compile_expression
+
+START_PAYLOAD = "$trigger"
+
+
+def root_names(draft: Draft) -> RootNames:
+    """What expressions may name. A name that two nodes share, or that is an id, names nothing."""
+    unique = unique_names(draft)
+    plain = [node for node in draft.by_id.values() if not stands_for_start_payload(node)]
+    names = RootNames.of((node.id, node.name if node.name in unique else None) for node in plain)
+    starts = {node.id: START_PAYLOAD for node in draft.by_id.values() if stands_for_start_payload(node)}
+    named = {
+        node.name: START_PAYLOAD for node in draft.by_id.values() if node.id in starts and node.name in unique
+    }
+    return replace(names, ids={**names.ids, **starts}, names={**names.names, **named}) if starts else names
+
+
+def unique_names(draft: Draft) -> dict[str, str]:
+    """Node name → id, for names that are unique and no id."""
+    found: dict[str, str] = {}
+    shared: set[str] = set()
+    for node in draft.by_id.values():
+        if node.name in found:
+            shared.add(node.name)
+        found[node.name] = node.id
+    return {name: node for name, node in found.items() if name not in shared and name not in draft.by_id}
+
+
+class ParameterCompiler:
+    """Compiles the parameters of every node of one document."""
+
+    def __init__(self, names: RootNames, report: Report) -> None:
+        self.names = names
+        self._report = report
+        self._nothing = compile_template({}, names, "")
+        self._with_locals: dict[frozenset[str], RootNames] = {frozenset(): names}
+
+    def compile(self, node: DraftNode) -> None:
+        if node.spec is None:
+            node.compiled = Parameters(self._nothing)
+            return
+        self._check(node, node.spec)
+        if node.trigger:
+            node.compiled = Parameters(self._nothing, raw=node.parameters)
+        elif not node.spec.kinds and not node.spec.local_names:
+            template = self._template(node.parameters, self.names, node.parameters_pointer)
+            node.compiled = Parameters(template, roots=template.roots)
+        else:
+            node.compiled = self._compile_kinds(node, node.spec)
+
+    def _check(self, node: DraftNode, spec: NodeSpec) -> None:
+        if node.trigger and spec.control != "trigger":
+            return  # Marked as a trigger: never run, so its parameters are never read.
+        for problem in spec.check(node.written):
+            pointer = pointer_to(node.parameters_pointer, *problem.path)
+            if not self._report.has_error_at(pointer):
+                self._report.error(pointer, "bad-parameter", problem.message)
+
+    def _compile_kinds(self, node: DraftNode, spec: NodeSpec) -> Parameters:
+        names = self._names_for(spec)
+        templated: dict[str, Any] = {}
+        raw: dict[str, Any] = {}
+        expressions: dict[str, Expression] = {}
+        for key, value in node.parameters.items():
+            kind = spec.kinds.get(key, "template")
+            if kind == "template":
+                templated[key] = value
+            elif kind == "raw":
+                raw[key] = value
+            elif value is not None:
+                expression = self._expression(node, key, kind, names)
+                if expression is not None:
+                    expressions[key] = expression
+        template = self._template(templated, names, node.parameters_pointer)
+        roots = template.roots.union(*(expression.roots for expression in expressions.values()))
+        return Parameters(template, expressions, raw, roots)
+
+    def _names_for(self, spec: NodeSpec) -> RootNames:
+        known = self._with_locals.get(spec.local_names)
+        if known is None:
+            known = self._with_locals[spec.local_names] = self.names.with_variables(*spec.local_names)
+        return known
+
+    def _template(self, value: Any, names: RootNames, pointer: str) -> Template:
+        try:
+            return compile_template(value, names, pointer)
+        except TemplateErrors as problems:
+            for place, error in problems.errors:
+                self._report.error(place, "bad-expression", describe(error))
+        except ExpressionError as error:
+            self._report.error(pointer, "bad-expression", describe(error))
+        return self._nothing
+
+    def _expression(
+        self, node: DraftNode, key: str, kind: ParameterKind, names: RootNames
+    ) -> Expression | None:
+        value, pointer = node.parameters[key], pointer_to(node.parameters_pointer, key)
+        try:
+            if kind == "condition":
+                return compile_condition(value, node.parameters.get("operator"), names)
+            return self.expression(value, pointer, names)
+        except ExpressionError as error:
+            if not self._report.has_error_at(pointer):
+                self._report.error(pointer, "bad-expression", describe(error))
+        return None
+
+    def expression(self, value: Any, pointer: str, names: RootNames | None = None) -> Expression | None:
+        """A strict expression; numbers, booleans and null stand for themselves, ``{{ }}`` may stand around it."""
+        if isinstance(value, list | dict):
+            message = f"An expression is needed here, as text, not {kind_of(value)}."
+            self._report.error(pointer, "bad-expression", message)
+            return None
+        source = unwrapped(value) if isinstance(value, str) else json.dumps(value)
+        try:
+            return compile_expression(source, names=names or self.names)
+        except ExpressionError as error:
+            self._report.error(pointer, "bad-expression", describe(error))
+        return None
+
+
+def unwrapped(source: str) -> str:
+    """Without the braces of a template that is one expression; blanks take their place, so columns stay true."""
+    stripped = source.strip()
+    if not (stripped.startswith("{{") and stripped.endswith("}}") and "{{" not in stripped[2:]):
+        return source
+    start, end = source.index("{{"), source.rindex("}}")
+    return f"{source[:start]}  {source[start + 2 : end]}  {source[end + 2 :]}"
+
+
+def describe(error: ExpressionError) -> str:
+    """The sentence, and below it the expression with a caret under the place."""
+    where = f"line {error.line}, column {error.column}" if error.line > 1 else f"column {error.column}"
+    return f"Bad expression, {where}: {error.message}\n{error.excerpt}"

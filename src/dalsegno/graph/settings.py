@@ -1,0 +1,134 @@
+"""What a node asks of the engine: retry, timeout, queue, error strategy, the deadline of a merge or aggregator."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast, get_args
+
+from dalsegno.graph.draft import Draft, DraftNode
+from dalsegno.graph.duration import BadDuration, parse_duration
+from dalsegno.graph.findings import Report, kind_of, pointer_to, quoted
+from dalsegno.graph.plan import ErrorStrategy
+from dalsegno.graph.retry import read_retry, read_retry_parameters
+
+MERGE_TIMEOUT = 300.0
+_STRATEGIES: tuple[ErrorStrategy, ...] = get_args(ErrorStrategy)
+_QUEUE = re.compile(r"[\w][\w.:-]{0,99}")
+_ALL = ("wait_for_all", "all")
+_ANY = ("wait_for_any", "any")
+
+
+def read_settings(draft: Draft, report: Report) -> None:
+    for node in draft.nodes:
+        fields = node.fields
+        if fields.get("credentials"):
+            _refuse_credentials(node, report)
+        if fields.get("timeout") is not None:
+            node.timeout = positive_duration(fields["timeout"], f"{node.pointer}/timeout", report)
+        if fields.get("queue") is not None:
+            node.queue = _queue(fields["queue"], f"{node.pointer}/queue", report)
+        if fields.get("error"):
+            _read_error(node, report)
+        _read_retry(node, report)
+        if node.control == "merge":
+            _read_merge(node, report)
+        elif node.control == "aggregator":
+            node.join = "all"
+            node.merge_timeout = _deadline(node, None, report)
+
+
+def positive_duration(value: Any, pointer: str, report: Report) -> float | None:
+    try:
+        seconds = parse_duration(value)
+    except BadDuration as error:
+        report.error(pointer, "bad-duration", f"{quoted(value)} {error}.")
+        return None
+    if seconds == 0:
+        report.error(
+            pointer, "bad-duration", "A time limit of zero would never let anything finish; leave it out."
+        )
+        return None
+    return seconds
+
+
+def _refuse_credentials(node: DraftNode, report: Report) -> None:
+    message = (
+        "Credentials need the vault, which this version does not have yet; "
+        "remove 'credentials' and pass what the node needs in its parameters or the start payload."
+    )
+    report.error(f"{node.pointer}/credentials", "credentials-unavailable", message)
+
+
+def _queue(value: Any, pointer: str, report: Report) -> str:
+    if isinstance(value, str) and _QUEUE.fullmatch(value):
+        return value
+    message = f"{quoted(value)} cannot be a queue: use up to 100 letters, digits, '_', '-', '.' or ':'."
+    report.error(pointer, "bad-queue", message)
+    return "default"
+
+
+def _read_error(node: DraftNode, report: Report) -> None:
+    """The strategy; ``error_edge`` is looked at when the edges are known."""
+    error, pointer = node.fields["error"], f"{node.pointer}/error"
+    if isinstance(error, str):
+        error = {"type": error}
+        where = pointer
+    else:
+        where = f"{pointer}/type"
+    if not isinstance(error, dict):
+        report.error(pointer, "wrong-type", f"'error' must be an object with 'type', not {kind_of(error)}.")
+        return
+    kind = error.get("type") or ("branch" if error.get("error_edge") else "halt")
+    if kind in _STRATEGIES:
+        node.strategy = cast("ErrorStrategy", kind)
+    else:
+        hint = report.suggest(kind, _STRATEGIES) if isinstance(kind, str) else ""
+        message = f"{quoted(kind)} is no error strategy; use 'halt', 'ignore' or 'branch'{hint.rstrip('?')}."
+        report.error(where, "bad-error-strategy", message)
+
+
+def _read_retry(node: DraftNode, report: Report) -> None:
+    value = node.fields.get("retry")
+    if value:
+        node.retry = read_retry(value, f"{node.pointer}/retry", report)
+    if node.type == "http":
+        shorthand = read_retry_parameters(node.parameters, node.parameters_pointer, report)
+        if value and shorthand is not None:
+            message = "The node's own 'retry' wins over the parameters 'retry' and 'retry_delay'; keep one."
+            report.warn(f"{node.parameters_pointer}/retry", "retry-twice", message)
+        elif shorthand is not None:
+            node.retry = shorthand
+
+
+def _read_merge(node: DraftNode, report: Report) -> None:
+    wait_mode = _choice(node, "wait_mode", (*_ALL, *_ANY), report)
+    node.join = "any" if wait_mode in _ANY else "all"
+    node.cancels_losers = _choice(node, "losers", ("keep", "cancel"), report) == "cancel"
+    deadline = _deadline(node, MERGE_TIMEOUT, report)
+    if node.join == "all":
+        node.merge_timeout = deadline
+        return
+    if node.parameters.get("timeout") is not None:
+        message = (
+            "The timeout of a merge that waits for any has no effect: whoever arrives has won. Remove it."
+        )
+        report.warn(f"{node.parameters_pointer}/timeout", "no-effect", message)
+
+
+def _choice(node: DraftNode, name: str, allowed: tuple[str, ...], report: Report) -> str:
+    value = node.parameters.get(name)
+    if value is None:
+        return allowed[0]
+    if isinstance(value, str) and value in allowed:
+        return value
+    listed = ", ".join(f"'{choice}'" for choice in allowed)
+    message = f"{quoted(value)} is no '{name}'; use one of {listed} (written out: it is needed before anything runs)."
+    report.error(pointer_to(node.parameters_pointer, name), "bad-parameter", message)
+    return allowed[0]
+
+
+def _deadline(node: DraftNode, default: float | None, report: Report) -> float | None:
+    value = node.parameters.get("timeout")
+    if value is None:
+        return default
+    return positive_duration(value, f"{node.parameters_pointer}/timeout", report)

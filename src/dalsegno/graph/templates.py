@@ -1,0 +1,210 @@
+"""Parameters with expressions in them, compiled once per definition and rendered once per step.
+
+A template is any JSON value; its strings may hold expressions. Parts without any are shared by every rendering, never
+copied, so a rendering must not be changed in place by whoever receives it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from dalsegno.errors import UsageError
+from dalsegno.lang import (
+    MAX_NESTING,
+    Entropy,
+    Expression,
+    ExpressionError,
+    ExpressionFailed,
+    Limits,
+    Lookup,
+    RootNames,
+    compile_string,
+)
+from dalsegno.lang.errors import line_and_column
+
+
+class TemplateErrors(UsageError):
+    """Every string of a value that does not compile, each with its JSON pointer."""
+
+    code = "DS-181"
+
+    def __init__(self, errors: list[tuple[str, ExpressionError]]) -> None:
+        super().__init__("\n".join(f"{pointer or '/'}: {error.message}" for pointer, error in errors))
+        self.errors = errors
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateReference:
+    """A root that a template mentions: in which string, and where in it."""
+
+    pointer: str
+    root: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A string that holds expressions."""
+
+    expression: Expression
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """A list some of whose items must be rendered."""
+
+    items: list[Any]
+    changing: tuple[tuple[int, _Part], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """An object some of whose values must be rendered."""
+
+    fields: dict[str, Any]
+    changing: tuple[tuple[str, _Part], ...]
+
+
+_Part: TypeAlias = _Text | _List | _Object
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendering:
+    """What one rendering is given; walks the parts."""
+
+    lookup: Lookup
+    now: float
+    limits: Limits | None
+    local: Mapping[str, Any] | None
+    entropy: Entropy
+
+    def render(self, part: _Part) -> Any:
+        if isinstance(part, _Text):
+            return self.text(part)
+        if isinstance(part, _List):
+            items = list(part.items)
+            for position, inner in part.changing:
+                items[position] = self.render(inner)
+            return items
+        fields = dict(part.fields)
+        for key, inner in part.changing:
+            fields[key] = self.render(inner)
+        return fields
+
+    def text(self, part: _Text) -> Any:
+        try:
+            return part.expression.evaluate(
+                self.lookup, now=self.now, limits=self.limits, local=self.local, entropy=self.entropy
+            )
+        except ExpressionFailed as failure:
+            failure.pointer = part.pointer
+            raise
+
+
+class Template:
+    """A compiled parameter value."""
+
+    __slots__ = ("_part", "_texts", "constant", "roots", "value")
+
+    def __init__(self, value: Any, part: _Part | None, texts: tuple[_Text, ...]) -> None:
+        self.value = value
+        """The value as written, with ``$$`` already read as ``$``."""
+        self.constant = part is None
+        self.roots: frozenset[str] = frozenset().union(*(text.expression.roots for text in texts))
+        self._part = part
+        self._texts = texts
+
+    @property
+    def references(self) -> tuple[TemplateReference, ...]:
+        """Every mention of a root, with its place."""
+        return tuple(
+            TemplateReference(
+                text.pointer, reference.root, *line_and_column(text.expression.source, reference.offset)
+            )
+            for text in self._texts
+            for reference in text.expression.references
+        )
+
+    def render(
+        self,
+        lookup: Lookup,
+        *,
+        now: float,
+        limits: Limits | None = None,
+        local: Mapping[str, Any] | None = None,
+        entropy: Entropy = os.urandom,
+    ) -> Any:
+        """The value with its expressions evaluated. `ExpressionFailed` carries the ``pointer`` of the string."""
+        if self._part is None:
+            return self.value
+        return _Rendering(lookup, now, limits, local, entropy).render(self._part)
+
+
+class _Compiler:
+    """Walks one value; collects errors instead of stopping at the first."""
+
+    def __init__(self, names: RootNames) -> None:
+        self.names = names
+        self.texts: list[_Text] = []
+        self.errors: list[tuple[str, ExpressionError]] = []
+
+    def compile(self, value: Any, pointer: str, depth: int) -> tuple[Any, _Part | None]:
+        """The value to share, and the part to render if there are expressions in it."""
+        if isinstance(value, str):
+            return self.text(value, pointer)
+        if not isinstance(value, (list, dict)) or not value:
+            return value, None
+        if depth >= MAX_NESTING:
+            self.errors.append((pointer, ExpressionError(f"nested deeper than {MAX_NESTING} levels")))
+            return value, None
+        return (
+            self.list(value, pointer, depth)
+            if isinstance(value, list)
+            else self.object(value, pointer, depth)
+        )
+
+    def text(self, source: str, pointer: str) -> tuple[Any, _Part | None]:
+        try:
+            compiled = compile_string(source, self.names)
+        except ExpressionError as error:
+            self.errors.append((pointer, error))
+            return source, None
+        if isinstance(compiled, str):
+            return compiled, None
+        text = _Text(compiled, pointer)
+        self.texts.append(text)
+        return source, text
+
+    def list(self, items: list[Any], pointer: str, depth: int) -> tuple[Any, _Part | None]:
+        compiled = [self.compile(item, f"{pointer}/{index}", depth + 1) for index, item in enumerate(items)]
+        changing = tuple((index, part) for index, (_, part) in enumerate(compiled) if part is not None)
+        same = all(shared is item for (shared, _), item in zip(compiled, items, strict=True))
+        shared = items if same else [shared for shared, _ in compiled]
+        return shared, _List(shared, changing) if changing else None
+
+    def object(self, fields: dict[str, Any], pointer: str, depth: int) -> tuple[Any, _Part | None]:
+        compiled = {
+            key: self.compile(value, _below(pointer, key), depth + 1) for key, value in fields.items()
+        }
+        changing = tuple((key, part) for key, (_, part) in compiled.items() if part is not None)
+        same = all(shared is fields[key] for key, (shared, _) in compiled.items())
+        shared = fields if same else {key: shared for key, (shared, _) in compiled.items()}
+        return shared, _Object(shared, changing) if changing else None
+
+
+def _below(pointer: str, key: Any) -> str:
+    return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
+def compile_template(value: Any, names: RootNames, pointer: str) -> Template:
+    """Compile a parameter value that stands at ``pointer``; raises `TemplateErrors` with all of them."""
+    compiler = _Compiler(names)
+    shared, part = compiler.compile(value, pointer, 0)
+    if compiler.errors:
+        raise TemplateErrors(compiler.errors)
+    return Template(shared, part, tuple(compiler.texts))

@@ -1,0 +1,60 @@
+"""Reading members and indexes. `MISSING` is how a read says "no such place" to callers that tolerate it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from dalsegno.lang.errors import ScriptThrow
+from dalsegno.lang.values import Value, is_number, key_of, kind_of
+
+
+class _Missing:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = _Missing()
+_SHOWN_KEYS = 8
+
+
+def read_member(value: Value, name: str) -> Value:
+    """``value.name``, or `MISSING`."""
+    if type(value) is dict:
+        return value.get(name, MISSING)
+    if name == "length" and isinstance(value, (str, list)):
+        return len(value)
+    return MISSING
+
+
+def read_index(value: Value, index: Value) -> Value:
+    """``value[index]``, or `MISSING`; out of range of a list or string is null, not missing."""
+    if type(value) is dict:
+        return value.get(key_of(index), MISSING)
+    if isinstance(value, (list, str)) and is_number(index):
+        return value[int(index)] if 0 <= index < len(value) and index == int(index) else None
+    if isinstance(value, (list, str)) and type(index) is str:
+        return read_member(value, index)
+    return MISSING
+
+
+def _known_keys(keys: Iterable[str]) -> str:
+    names = list(keys)
+    if not names:
+        return "the object is empty"
+    shown = ", ".join(names[:_SHOWN_KEYS])
+    return f"it has: {shown}" + (", …" if len(names) > _SHOWN_KEYS else "")
+
+
+def absent(value: Value, name: Value, path: str) -> ScriptThrow:
+    """The error for a read that found nothing; ``path`` is the source text of the whole reference, if it is plain."""
+    shown = f"'{name}'" if isinstance(name, str) else f"[{name}]" if is_number(name) else kind_of(name)
+    where = f"{path}: " if path else ""
+    if isinstance(value, dict):
+        return ScriptThrow("PROPERTY_NOT_FOUND", f"{where}property {shown} not found ({_known_keys(value)})")
+    if isinstance(value, (list, str)):
+        hint = f"a {kind_of(value)} has no property {shown}"
+        return ScriptThrow("PROPERTY_NOT_FOUND", f"{where}{hint}; methods need parentheses")
+    return ScriptThrow("TYPE_ERROR", f"{where}cannot read {shown} of {kind_of(value)}")

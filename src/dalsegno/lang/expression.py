@@ -1,0 +1,160 @@
+"""Compiled expressions: what `compile_expression` returns and how it is evaluated."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from dalsegno.lang.code import CodeUnit
+from dalsegno.lang.compiler import Compiler, Reference
+from dalsegno.lang.errors import ExpressionFailed, ScriptThrow
+from dalsegno.lang.limits import DEFAULT_LIMITS, Limits
+from dalsegno.lang.machine import Machine
+from dalsegno.lang.names import RootNames, skips_output
+from dalsegno.lang.parser import parse_expression
+from dalsegno.lang.reference import find_path, follow, missing_link, split_links
+from dalsegno.lang.text import find_foreign
+from dalsegno.lang.values import Host
+
+Lookup: TypeAlias = Callable[[str], Any]
+"""Value of a root key; `KeyError` if this execution has none."""
+
+Entropy: TypeAlias = Callable[[int], bytes]
+"""So many random bytes."""
+
+_NO_VARIABLES: Mapping[str, Any] = {}
+
+
+class Expression(ABC):
+    """An expression ready to run, as often as needed and from any thread."""
+
+    __slots__ = ("references", "roots", "source")
+
+    def __init__(self, source: str, references: tuple[Reference, ...]) -> None:
+        self.source = source
+        self.references = references
+        self.roots: frozenset[str] = frozenset([reference.root for reference in references])
+
+    @abstractmethod
+    def evaluate(
+        self,
+        lookup: Lookup,
+        *,
+        now: float,
+        limits: Limits | None = None,
+        local: Mapping[str, Any] | None = None,
+        entropy: Entropy = os.urandom,
+    ) -> Any:
+        """The value, plain JSON; inputs are shared with it, never changed. Raises `ExpressionFailed` only.
+
+        ``now`` is Unix time in seconds; ``local`` gives the variables that the names were compiled with.
+        """
+
+
+class MachineExpression(Expression):
+    """Bytecode, run by the machine."""
+
+    __slots__ = ("unit",)
+
+    def __init__(self, unit: CodeUnit, references: tuple[Reference, ...]) -> None:
+        super().__init__(unit.source, references)
+        self.unit = unit
+
+    def evaluate(
+        self,
+        lookup: Lookup,
+        *,
+        now: float,
+        limits: Limits | None = None,
+        local: Mapping[str, Any] | None = None,
+        entropy: Entropy = os.urandom,
+    ) -> Any:
+        host = Host(limits or DEFAULT_LIMITS, now, entropy)
+        machine = Machine(self.unit, host, lookup, local or _NO_VARIABLES)
+        try:
+            result = machine.run()
+            reason = find_foreign(result, host) if self.unit.makes_foreign else None
+        except ScriptThrow as thrown:
+            raise ExpressionFailed.at(thrown.code, thrown.message, self.source, machine.offset) from None
+        except (MemoryError, RecursionError):
+            message = "the evaluation needs more memory than there is"
+            raise ExpressionFailed.at("LimitExceeded", message, self.source, machine.offset) from None
+        if reason is not None:
+            start = self.unit.functions[0].offsets[0]
+            raise ExpressionFailed.at("TypeError", f"the result holds {reason}", self.source, start)
+        return result
+
+
+class PathExpression(Expression):
+    """A plain reference, followed without the machine."""
+
+    __slots__ = ("key", "lenient", "links", "parts", "start")
+
+    def __init__(self, source: str, start: int, end: int, key: str, links: int, lenient: bool) -> None:
+        super().__init__(source, (Reference(key, start),))
+        self.key = key
+        self.start = start
+        self.links = links
+        self.lenient = lenient
+        self.parts = split_links(source[links:end])
+
+    def evaluate(
+        self,
+        lookup: Lookup,
+        *,
+        now: float,
+        limits: Limits | None = None,
+        local: Mapping[str, Any] | None = None,
+        entropy: Entropy = os.urandom,
+    ) -> Any:
+        try:
+            value = lookup(self.key)
+        except KeyError:
+            if self.lenient:
+                return None
+            shown = self.source[self.start : self.links]
+            message = f"{shown} has no value in this execution; `?.` or `??` allow for that"
+            raise ExpressionFailed.at("PROPERTY_NOT_FOUND", message, self.source, self.start) from None
+        return follow(value, self.parts, skips_output(self.key), self.lenient, self.explain)
+
+    def explain(self, value: Any, position: int) -> ExpressionFailed:
+        return missing_link(self.source, self.start, self.links, position, value)
+
+
+def compile_span(source: str, start: int, end: int, names: RootNames, condition: bool = False) -> Expression:
+    """Compile ``source[start:end]``; places in errors and references count from the start of ``source``."""
+    while start < end and source[start].isspace():
+        start += 1
+    while end > start and source[end - 1].isspace():
+        end -= 1
+    path = find_path(source, start, end, names)
+    if path is not None:
+        return PathExpression(source, start, end, path[0], path[1], condition)
+    tree = parse_expression(source, names, start=start, end=end)
+    compiler = Compiler(source, names, condition)
+    return MachineExpression(compiler.unit(tree), tuple(compiler.references))
+
+
+def compile_expression(source: str, *, names: RootNames, condition: bool = False) -> Expression:
+    """Compile an expression of a graph; `ExpressionError` says what is wrong and where.
+
+    ``condition`` selects the rules of conditions: a missing path is null, numeric strings compare with numbers as
+    numbers, and ``{{ }}`` may stand around the whole. Compiled sources are cached on ``names``.
+    """
+    key = (source, condition)
+    known = names.cache.get(key)
+    if known is None:
+        start, end = _without_braces(source) if condition else (0, len(source))
+        known = names.cache[key] = compile_span(source, start, end, names, condition)
+    found: Expression = known
+    return found
+
+
+def _without_braces(source: str) -> tuple[int, int]:
+    """The part between ``{{`` and ``}}`` if they enclose the whole source."""
+    stripped = source.strip()
+    if stripped.startswith("{{") and stripped.find("}}") == len(stripped) - 2:
+        return source.index("{{") + 2, source.rindex("}}")
+    return 0, len(source)

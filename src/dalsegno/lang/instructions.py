@@ -1,0 +1,348 @@
+"""What each opcode does. A handler returns true when another frame came to the top of the machine's stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from dalsegno.lang.access import MISSING, absent, read_index, read_member
+from dalsegno.lang.errors import ScriptThrow, type_error
+from dalsegno.lang.frames import Frame
+from dalsegno.lang.limits import BYTES_PER_ITEM
+from dalsegno.lang.opcodes import Op
+from dalsegno.lang.operators import LOOSE, STRICT, Operator
+from dalsegno.lang.stdlib import FUNCTIONS, call_method
+from dalsegno.lang.text import to_text
+from dalsegno.lang.values import FunctionValue, Value, is_number, key_of, kind_of, truthy
+
+if TYPE_CHECKING:
+    from dalsegno.lang.machine import Machine
+
+MAX_PATH_SHOWN = 120
+
+Handler: TypeAlias = "Callable[[Machine, Frame, int, int], bool | None]"
+
+
+def _not(value: Value) -> Value:
+    return not truthy(value)
+
+
+def _negate(value: Value) -> Value:
+    if not is_number(value):
+        raise type_error(f"'-' needs a number, not {kind_of(value)}")
+    return -value if value != 0 or type(value) is float else -0.0
+
+
+def _plus(value: Value) -> Value:
+    if not is_number(value):
+        raise type_error(f"'+' needs a number, not {kind_of(value)}; Number(…) converts")
+    return value
+
+
+# Operands of UNARY and BINARY are positions in these tables: append, never reorder.
+UNARY_NAMES = ("!", "-", "+", "typeof")
+_UNARY: tuple[Callable[[Value], Value], ...] = (_not, _negate, _plus, kind_of)
+BINARY_NAMES = tuple(STRICT)
+LOOSE_START = len(BINARY_NAMES)
+_BINARY: tuple[Operator, ...] = (*STRICT.values(), *(LOOSE[name] for name in BINARY_NAMES))
+
+
+def _constant(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    frame.stack.append(machine.unit.constants[a])
+
+
+def _root(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    key = str(machine.unit.constants[a])
+    try:
+        frame.stack.append(machine.lookup(key))
+    except KeyError:
+        if b < 0:
+            shown = key if key.startswith("$") else f"${key}"
+            message = f"{shown} has no value in this execution; `?.` or `??` allow for that"
+            raise ScriptThrow("PROPERTY_NOT_FOUND", message) from None
+        frame.stack.append(None)
+        frame.position = b
+
+
+def _external(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    name = str(machine.unit.constants[a])
+    if name not in machine.variables:
+        raise ScriptThrow("ReferenceError", f"Undefined variable '{name}'")
+    frame.stack.append(machine.variables[name])
+
+
+def _load(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    frame.stack.append(frame.cells[a].value)
+
+
+def _store(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    frame.cells[a].value = frame.stack.pop()
+
+
+def _builtin(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    frame.stack.append(FUNCTIONS[str(machine.unit.constants[a])])
+
+
+def _function(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    code = machine.unit.functions[a]
+    frame.stack.append(FunctionValue(code, tuple(frame.cells[index] for index in code.captures)))
+
+
+def _path(machine: Machine, frame: Frame, start: int, name: str) -> str:
+    """Source text of the reference that failed."""
+    return machine.unit.source[start : frame.offset + len(name)][:MAX_PATH_SHOWN] if start >= 0 else ""
+
+
+def _member(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    stack = frame.stack
+    constants = machine.unit.constants
+    value = read_member(stack[-1], constants[a])  # type: ignore[arg-type]  # the compiler puts a name there
+    if value is MISSING:
+        raise absent(stack[-1], constants[a], _path(machine, frame, b, str(constants[a])))
+    stack[-1] = value
+
+
+def _try_member(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    stack = frame.stack
+    value = read_member(stack[-1], str(machine.unit.constants[a]))
+    if value is MISSING:
+        stack[-1] = None
+        frame.position = b
+    else:
+        stack[-1] = value
+
+
+def _index(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    stack = frame.stack
+    index = stack.pop()
+    value = read_index(stack[-1], index)
+    if value is MISSING:
+        raise absent(stack[-1], index, _path(machine, frame, b, ""))
+    stack[-1] = value
+
+
+def _try_index(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    stack = frame.stack
+    value = read_index(stack[-2], stack.pop())
+    if value is MISSING:
+        stack[-1] = None
+        frame.position = b
+    else:
+        stack[-1] = value
+
+
+def _output(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    value = frame.stack[-1]
+    if type(value) is dict and "output" in value:
+        frame.stack[-1] = value["output"]
+
+
+def _unary(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    frame.stack[-1] = _UNARY[a](frame.stack[-1])
+
+
+def _binary(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    stack = frame.stack
+    right = stack.pop()
+    stack[-1] = _BINARY[a](machine.host, stack[-1], right)
+
+
+def _jump(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    frame.position = b
+
+
+def _jump_if_false(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    if not truthy(frame.stack.pop()):
+        frame.position = b
+
+
+def _keep_if_false(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    if truthy(frame.stack[-1]):
+        frame.stack.pop()
+    else:
+        frame.position = b
+
+
+def _keep_if_true(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    if truthy(frame.stack[-1]):
+        frame.position = b
+    else:
+        frame.stack.pop()
+
+
+def _keep_if_present(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    if frame.stack[-1] is None:
+        frame.stack.pop()
+    else:
+        frame.position = b
+
+
+def _list(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    frame.stack.append([])
+
+
+def _append(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    machine.host.meter.allocate(BYTES_PER_ITEM, "a list")
+    value = frame.stack.pop()
+    frame.stack[-1].append(value)
+
+
+def _extend(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    items = frame.stack.pop()
+    if not isinstance(items, (list, str)):
+        raise ScriptThrow("TYPE_ERROR", f"'...' needs a list here, not {kind_of(items)}")
+    machine.host.meter.items(len(items), "'...'")
+    frame.stack[-1].extend(items)
+
+
+def _object(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    frame.stack.append({})
+
+
+def _put(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    value = frame.stack.pop()
+    key = key_of(frame.stack.pop())
+    machine.host.meter.allocate(BYTES_PER_ITEM + len(key), "an object")
+    frame.stack[-1][key] = value
+
+
+def _merge(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    """Spreading null into an object adds nothing, so that optional parts can be spread."""
+    fields = frame.stack.pop()
+    if fields is None:
+        return
+    if not isinstance(fields, dict):
+        raise ScriptThrow("TYPE_ERROR", f"'...' needs an object here, not {kind_of(fields)}")
+    machine.host.meter.items(len(fields), "'...'")
+    frame.stack[-1].update(fields)
+
+
+def _text(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    stack = frame.stack
+    texts = [to_text(value, machine.host) for value in stack[len(stack) - a :]]
+    machine.host.meter.allocate(sum(map(len, texts)), "a template text")
+    del stack[len(stack) - a :]
+    stack.append("".join(texts))
+
+
+def _arguments(frame: Frame, count: int) -> list[Value]:
+    stack = frame.stack
+    if count < 0:
+        spread: list[Value] = stack.pop()
+        return spread
+    start = len(stack) - count
+    arguments = stack[start:]
+    del stack[start:]
+    return arguments
+
+
+def _call(machine: Machine, frame: Frame, a: int, b: int) -> bool:
+    arguments = _arguments(frame, a)
+    return machine.call(frame.stack.pop(), arguments)
+
+
+def _method(machine: Machine, frame: Frame, a: int, b: int) -> bool:
+    arguments = _arguments(frame, a)
+    receiver = frame.stack.pop()
+    name = str(machine.unit.constants[b])
+    if type(receiver) is dict:
+        if name not in receiver:
+            raise absent(receiver, name, "")
+        return machine.call(receiver[name], arguments)
+    waiting = call_method(machine.host, receiver, name, arguments, machine.deliver)
+    if waiting is None:
+        return False
+    machine.push(waiting)
+    return True
+
+
+def _check_method(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    receiver = frame.stack[-1]
+    if receiver is None or (type(receiver) is dict and machine.unit.constants[a] not in receiver):
+        frame.stack[-1] = None
+        frame.position = b
+
+
+def _passed(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    if frame.argument_count > a:
+        frame.position = b
+
+
+def _duplicate(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    frame.stack.append(frame.stack[-1])
+
+
+def _drop(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    frame.stack.pop()
+
+
+def _rest(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    items = frame.stack[-1][a:]
+    machine.host.meter.items(len(items), "'...'")
+    frame.stack[-1] = items
+
+
+def _check_list(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    if not isinstance(frame.stack[-1], list):
+        raise ScriptThrow("TYPE_ERROR", f"cannot take a {kind_of(frame.stack[-1])} apart as a list")
+
+
+def _check_object(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    if not isinstance(frame.stack[-1], dict):
+        raise ScriptThrow("TYPE_ERROR", f"cannot take a {kind_of(frame.stack[-1])} apart as an object")
+
+
+def _try_field(machine: Machine, frame: Frame, a: int, b: int) -> None:
+    value = read_member(frame.stack.pop(), str(machine.unit.constants[a]))
+    if value is not MISSING:
+        frame.stack.append(value)
+        frame.position = b
+
+
+def _return(machine: Machine, frame: Frame, a: int, b: int) -> bool:
+    value = frame.stack.pop()
+    machine.frames.pop()
+    machine.deliver(value)
+    return True
+
+
+_BY_OPCODE: dict[Op, Handler] = {
+    Op.CONSTANT: _constant,
+    Op.ROOT: _root,
+    Op.EXTERNAL: _external,
+    Op.LOAD: _load,
+    Op.STORE: _store,
+    Op.BUILTIN: _builtin,
+    Op.FUNCTION: _function,
+    Op.MEMBER: _member,
+    Op.TRY_MEMBER: _try_member,
+    Op.INDEX: _index,
+    Op.TRY_INDEX: _try_index,
+    Op.OUTPUT: _output,
+    Op.UNARY: _unary,
+    Op.BINARY: _binary,
+    Op.JUMP: _jump,
+    Op.JUMP_IF_FALSE: _jump_if_false,
+    Op.KEEP_IF_FALSE: _keep_if_false,
+    Op.KEEP_IF_TRUE: _keep_if_true,
+    Op.KEEP_IF_PRESENT: _keep_if_present,
+    Op.LIST: _list,
+    Op.APPEND: _append,
+    Op.EXTEND: _extend,
+    Op.OBJECT: _object,
+    Op.PUT: _put,
+    Op.MERGE: _merge,
+    Op.TEXT: _text,
+    Op.CALL: _call,
+    Op.METHOD: _method,
+    Op.CHECK_METHOD: _check_method,
+    Op.PASSED: _passed,
+    Op.DUPLICATE: _duplicate,
+    Op.DROP: _drop,
+    Op.REST: _rest,
+    Op.CHECK_LIST: _check_list,
+    Op.CHECK_OBJECT: _check_object,
+    Op.TRY_FIELD: _try_field,
+    Op.RETURN: _return,
+}
+HANDLERS: tuple[Handler, ...] = tuple(_BY_OPCODE[op] for op in Op)

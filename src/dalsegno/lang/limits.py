@@ -1,0 +1,66 @@
+"""How much one evaluation may use, and the meter that counts it.
+
+Builtins call the meter *before* they allocate: a request for a gigabyte is refused, not attempted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dalsegno.lang.errors import limit_exceeded
+
+MAX_NESTING = 200
+"""Depth that the parser, ``==`` and the JSON code accept: far below what would exhaust the C stack."""
+
+MAX_SOURCE = 1_000_000
+"""Characters of one source."""
+
+BYTES_PER_ITEM = 16
+"""What one slot of a list or object is charged; an estimate, the same on every platform."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Per evaluation (for scripts: per resume)."""
+
+    instructions: int = 2_000_000
+    stack_depth: int = 500
+    allocated_bytes: int = 64 * 1024 * 1024
+    result_bytes: int = 16 * 1024 * 1024
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class Meter:
+    """Counts down what `Limits` allows."""
+
+    __slots__ = ("bytes_left", "limits", "work_left")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.work_left = limits.instructions
+        self.bytes_left = limits.allocated_bytes
+
+    def work(self, steps: int) -> None:
+        """Charge a builtin that touches ``steps`` items as that many instructions."""
+        self.work_left -= steps
+        if self.work_left < 0:
+            raise limit_exceeded(f"more than {self.limits.instructions:,} instructions in one evaluation")
+
+    def allocate(self, size: int, what: str) -> None:
+        """Charge ``size`` bytes about to be allocated for ``what``."""
+        if size > self.limits.result_bytes:
+            raise limit_exceeded(
+                f"{what} would make a value of {size:,} bytes; the limit is {self.limits.result_bytes:,}"
+            )
+        self.bytes_left -= size
+        if self.bytes_left < 0:
+            raise limit_exceeded(
+                f"{what} would exceed the {self.limits.allocated_bytes:,} bytes one evaluation may allocate"
+            )
+
+    def items(self, count: int, what: str) -> None:
+        """Charge a list or object of ``count`` slots, and the work of filling it."""
+        self.allocate(count * BYTES_PER_ITEM, what)
+        self.work(count)

@@ -1,0 +1,82 @@
+"""Source to syntax tree, with lark's LALR parser; turns its complaints into ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any, cast
+
+from lark import Lark, UnexpectedToken
+from lark.lexer import Lexer as LarkLexer
+
+from dalsegno.lang.builder import TreeBuilder
+from dalsegno.lang.errors import ExpressionError
+from dalsegno.lang.lexer import GRAPH, Dialect, Lexer, Token
+from dalsegno.lang.names import RootNames
+from dalsegno.lang.precedence import SyntaxProblem
+from dalsegno.lang.syntax import Node
+
+_MISSING_VALUE = "a value is missing here"
+_EXPECTED = {
+    "RPAR": "')'", "RSQB": "']'", "RBRACE": "'}'", "COLON": "':'", "NAME": "a name", "ARROW": "'=>'",
+    "INTERPOLATION_END": "'}'",
+}  # fmt: skip
+
+
+class _ReadyTokens(LarkLexer):
+    """Gives lark the list of tokens that it was handed as its input."""
+
+    def __init__(self, lexer_conf: Any) -> None:
+        pass
+
+    def lex(self, data: Any, parser_state: Any = None) -> Iterator[Any]:
+        return iter(data)
+
+
+@cache
+def _lark() -> Lark:
+    grammar = files("dalsegno.lang").joinpath("grammar.lark").read_text("utf-8")
+    return Lark(grammar, parser="lalr", lexer=_ReadyTokens, transformer=TreeBuilder())
+
+
+def parse_expression(
+    source: str, names: RootNames, dialect: Dialect = GRAPH, start: int = 0, end: int | None = None
+) -> Node:
+    """The tree of the expression in ``source[start:end]``; offsets in it count from the start of ``source``."""
+    stop = len(source) if end is None else end
+    tokens = Lexer(source, names, dialect, start, stop).tokens()
+    if not tokens:
+        raise ExpressionError.at("the expression is empty", source, start)
+    try:
+        return cast(Node, _lark().parse(cast(Any, tokens)))
+    except UnexpectedToken as problem:
+        raise _explain(problem, source, stop) from None
+    except SyntaxProblem as problem:
+        raise ExpressionError.at(problem.message, source, problem.offset) from None
+
+
+def _explain(problem: UnexpectedToken, source: str, end: int) -> ExpressionError:
+    token = cast(Any, problem.token)
+    expected = set(problem.expected)
+    if token.type == "$END":
+        what = _MISSING_VALUE if "NUMBER" in expected else f"expected {_wishes(expected)} before the end"
+        return ExpressionError.at(f"the expression ends too early: {what}", source, end)
+    return ExpressionError.at(_message(token, expected), source, token.offset)
+
+
+def _message(token: Token, expected: set[str]) -> str:
+    if token.type == "EQUAL":
+        return "an expression cannot assign; compare with =="
+    if token.type == "LBRACE" and "NUMBER" not in expected:
+        return "unexpected '{'"
+    shown = repr(token.value) if token.type == "STRING" else f"'{token.value}'"
+    if "NUMBER" in expected:
+        return f"unexpected {shown}: {_MISSING_VALUE}"
+    if "INFIX" in expected:
+        return f"unexpected {shown}: an operator is missing before it"
+    return f"unexpected {shown}: expected {_wishes(expected)}"
+
+
+def _wishes(expected: set[str]) -> str:
+    return " or ".join(sorted(_EXPECTED[name] for name in expected if name in _EXPECTED)) or "something else"

@@ -1,0 +1,168 @@
+"""Methods of lists that call nothing back.
+
+`MUTATORS` return both their result and the changed list: on a place the program keeps the list, on a temporary
+value only the result matters. The list they are given is never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cmp_to_key
+from typing import TypeAlias
+
+from dalsegno.lang.limits import MAX_NESTING
+from dalsegno.lang.stdlib.arguments import Arguments, Method, slice_bounds
+from dalsegno.lang.text import to_json, to_text
+from dalsegno.lang.values import Builtin, Host, Value, equal, is_number, kind_of, less
+
+List: TypeAlias = list[Value]
+
+
+def _concat(host: Host, items: List, given: List) -> Value:
+    lists = [value if isinstance(value, list) else [value] for value in given]
+    host.meter.items(len(items) + sum(map(len, lists)), "concat()")
+    return [*items, *(item for part in lists for item in part)]
+
+
+def _position(host: Host, items: List, wanted: Value) -> int:
+    host.meter.work(len(items))
+    return next((index for index, item in enumerate(items) if equal(host, item, wanted)), -1)
+
+
+def _last_index_of(host: Host, items: List, given: List) -> Value:
+    position = _position(host, items[::-1], given[0])
+    return len(items) - 1 - position if position >= 0 else -1
+
+
+def _slice(host: Host, items: List, given: List) -> Value:
+    start, end = slice_bounds(Arguments("slice", given), len(items))
+    host.meter.items(end - start, "slice()")
+    return items[start:end]
+
+
+def _join(host: Host, items: List, given: List) -> Value:
+    separator = Arguments("join", given).text(0, ",")
+    host.meter.work(len(items))
+    texts = ["" if item is None else to_text(item, host) for item in items]
+    host.meter.allocate(sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1), "join()")
+    return separator.join(texts)
+
+
+def _flat(host: Host, items: List, given: List) -> Value:
+    depth = min(Arguments("flat", given).integer(0, 1), MAX_NESTING)
+    flat = items
+    for _ in range(depth):
+        if not any(isinstance(item, list) for item in flat):
+            break
+        host.meter.items(sum(len(item) if isinstance(item, list) else 1 for item in flat), "flat()")
+        flat = [inner for item in flat for inner in (item if isinstance(item, list) else (item,))]
+    return flat
+
+
+def _unique(host: Host, items: List, _given: List) -> Value:
+    """The first of each group of equal items."""
+    host.meter.items(len(items), "unique()")
+    seen: set[tuple[str, Value]] = set()
+    kept = []
+    for item in items:
+        plain = item if not isinstance(item, (list, dict)) else to_json(item, host, sort_keys=True)
+        key = (kind_of(item), plain)
+        if key not in seen:
+            seen.add(key)
+            kept.append(item)
+    return kept
+
+
+def _at(_host: Host, items: List, given: List) -> Value:
+    position = Arguments("at", given).integer(0, 0)
+    return items[position] if -len(items) <= position < len(items) else None
+
+
+def natural_order(host: Host, items: List) -> List:
+    """Sorted: numbers among numbers, strings among strings; null comes last."""
+    host.meter.items(len(items), "sort()")
+    host.meter.work(len(items) * max(1, len(items).bit_length()))
+    present = [item for item in items if item is not None]
+    nulls: List = [None] * (len(items) - len(present))
+    if all(is_number(item) for item in present) or all(isinstance(item, str) for item in present):
+        return sorted(present) + nulls
+    return sorted(present, key=cmp_to_key(lambda a, b: less(b, a, "sort") - less(a, b, "sort"))) + nulls
+
+
+METHODS: dict[str, Method] = {
+    "concat": Method(_concat, 0, 1_000),
+    "includes": Method(lambda host, items, given: _position(host, items, given[0]) >= 0, 1, 1),
+    "indexOf": Method(lambda host, items, given: _position(host, items, given[0]), 1, 1),
+    "lastIndexOf": Method(_last_index_of, 1, 1),
+    "slice": Method(_slice, 0, 2),
+    "join": Method(_join, 0, 1),
+    "flat": Method(_flat, 0, 1),
+    "unique": Method(_unique),
+    "at": Method(_at, 1, 1),
+    "toString": Method(lambda host, items, given: to_json(items, host)),
+}
+
+Mutation: TypeAlias = tuple[Value, List]
+
+
+def _copied(host: Host, items: List, more: int, name: str) -> List:
+    host.meter.items(len(items) + more, f"{name}()")
+    return list(items)
+
+
+def _push(host: Host, items: List, given: List) -> Mutation:
+    changed = [*_copied(host, items, len(given), "push"), *given]
+    return len(changed), changed
+
+
+def _pop(host: Host, items: List, _given: List) -> Mutation:
+    return (items[-1] if items else None), _copied(host, items, 0, "pop")[:-1]
+
+
+def _shift(host: Host, items: List, _given: List) -> Mutation:
+    return (items[0] if items else None), _copied(host, items, 0, "shift")[1:]
+
+
+def _unshift(host: Host, items: List, given: List) -> Mutation:
+    changed = [*given, *_copied(host, items, len(given), "unshift")]
+    return len(changed), changed
+
+
+def _reverse(host: Host, items: List, _given: List) -> Mutation:
+    changed = _copied(host, items, 0, "reverse")[::-1]
+    return changed, changed
+
+
+def _sort(host: Host, items: List, _given: List) -> Mutation:
+    changed = natural_order(host, items)
+    return changed, changed
+
+
+def _splice(host: Host, items: List, given: List) -> Mutation:
+    arguments = Arguments("splice", given)
+    start, _ = slice_bounds(Arguments("splice", given[:1]), len(items))
+    count = max(0, min(arguments.integer(1, len(items) - start), len(items) - start))
+    changed = _copied(host, items, len(given), "splice")
+    changed[start : start + count] = given[2:]
+    return items[start : start + count], changed
+
+
+def _fill(host: Host, items: List, given: List) -> Mutation:
+    start, end = slice_bounds(Arguments("fill", given[1:]), len(items))
+    changed = _copied(host, items, 0, "fill")
+    changed[start:end] = [given[0]] * (end - start)
+    return changed, changed
+
+
+MUTATORS: dict[str, tuple[Callable[[Host, List, List], Mutation], int, int]] = {
+    "push": (_push, 0, 1_000),
+    "pop": (_pop, 0, 0),
+    "shift": (_shift, 0, 0),
+    "unshift": (_unshift, 0, 1_000),
+    "reverse": (_reverse, 0, 0),
+    "sort": (_sort, 0, 0),
+    "splice": (_splice, 1, 1_000),
+    "fill": (_fill, 1, 3),
+}
+
+FUNCTIONS = [Builtin("Array.isArray", lambda host, given: isinstance(given[0], list), 1, 1)]

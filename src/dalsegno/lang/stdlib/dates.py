@@ -1,0 +1,80 @@
+"""``Date.*``: times are milliseconds since 1970 (UTC); "now" is given from outside, no clock is read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from dalsegno.lang.errors import wrong_argument
+from dalsegno.lang.stdlib.arguments import Arguments
+from dalsegno.lang.values import Builtin, Host, Value, is_number, kind_of
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DIRECTIVES = frozenset("YmdHMSfjyIpaAbBzZ%uVGFT")
+MAX_FORMAT = 200
+
+
+def _now(host: Host, _given: list[Value]) -> Value:
+    return int(host.now * 1000)
+
+
+def moment(value: Value, name: str) -> datetime:
+    """A time given as milliseconds or ISO 8601 text; a time without zone is UTC."""
+    try:
+        if is_number(value):
+            return _EPOCH + timedelta(milliseconds=value)
+        if isinstance(value, str):
+            parsed = datetime.fromisoformat(value.strip())
+            return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise wrong_argument(f"{name}(): {value!r} is no date; use ISO 8601 or milliseconds") from None
+    raise wrong_argument(f"{name}() needs ISO 8601 text or milliseconds, not {kind_of(value)}")
+
+
+def _zone(key: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(key)
+    except (KeyError, ValueError, OSError):  # an unknown key, a malformed one, a directory of the database
+        raise wrong_argument(f"unknown time zone '{key}'; use an IANA name such as Europe/Paris") from None
+
+
+def _check_format(pattern: str) -> None:
+    if len(pattern) > MAX_FORMAT:
+        raise wrong_argument(f"Date.format(): the format is longer than {MAX_FORMAT} characters")
+    directives = pattern.replace("%%", "").split("%")[1:]
+    for directive in directives:
+        if directive[:1] not in _DIRECTIVES or not directive:
+            raise wrong_argument(f"Date.format(): unknown directive '%{directive[:1]}'")
+
+
+def iso_text(time: datetime) -> str:
+    """ISO 8601 with milliseconds, ``Z`` for UTC."""
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _format(host: Host, given: list[Value]) -> Value:
+    """``Date.format(time, format, zone)``: strftime directives; null for the time means now."""
+    arguments = Arguments("Date.format", given)
+    value = arguments.get(0)
+    time = moment(int(host.now * 1000) if value is None else value, "Date.format")
+    try:
+        time = time.astimezone(_zone(arguments.text(2, "UTC")))
+    except OverflowError:
+        raise wrong_argument("Date.format(): the date is out of range") from None
+    if arguments.get(1) is None:
+        return iso_text(time)
+    pattern = arguments.text(1)
+    _check_format(pattern)
+    return time.strftime(pattern)
+
+
+def _parse(_host: Host, given: list[Value]) -> Value:
+    time = moment(given[0], "Date.parse")
+    return (time - _EPOCH) // timedelta(milliseconds=1)
+
+
+FUNCTIONS = [
+    Builtin("Date.now", _now, 0, 0),
+    Builtin("Date.format", _format, 0, 3),
+    Builtin("Date.parse", _parse, 1, 1),
+]

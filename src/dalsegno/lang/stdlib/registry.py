@@ -1,0 +1,67 @@
+"""Finds a library function by its name, and a method by its value's kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dalsegno.lang.errors import ScriptThrow
+from dalsegno.lang.frames import CallbackFrame
+from dalsegno.lang.stdlib import arrays, conversions, dates, mathematics, objects, strings
+from dalsegno.lang.stdlib.arguments import Method
+from dalsegno.lang.stdlib.callbacks import CALLBACK_METHODS, start_callback
+from dalsegno.lang.values import Builtin, Host, Value, is_number, kind_of
+
+FUNCTIONS: dict[str, Builtin] = {
+    builtin.name: builtin
+    for topic in (mathematics, objects, arrays, dates, conversions)
+    for builtin in topic.FUNCTIONS
+}
+CONSTANTS: dict[str, float] = mathematics.CONSTANTS
+NAMESPACES = frozenset(name.partition(".")[0] for name in (*FUNCTIONS, *CONSTANTS) if "." in name)
+_LOWER_CASE = {name.lower(): name for name in (*NAMESPACES, "Number", "String", "Boolean")}
+
+
+def library_name(name: str) -> str:
+    """The library's own spelling: ``math`` is ``Math``."""
+    return name if name in FUNCTIONS or name in NAMESPACES else _LOWER_CASE.get(name, name)
+
+
+def call_method(
+    host: Host, receiver: Value, name: str, given: list[Value], deliver: Callable[[Value], None]
+) -> CallbackFrame | None:
+    """Call a method of a string, number or list: hands the result over, or returns the frame that will make it."""
+    if isinstance(receiver, list):
+        if name in CALLBACK_METHODS and (given or name not in arrays.MUTATORS):
+            return start_callback(host, receiver, name, given)
+        deliver(_list_method(host, receiver, name, given))
+        return None
+    methods = (
+        strings.METHODS
+        if isinstance(receiver, str)
+        else strings.NUMBER_METHODS
+        if is_number(receiver)
+        else {}
+    )
+    if receiver is None or isinstance(receiver, bool):
+        raise ScriptThrow("TYPE_ERROR", f"cannot call {name}() on {kind_of(receiver)}")
+    deliver(_checked(methods.get(name), host, receiver, name, given))
+    return None
+
+
+def _list_method(host: Host, items: list[Value], name: str, given: list[Value]) -> Value:
+    mutator = arrays.MUTATORS.get(name)
+    if mutator is None:
+        return _checked(arrays.METHODS.get(name), host, items, name, given)
+    change, least, most = mutator
+    result, _ = _checked(Method(change, least, most), host, items, name, given)
+    return result
+
+
+def _checked(method: Method | None, host: Host, receiver: Value, name: str, given: list[Value]) -> Value:
+    if method is None:
+        raise ScriptThrow("NOT_A_FUNCTION", f"a {kind_of(receiver)} has no method {name}()")
+    if not method.least <= len(given) <= method.most:
+        wanted = str(method.least) if method.least == method.most else f"{method.least} to {method.most}"
+        message = f"{name}() takes {wanted} argument{'' if wanted == '1' else 's'}, not {len(given)}"
+        raise ScriptThrow("WRONG_ARG_COUNT", message)
+    return method.call(host, receiver, given)

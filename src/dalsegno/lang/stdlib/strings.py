@@ -1,0 +1,180 @@
+"""Methods of strings and numbers. Positions count code points; sizes are checked before anything is built."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Context, Decimal
+
+from dalsegno.lang.errors import wrong_argument
+from dalsegno.lang.numerals import number_text
+from dalsegno.lang.patterns import compile_pattern, pattern_found
+from dalsegno.lang.stdlib.arguments import Arguments, Method, slice_bounds
+from dalsegno.lang.text import to_text
+from dalsegno.lang.values import Host, Value
+
+
+def _split(host: Host, text: str, given: list[Value]) -> Value:
+    if not given or given[0] is None:
+        return [text]
+    arguments = Arguments("split", given)
+    separator = arguments.text(0)
+    count = text.count(separator) + 1 if separator else len(text)
+    host.meter.items(count, "split()")
+    host.meter.allocate(len(text), "split()")
+    parts = text.split(separator) if separator else list(text)
+    return parts[: max(0, arguments.integer(1, len(parts)))]
+
+
+def _replace(name: str, times: int) -> Method:
+    def call(host: Host, text: str, given: list[Value]) -> Value:
+        arguments = Arguments(name, given)
+        old, new = arguments.text(0), arguments.text(1)
+        found = text.count(old) if times < 0 else min(times, text.count(old))
+        host.meter.allocate(len(text) + found * max(0, len(new) - len(old)), f"{name}()")
+        return text.replace(old, new, times)
+
+    return Method(call, 2, 2)
+
+
+def _replace_matches(host: Host, text: str, given: list[Value]) -> Value:
+    """Every match of an RE2 pattern replaced; ``\\1`` in the replacement is the first group."""
+    arguments = Arguments("replaceMatches", given)
+    pattern, replacement = compile_pattern(arguments.text(0)), arguments.text(1)
+    host.meter.work(len(text) // 8)
+    found = sum(1 for _ in pattern.finditer(text))
+    host.meter.allocate(
+        len(text) + found * (len(replacement) + len(text) * replacement.count("\\")), "replaceMatches()"
+    )
+    try:
+        return pattern.sub(replacement, text)
+    except Exception as problem:  # RE2's binding raises its own, undocumented types for a bad group number
+        raise wrong_argument(f"replaceMatches(): bad replacement '{replacement}'") from problem
+
+
+def _match(host: Host, text: str, given: list[Value]) -> Value:
+    """The first match and its groups as a list, or null."""
+    host.meter.work(len(text) // 8)
+    found = compile_pattern(Arguments("match", given).text(0)).search(text)
+    return None if found is None else [found.group(), *found.groups()]
+
+
+def _pad(name: str, at_start: bool) -> Method:
+    def call(host: Host, text: str, given: list[Value]) -> Value:
+        arguments = Arguments(name, given)
+        wanted, filler = arguments.integer(0), arguments.text(1, " ")
+        missing = wanted - len(text)
+        if missing <= 0 or not filler:
+            return text
+        host.meter.allocate(wanted, f"{name}()")
+        padding = (filler * (missing // len(filler) + 1))[:missing]
+        return padding + text if at_start else text + padding
+
+    return Method(call, 1, 2)
+
+
+def _repeat(host: Host, text: str, given: list[Value]) -> Value:
+    times = Arguments("repeat", given).integer(0)
+    if times < 0:
+        raise wrong_argument("repeat() needs a number that is not negative")
+    host.meter.allocate(len(text) * times, "repeat()")
+    return text * times
+
+
+def _substring(_host: Host, text: str, given: list[Value]) -> Value:
+    """JavaScript's: negative positions are zero, and the two may come in any order."""
+    arguments = Arguments("substring", given)
+    first = max(0, arguments.integer(0, 0))
+    second = max(0, arguments.integer(1, len(text)))
+    return text[min(first, second) : max(first, second)]
+
+
+def _slice(_host: Host, text: str, given: list[Value]) -> Value:
+    start, end = slice_bounds(Arguments("slice", given), len(text))
+    return text[start:end]
+
+
+def _concat(host: Host, text: str, given: list[Value]) -> Value:
+    parts = [text, *(to_text(value, host) for value in given)]
+    host.meter.allocate(sum(map(len, parts)), "concat()")
+    return "".join(parts)
+
+
+def _at(_host: Host, text: str, given: list[Value]) -> Value:
+    position = Arguments("at", given).integer(0, 0)
+    return text[position] if -len(text) <= position < len(text) else None
+
+
+def _char_at(_host: Host, text: str, given: list[Value]) -> Value:
+    position = Arguments("charAt", given).integer(0, 0)
+    return text[position] if 0 <= position < len(text) else ""
+
+
+def _code_point_at(_host: Host, text: str, given: list[Value]) -> Value:
+    position = Arguments("codePointAt", given).integer(0, 0)
+    return ord(text[position]) if 0 <= position < len(text) else None
+
+
+def _changed(name: str, change: str) -> Method:
+    """A method of Python's own strings without arguments; changing case can make a text three times as long."""
+
+    def call(host: Host, text: str, _given: list[Value]) -> Value:
+        host.meter.allocate(len(text) * 3, f"{name}()")
+        return getattr(text, change)()
+
+    return Method(call)
+
+
+def _found_in(name: str, test: str) -> Method:
+    return Method(lambda host, text, given: getattr(text, test)(Arguments(name, given).text(0)), 1, 1)
+
+
+def _to_fixed(_host: Host, number: Value, given: list[Value]) -> Value:
+    """Decimal notation with so many digits, halves toward +∞."""
+    digits = Arguments("toFixed", given).integer(0, 0)
+    if not 0 <= digits <= 100:
+        raise wrong_argument("toFixed() takes 0 to 100 digits")
+    if math.isnan(number) or abs(number) >= 1e21:
+        return number_text(number)
+    rounding = ROUND_HALF_UP if number >= 0 else ROUND_HALF_DOWN
+    # The float's exact value has up to 1,100 digits; quantize needs room for those it keeps.
+    exact = Decimal(number)
+    return format(exact.quantize(Decimal(1).scaleb(-digits), rounding, _WIDE), "f")
+
+
+_WIDE = Context(prec=150)
+
+METHODS: dict[str, Method] = {
+    "split": Method(_split, 0, 2),
+    "trim": _changed("trim", "strip"),
+    "trimStart": _changed("trimStart", "lstrip"),
+    "trimEnd": _changed("trimEnd", "rstrip"),
+    "toUpperCase": _changed("toUpperCase", "upper"),
+    "toLowerCase": _changed("toLowerCase", "lower"),
+    "startsWith": _found_in("startsWith", "startswith"),
+    "endsWith": _found_in("endsWith", "endswith"),
+    "includes": _found_in("includes", "__contains__"),
+    "indexOf": _found_in("indexOf", "find"),
+    "lastIndexOf": _found_in("lastIndexOf", "rfind"),
+    "replace": _replace("replace", 1),
+    "replaceAll": _replace("replaceAll", -1),
+    "replaceMatches": Method(_replace_matches, 2, 2),
+    "matches": Method(
+        lambda host, text, given: pattern_found(Arguments("matches", given).text(0), text, host), 1, 1
+    ),
+    "match": Method(_match, 1, 1),
+    "substring": Method(_substring, 1, 2),
+    "slice": Method(_slice, 0, 2),
+    "padStart": _pad("padStart", at_start=True),
+    "padEnd": _pad("padEnd", at_start=False),
+    "repeat": Method(_repeat, 1, 1),
+    "concat": Method(_concat, 0, 1_000),
+    "at": Method(_at, 1, 1),
+    "charAt": Method(_char_at, 0, 1),
+    "codePointAt": Method(_code_point_at, 0, 1),
+    "toString": Method(lambda host, text, given: text),
+}
+
+NUMBER_METHODS: dict[str, Method] = {
+    "toFixed": Method(_to_fixed, 0, 1),
+    "toString": Method(lambda host, number, given: number_text(number)),
+}

@@ -1,0 +1,215 @@
+"""The syntax tree. Every node knows its offset in the source and how deeply it nests.
+
+Chains of postfix links and of operators of one level are flat, so that a long sum is not a deep tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    value: bool | int | float | str | None
+    offset: int
+    depth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A plain identifier: variable, bare node name or builtin; the compiler decides."""
+
+    name: str
+    offset: int
+    depth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A root of a graph, already resolved to its key."""
+
+    key: str
+    offset: int
+    depth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TextTemplate:
+    parts: tuple[Node, ...]
+    offset: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """``...value`` inside a list, an object or arguments."""
+
+    value: Node
+    offset: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListLiteral:
+    items: tuple[Node | Spread, ...]
+    offset: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """``key: value`` of an object literal; the key is a node because it may be computed."""
+
+    key: Node
+    value: Node
+    offset: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectLiteral:
+    entries: tuple[Entry | Spread, ...]
+    offset: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    name: str
+    optional: bool
+    offset: int
+    depth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    index: Node
+    optional: bool
+    offset: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    arguments: tuple[Node | Spread, ...]
+    offset: int
+    depth: int
+
+
+Link: TypeAlias = Member | Index | Call
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """``base`` followed by at least one link."""
+
+    base: Node
+    links: tuple[Link, ...]
+    offset: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    operator: str
+    operand: Node
+    offset: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator of a chain and its right operand."""
+
+    operator: str
+    operand: Node
+    offset: int
+
+
+@dataclass(slots=True)
+class Binary:
+    """``first`` combined with each step from left to right. Grows while its sequence is being read."""
+
+    first: Node
+    steps: list[Step]
+    offset: int
+    depth: int
+
+
+@dataclass(slots=True)
+class Logical:
+    """Operands joined by one of ``&& || ??``, each evaluated only when needed. Grows like `Binary`."""
+
+    operator: str
+    operands: list[Node]
+    offset: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    test: Node
+    then: Node
+    otherwise: Node
+    offset: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamePattern:
+    name: str
+    offset: int
+    depth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ListPattern:
+    targets: tuple[Target, ...]
+    offset: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPattern:
+    entries: tuple[tuple[str, Target], ...]
+    offset: int
+    depth: int
+
+
+Pattern: TypeAlias = NamePattern | ListPattern | ObjectPattern
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One place of a pattern or parameter list."""
+
+    pattern: Pattern
+    default: Node | None
+    rest: bool
+    offset: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    parameters: tuple[Target, ...]
+    body: Node
+    offset: int
+    depth: int
+
+
+Node: TypeAlias = (
+    Literal
+    | Name
+    | Root
+    | TextTemplate
+    | ListLiteral
+    | ObjectLiteral
+    | Chain
+    | Unary
+    | Binary
+    | Logical
+    | Conditional
+    | Arrow
+)

@@ -1,0 +1,136 @@
+"""The values of the language and what holds for all of them: kind, truth, text, equality, order.
+
+Values are Python's own ``None bool int float str list dict`` plus functions. Lists and objects are *values*: nothing in
+this package changes one in place once it can be seen from two places, so inputs are shared, never copied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dalsegno.lang.errors import limit_exceeded, type_error
+from dalsegno.lang.limits import MAX_NESTING, Limits, Meter
+from dalsegno.lang.numerals import number_text
+
+if TYPE_CHECKING:
+    from dalsegno.lang.code import FunctionCode
+
+Value: TypeAlias = Any
+"""None, bool, int, float, str, list[Value], dict[str, Value], FunctionValue or Builtin."""
+
+
+class Host:
+    """What an evaluation is given from outside: its meter, the time, and a source of random bytes."""
+
+    __slots__ = ("entropy", "meter", "now")
+
+    def __init__(self, limits: Limits, now: float, entropy: Callable[[int], bytes]) -> None:
+        self.meter = Meter(limits)
+        self.now = now
+        self.entropy = entropy
+
+
+class Cell:
+    """A variable: closures share it, so it has identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value = None) -> None:
+        self.value = value
+
+
+class FunctionValue:
+    """A function of the program together with the cells it captured; equal only to itself."""
+
+    __slots__ = ("cells", "code")
+
+    def __init__(self, code: FunctionCode, cells: tuple[Cell, ...]) -> None:
+        self.code = code
+        self.cells = cells
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A library function, known by its name."""
+
+    name: str
+    call: Callable[[Host, list[Value]], Value]
+    least: int = 0
+    most: int | None = None
+
+
+_KINDS: dict[type, str] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "list",
+    dict: "object",
+    FunctionValue: "function",
+    Builtin: "function",
+}
+
+
+def kind_of(value: Value) -> str:
+    """The name of the value's kind, as ``typeof`` and messages give it."""
+    return _KINDS.get(type(value), "object")
+
+
+def is_number(value: Value) -> bool:
+    return type(value) is int or type(value) is float
+
+
+def truthy(value: Value) -> bool:
+    """Falsy: ``false null 0 -0 NaN ""``; empty lists and objects are true."""
+    if isinstance(value, (list, dict)):
+        return True
+    if type(value) is float:
+        return value != 0 and not math.isnan(value)
+    return bool(value)
+
+
+def key_of(value: Value) -> str:
+    """The text under which a value is a key of an object."""
+    if type(value) is str:
+        return value
+    if is_number(value):
+        return number_text(value)
+    raise type_error(f"an object's key must be a string or a number, not {kind_of(value)}")
+
+
+def equal(host: Host, left: Value, right: Value, depth: int = 0) -> bool:
+    """By value and deep; key order does not matter; different kinds are unequal; NaN is unequal to itself."""
+    left_type, right_type = type(left), type(right)
+    if left_type is list and right_type is list:
+        return len(left) == len(right) and _all_equal(host, zip(left, right, strict=True), len(left), depth)
+    if left_type is dict and right_type is dict:
+        if left.keys() != right.keys():
+            return False
+        return _all_equal(host, ((item, right[key]) for key, item in left.items()), len(left), depth)
+    if left_type is right_type or (is_number(left) and is_number(right)):
+        return bool(left == right)
+    return False
+
+
+def _all_equal(host: Host, pairs: Iterator[tuple[Value, Value]], count: int, depth: int) -> bool:
+    if depth >= MAX_NESTING:
+        raise limit_exceeded(f"cannot compare values nested deeper than {MAX_NESTING} levels")
+    host.meter.work(count)
+    return all(equal(host, left, right, depth + 1) for left, right in pairs)
+
+
+def less(left: Value, right: Value, operator: str = "<") -> bool:
+    """Numbers order with numbers and strings with strings (by code point)."""
+    check_ordered(left, right, operator)
+    return bool(left < right)
+
+
+def check_ordered(left: Value, right: Value, operator: str) -> None:
+    if type(left) is str and type(right) is str:
+        return
+    if not (is_number(left) and is_number(right)):
+        raise type_error(f"'{operator}' cannot order {kind_of(left)} and {kind_of(right)}")

@@ -1,0 +1,51 @@
+"""Events: the history of an execution. They carry a gapless number per execution (L8), given by the ledger."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+EventKind = Literal[
+    "ExecutionStarted",
+    "ExecutionPaused",
+    "ExecutionResumed",
+    "ExecutionCompleted",
+    "ExecutionFailed",
+    "ExecutionCancelled",
+    "NodeStarted",
+    "NodeCompleted",
+    "NodeFailed",
+    "NodeRetrying",
+    "NodeWaiting",
+    "NodeSkipped",
+    "NodeCancelled",
+    "ArrivalDropped",
+]
+
+
+class NewEvent(Struct, frozen=True, gc=False):
+    """An event as a transition records it. ``data`` is JSON, opaque to every store."""
+
+    kind: EventKind
+    node: str
+    scope: str
+    at: float
+    data: bytes | None = None
+    token: str | None = None
+
+
+class Event(Struct, frozen=True, gc=False):
+    """An event as it is read back. Where it tells of a barrier, the ledger has added how many of the expected
+    arrivals were there as of its commit."""
+
+    execution: str
+    seq: int
+    kind: EventKind
+    node: str
+    scope: str
+    at: float
+    data: bytes | None
+    token: str | None
+    arrived: int | None = None
+    expected: int | None = None

@@ -1,0 +1,57 @@
+"""Executions: one run of one definition version."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+ExecutionState = Literal["PENDING", "RUNNING", "PAUSED", "COMPLETED", "FAILED", "CANCELLED"]
+NodeState = Literal["PENDING", "QUEUED", "RUNNING", "WAITING", "COMPLETED", "FAILED", "SKIPPED", "CANCELLED"]
+EndState = Literal["COMPLETED", "FAILED", "CANCELLED"]
+
+ENDED: frozenset[str] = frozenset(("COMPLETED", "FAILED", "CANCELLED"))
+
+
+class NewExecution(Struct, frozen=True):
+    """An execution as a start creates it. ``input`` is the start payload as JSON."""
+
+    id: str
+    workflow: str
+    version: int
+    definition: str
+    input: bytes
+    created_at: float
+    priority: int = 0
+    tags: tuple[tuple[str, str], ...] = ()
+    idempotency_key: str | None = None
+    parent: str | None = None
+    """The execution this one retries, reruns or is a child of."""
+    relation: str | None = None
+    """How it relates to ``parent``: ``retry``, ``rerun`` …"""
+
+
+class ExecutionView(Struct, frozen=True):
+    """An execution's row. ``context`` is an encoded context reference, ``output`` and ``error`` are JSON."""
+
+    id: str
+    workflow: str
+    version: int
+    definition: str
+    state: ExecutionState
+    input: bytes
+    created_at: float
+    touched_at: float
+    epoch: int
+    live: int
+    seq: int
+    priority: int
+    tags: tuple[tuple[str, str], ...]
+    idempotency_key: str | None
+    parent: str | None
+    relation: str | None
+    paused_at: float | None
+    ended_at: float | None
+    output: bytes | None
+    context: bytes | None
+    error: bytes | None

@@ -1,0 +1,15 @@
+"""A live execution as a whole: its row, its unfinished tokens, its barriers."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dalsegno.model.barrier import BarrierView
+from dalsegno.model.execution import ExecutionView
+from dalsegno.model.token import TokenView
+
+
+class Inspection(Struct, frozen=True):
+    execution: ExecutionView
+    tokens: tuple[TokenView, ...]
+    barriers: tuple[BarrierView, ...]

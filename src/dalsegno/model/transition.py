@@ -1,0 +1,107 @@
+"""Transitions: the result of a step as pure data, and what a ledger answers to them."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Literal
+
+from msgspec import Struct
+
+from dalsegno.model.effect import Effect, EndIfLast, ResolveSlot, SpawnToken
+from dalsegno.model.event import NewEvent
+from dalsegno.model.execution import EndState
+
+
+class Park(Struct, frozen=True, gc=False):
+    """Puts the token back to sleep instead of consuming it: a wait, or a retry's delay. The token keeps its id."""
+
+    due: float | None
+    data: bytes
+    attempt: int
+
+
+class Transition(Struct, frozen=True, gc=False):
+    """Consume (or park) one token of one execution and apply these effects, whole or not at all (L2).
+
+    ``token`` is None for commands from outside (start, cancel, pause, resume).
+    """
+
+    execution: str
+    effects: tuple[Effect, ...]
+    events: tuple[NewEvent, ...] = ()
+    token: str | None = None
+    fence: int = 0
+    scope: str = ""
+    live: bool = True
+    """Whether the consumed token counted as live."""
+    park: Park | None = None
+    epoch: int = 0
+    keep: tuple[str, ...] = ()
+    """Spawned ready tokens that the worker asks to keep leased to itself."""
+    worker: str = ""
+
+    def digest(self) -> bytes:
+        """Names the decision, not its timing: equal digests mean the same step came to the same conclusion."""
+        state = blake2b(digest_size=8)
+        state.update(f"{self.token}/{self.park.attempt if self.park else 0}".encode())
+        for event in self.events:
+            state.update(f"{event.kind}/{event.node}/".encode())
+        for effect in self.effects:
+            state.update(_mark(effect))
+        return state.digest()
+
+
+def _mark(effect: Effect) -> bytes:
+    match effect:
+        case SpawnToken(token):
+            return b"s" + token.id.encode()
+        case ResolveSlot(barrier, slot, live):
+            return f"r{barrier.id}/{slot}/{live}".encode()
+        case EndIfLast(scope):
+            return b"l" + scope.encode()
+        case _:
+            return type(effect).__name__.encode()
+
+
+class ReadyToken(Struct, frozen=True, gc=False):
+    """Worth announcing: a token that became ready in a commit and was not kept."""
+
+    token: str
+    execution: str
+    queue: str
+    priority: int
+
+
+class Applied(Struct, frozen=True, gc=False):
+    kept: tuple[str, ...] = ()
+    """Ids of the spawned tokens now leased to the committing worker, with fence 1."""
+    ready: tuple[ReadyToken, ...] = ()
+    ended: EndState | None = None
+    next_due: float | None = None
+    """The earliest time at which something this commit parked comes due."""
+
+
+class AlreadyApplied(Struct, frozen=True, gc=False):
+    """The same step came to the same conclusion before; nothing changed now."""
+
+
+StaleReason = Literal["fence", "version", "scope", "finished", "unknown"]
+
+
+class Stale(Struct, frozen=True, gc=False):
+    """The commit came too late and changed nothing (L4, L5)."""
+
+    reason: StaleReason
+
+
+class Deferred(Struct, frozen=True, gc=False):
+    """Another process holds the execution's row; send the transition again with the next batch."""
+
+
+class Refused(Struct, frozen=True, gc=False):
+    """The store cannot hold what this transition carries; the step fails with this message."""
+
+    message: str
+
+
+Outcome = Applied | AlreadyApplied | Stale | Deferred | Refused

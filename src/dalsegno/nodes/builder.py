@@ -1,0 +1,106 @@
+"""Builds a `NodeType` from a function and a parameter model. Plugins and ``@app.node`` use it too."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from pydantic import BaseModel
+
+from dalsegno.errors import InvalidInput
+from dalsegno.graph.catalog import ControlKind, NodeSpec
+from dalsegno.nodes.checking import check_parameters, parameter_parser
+from dalsegno.nodes.parameters import kinds_of
+from dalsegno.ports.node import Execute, NodeContext, NodeType
+
+AsyncFunction = Callable[[NodeContext, Any], Awaitable[Any]]
+SyncFunction = Callable[[NodeContext, Any], Any]
+
+
+class ThreadedExecute:
+    """Runs a blocking function off the event loop. An engine with a thread pool of its own takes ``function``."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: SyncFunction) -> None:
+        self.function = function
+
+    async def __call__(self, ctx: NodeContext, parameters: Any) -> Any:
+        return await asyncio.to_thread(self.function, ctx, parameters)
+
+
+def node_type(
+    type: str,
+    *,
+    parameters: type[BaseModel] | None = None,
+    control: ControlKind = "plain",
+    aliases: Iterable[str] = (),
+    description: str | None = None,
+    needs: Iterable[str] = (),
+    local_names: Iterable[str] = (),
+    output_schema: Mapping[str, Any] | None = None,
+) -> Callable[[AsyncFunction | SyncFunction], NodeType]:
+    """Decorator: ``f(ctx, parameters) -> output``, async or blocking, becomes a node type.
+
+    Without a parameter model any parameters are accepted and handed over as a dict. The description defaults to the
+    first paragraph of the function's docstring.
+    """
+
+    def build(function: AsyncFunction | SyncFunction) -> NodeType:
+        _require_two_arguments(type, function)
+        spec = _spec(type, parameters, control, tuple(aliases), frozenset(local_names))
+        return NodeType(
+            spec=spec,
+            parse=parameter_parser(parameters, spec.kinds) if parameters else dict,
+            execute=_executable(function),
+            description=description if description is not None else _first_paragraph(function),
+            needs=frozenset(needs),
+            output_schema=dict(output_schema or {}),
+        )
+
+    return build
+
+
+def _spec(
+    name: str,
+    model: type[BaseModel] | None,
+    control: ControlKind,
+    aliases: tuple[str, ...],
+    local_names: frozenset[str],
+) -> NodeSpec:
+    if model is None:
+        return NodeSpec(type=name, control=control, aliases=aliases, local_names=local_names)
+    kinds = kinds_of(model)
+    return NodeSpec(
+        type=name,
+        control=control,
+        aliases=aliases,
+        kinds=kinds,
+        check=partial(check_parameters, model, kinds),
+        parameter_schema=model.model_json_schema(),
+        local_names=local_names,
+    )
+
+
+def _executable(function: AsyncFunction | SyncFunction) -> Execute:
+    call = getattr(function, "__call__", None)  # noqa: B004 - an object whose __call__ is a coroutine function
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
+        return function
+    return ThreadedExecute(function)
+
+
+def _require_two_arguments(name: str, function: Callable[..., Any]) -> None:
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        raise InvalidInput(
+            f"node type '{name}': its function must take two arguments, the context and the parameters"
+        ) from None
+
+
+def _first_paragraph(function: Callable[..., Any]) -> str:
+    paragraph, _, _ = (inspect.getdoc(function) or "").partition("\n\n")
+    return " ".join(paragraph.split())

@@ -1,0 +1,48 @@
+"""The list of built-in node types."""
+
+from __future__ import annotations
+
+from dalsegno.nodes.aggregator import aggregator
+from dalsegno.nodes.boundary import input_node, output_node
+from dalsegno.nodes.conditional import conditional
+from dalsegno.nodes.datetime import datetime_node
+from dalsegno.nodes.edit import edit
+from dalsegno.nodes.filter import filter_items
+from dalsegno.nodes.grouping import dedupe, group
+from dalsegno.nodes.http import http
+from dalsegno.nodes.limit import limit
+from dalsegno.nodes.log import log
+from dalsegno.nodes.map import map_items
+from dalsegno.nodes.merge import merge
+from dalsegno.nodes.sort import sort
+from dalsegno.nodes.split import split
+from dalsegno.nodes.switch import switch
+from dalsegno.nodes.task import task
+from dalsegno.nodes.triggers import manual, schedule, webhook
+from dalsegno.nodes.wait import wait
+from dalsegno.ports.node import NodeType
+
+BUILTIN_TYPES: tuple[NodeType, ...] = (
+    aggregator,
+    conditional,
+    datetime_node,
+    dedupe,
+    edit,
+    filter_items,
+    group,
+    http,
+    input_node,
+    limit,
+    log,
+    manual,
+    map_items,
+    merge,
+    output_node,
+    schedule,
+    sort,
+    split,
+    switch,
+    task,
+    wait,
+    webhook,
+)

@@ -1,0 +1,151 @@
+"""The egress policy: which addresses nodes may connect to.
+
+It judges *addresses*, after name resolution, because a public name can point anywhere. Whoever connects must connect to
+the very address that was judged (see `http_client`), or a name could change its mind in between.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+
+from dalsegno.errors import BadConfiguration
+
+ALLOW_VARIABLE = "DALSEGNO_EGRESS_ALLOW"
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_ALWAYS_PRIVATE: tuple[Network, ...] = (
+    ip_network("100.64.0.0/10"),  # shared address space; one cloud's metadata service lives there
+    ip_network("168.63.129.16/32"),  # a cloud's host agent behind a public address
+    ip_network("192.0.0.0/24"),  # protocol assignments; another cloud's metadata service
+    ip_network("198.18.0.0/15"),  # benchmarking
+    ip_network("fec0::/10"),  # site-local, deprecated but routed by old networks
+)
+_NAT64 = ip_network("64:ff9b::/96")
+_HOST_PATTERN = re.compile(r"[a-z0-9_*?.-]+")
+_LEGACY_IPV4 = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)(?:\.(?:0x[0-9a-f]*|[0-9]+)){0,3}\.?", re.IGNORECASE)
+
+
+class EgressDenied(Exception):
+    """The policy does not allow this connection."""
+
+    def __init__(self, host: str, address: Address | None) -> None:
+        self.host = host
+        self.address = address
+        where = f" ({address})" if address is not None and str(address) != host else ""
+        super().__init__(
+            f"connections to {host}{where} are blocked: the address is private, local or reserved. "
+            f"Whoever runs the worker can allow it in {ALLOW_VARIABLE}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EgressPolicy:
+    """``block_private`` blocks every address that is not public, except where the lists allow it."""
+
+    block_private: bool
+    networks: tuple[Network, ...] = ()
+    host_patterns: tuple[str, ...] = ()
+
+    def check(self, host: str, address: Address) -> None:
+        """Raise EgressDenied unless ``host``, reached at ``address``, may be connected to."""
+        if not self.permits(host, address):
+            raise EgressDenied(host, address)
+
+    def permits(self, host: str, address: Address) -> bool:
+        return not self.block_private or self._listed(host, address) or is_public(address)
+
+    def _listed(self, host: str, address: Address) -> bool:
+        if any(form in network for form in _forms(address) for network in self.networks):
+            return True
+        name = host.lower().rstrip(".")
+        return any(fnmatchcase(name, pattern) for pattern in self.host_patterns)
+
+
+ALLOW_EVERYTHING = EgressPolicy(block_private=False)
+
+
+def blocking_policy(allow: str | Iterable[str] = ()) -> EgressPolicy:
+    """Blocks what is not public; ``allow`` lists CIDRs, addresses and host patterns (``*.corp.example``)."""
+    entries = re.split(r"[\s,;]+", allow) if isinstance(allow, str) else list(allow)
+    networks: list[Network] = []
+    patterns: list[str] = []
+    for entry in filter(None, entries):
+        network = _network(entry)
+        if network is not None:
+            networks.append(network)
+        else:
+            patterns.append(_pattern(entry))
+    return EgressPolicy(block_private=True, networks=tuple(networks), host_patterns=tuple(patterns))
+
+
+def policy_from_environment(environment: Mapping[str, str]) -> EgressPolicy:
+    """The blocking policy with the exceptions of ``DALSEGNO_EGRESS_ALLOW``."""
+    return blocking_policy(environment.get(ALLOW_VARIABLE, ""))
+
+
+def is_public(address: Address) -> bool:
+    """Whether every address this one stands for is reachable from anywhere, and is one machine's."""
+    return all(
+        form.is_global
+        and not (form.is_multicast or form.is_reserved or form.is_unspecified or form.is_link_local)
+        and not any(form in network for network in _ALWAYS_PRIVATE)
+        for form in _forms(address)
+    )
+
+
+def literal_address(host: str) -> Address | None:
+    """The address a host *is* rather than names, in any spelling: ``127.1``, ``2130706433``, ``0x7f.1``, ``[::1]``."""
+    text = host.strip("[]").partition("%")[0]
+    try:
+        return ip_address(text)
+    except ValueError:
+        pass
+    if not _LEGACY_IPV4.fullmatch(text):
+        return None
+    try:
+        return IPv4Address(socket.inet_aton(text.rstrip(".")))
+    except OSError:
+        return None
+
+
+def _forms(address: Address) -> list[Address]:
+    """The addresses an address stands for: itself, and the IPv4 ones that an IPv6 address leads to."""
+    if isinstance(address, IPv4Address):
+        return [address]
+    if address.ipv4_mapped is not None:
+        return [address.ipv4_mapped]
+    if address in _NAT64:
+        return [IPv4Address(int(address) & 0xFFFFFFFF)]
+    tunnelled = [address.sixtofour, address.teredo[1] if address.teredo else None]
+    return [address, *(form for form in tunnelled if form is not None)]
+
+
+def _network(entry: str) -> Network | None:
+    try:
+        return ip_network(entry.strip("[]"), strict=False)
+    except ValueError:
+        return None
+
+
+def _pattern(entry: str) -> str:
+    pattern = entry.lower().rstrip(".")
+    if not _HOST_PATTERN.fullmatch(pattern) or _LEGACY_IPV4.fullmatch(pattern):
+        raise BadConfiguration(
+            f"{ALLOW_VARIABLE}: {entry!r} is no address, CIDR or host pattern; "
+            "write it like '10.0.0.0/8', 'localhost' or '*.corp.example', without scheme or port"
+        )
+    return pattern

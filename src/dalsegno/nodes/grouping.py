@@ -1,0 +1,109 @@
+"""The ``group`` and ``dedupe`` nodes: items that are alike, gathered or reduced to one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from dalsegno.nodes.builder import node_type
+from dalsegno.nodes.lists import (
+    LIST_OUTPUT,
+    LOCAL_NAMES,
+    ItemPath,
+    ListParameters,
+    evaluate_each,
+    input_items,
+    item_values,
+    list_result,
+)
+from dalsegno.nodes.parameters import EXPRESSION, RAW
+from dalsegno.ports.node import NodeContext, NodeError, Working
+
+
+class GroupParameters(ListParameters):
+    field: Annotated[ItemPath | None, RAW] = Field(None, description="Path inside each item to group by.")
+    expression: Annotated[Any, EXPRESSION] = Field(
+        None, description="What to group by, evaluated per `item`, instead of a field."
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> GroupParameters:
+        if self.field is not None and self.expression is not None:
+            raise ValueError("give either 'field' or 'expression', not both")
+        return self
+
+
+class DedupeParameters(ListParameters):
+    fields: Annotated[list[ItemPath], RAW] = Field(
+        default=[], description="Paths inside each item that must be equal; without any, whole items must be."
+    )
+    expression: Annotated[Any, EXPRESSION] = Field(
+        None, description="What must be equal, evaluated per `item`, instead of fields."
+    )
+    keep: Literal["first", "last"] = Field("first", description="Which of several alike items stays.")
+
+
+@node_type(
+    "group", parameters=GroupParameters, needs=("$json",), local_names=LOCAL_NAMES, output_schema=LIST_OUTPUT
+)
+async def group(ctx: NodeContext, parameters: GroupParameters) -> Working:
+    """Gathers the items of a list by a field or expression into `{key, items, count}`, in order of appearance."""
+    items = input_items(ctx, parameters)
+    groups: dict[Hashable, dict[str, Any]] = {}
+    for item, key in zip(items, await _group_keys(ctx, parameters, items), strict=True):
+        found = groups.setdefault(identity(key), {"key": key, "items": [], "count": 0})
+        found["items"].append(item)
+        found["count"] += 1
+    return list_result(list(groups.values()), len(items))
+
+
+@node_type(
+    "dedupe",
+    parameters=DedupeParameters,
+    needs=("$json",),
+    local_names=LOCAL_NAMES,
+    output_schema=LIST_OUTPUT,
+)
+async def dedupe(ctx: NodeContext, parameters: DedupeParameters) -> Working:
+    """Keeps one of the items that are equal in some fields, an expression, or altogether."""
+    items = input_items(ctx, parameters)
+    if ctx.has_expression("expression"):
+        keys = await evaluate_each(ctx, "expression", items)
+    elif parameters.fields:
+        columns = [item_values(items, field) for field in parameters.fields]
+        keys = [list(row) for row in zip(*columns, strict=True)]
+    else:
+        keys = items
+    chosen: dict[Hashable, int] = {}
+    for position, key in enumerate(keys):
+        known = identity(key)
+        if parameters.keep == "last" or known not in chosen:
+            chosen[known] = position
+    return list_result([items[position] for position in sorted(chosen.values())], len(items))
+
+
+async def _group_keys(ctx: NodeContext, parameters: GroupParameters, items: list[Any]) -> list[Any]:
+    if ctx.has_expression("expression"):
+        return await evaluate_each(ctx, "expression", items)
+    if parameters.field is None:
+        raise NodeError(
+            "group needs 'field' or 'expression' to know what belongs together",
+            code="INVALID_PARAMETERS",
+            retryable=False,
+        )
+    return item_values(items, parameters.field)
+
+
+def identity(value: Any) -> Hashable:
+    """A key that is equal exactly for equal JSON values: 1 and 1.0 are one, 1 and true are not."""
+    match value:
+        case bool():
+            return ("boolean", value)
+        case list():
+            return ("list", tuple(identity(inner) for inner in value))
+        case dict():
+            return ("object", frozenset((key, identity(inner)) for key, inner in value.items()))
+        case _:
+            return (None if value is None else isinstance(value, str), value)

@@ -1,0 +1,89 @@
+"""The shared HTTP client: one aiohttp session per process whose connections obey the egress policy.
+
+The session resolves names through `CheckedResolver` and connects to exactly the addresses that it returned. aiohttp
+does not resolve hosts that are addresses already; `HttpClients.check_host` is for those, before every request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from ipaddress import ip_address
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from dalsegno.nodes.egress import ALLOW_EVERYTHING, Address, EgressDenied, EgressPolicy, literal_address
+from dalsegno.version import __version__
+
+USER_AGENT = f"dalsegno/{__version__}"
+MAX_CONNECTIONS = 500
+
+
+class CheckedResolver(AbstractResolver):
+    """Resolves a name and hands on only the addresses that the policy permits."""
+
+    def __init__(self, policy: EgressPolicy, inner: AbstractResolver) -> None:
+        self._policy = policy
+        self._inner = inner
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        try:
+            found = await self._inner.resolve(host, port, family)
+        except ValueError as error:
+            # Labels that are empty or too long: Python refuses them before the system is asked.
+            raise OSError(None, f"no host name: {error}") from error
+        permitted = [result for result in found if self._policy.permits(host, _address(result))]
+        if found and not permitted:
+            raise EgressDenied(host, _address(found[0]))
+        return permitted
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def _address(result: ResolveResult) -> Address:
+    return ip_address(result["host"].partition("%")[0])
+
+
+class HttpClients:
+    """Provides the session; the engine makes one of these, gives it to nodes as service ``http`` and closes it."""
+
+    def __init__(
+        self, egress: EgressPolicy = ALLOW_EVERYTHING, *, resolver: AbstractResolver | None = None
+    ) -> None:
+        self.egress = egress
+        self._resolver = resolver
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        """The session, made on first use and again when the event loop is another one."""
+        loop = asyncio.get_running_loop()
+        if self._session is None or self._session.closed or self._loop is not loop:
+            self._session, self._loop = self._new_session(), loop
+        return self._session
+
+    def check_host(self, host: str) -> None:
+        """Raise EgressDenied for a host that is itself an address and not permitted."""
+        address = literal_address(host)
+        if address is not None:
+            self.egress.check(host, address)
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        inner = self._resolver or aiohttp.ThreadedResolver()
+        connector = aiohttp.TCPConnector(resolver=CheckedResolver(self.egress, inner), limit=MAX_CONNECTIONS)
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),  # executions must not share cookies
+            trust_env=False,  # a proxy from the environment would connect past the policy
+            headers={"User-Agent": USER_AGENT},
+            timeout=aiohttp.ClientTimeout(total=None),  # each exchange has its own deadline
+        )

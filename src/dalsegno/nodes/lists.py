@@ -1,0 +1,86 @@
+"""What the list nodes share: where their items come from, evaluating an expression per item, and their result."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from dalsegno.nodes.parameters import NodeParameters, json_type
+from dalsegno.nodes.paths import Path, parse_path, read_path
+from dalsegno.ports.node import NodeContext, NodeError, Working
+
+LOCAL_NAMES = ("item", "index")
+"""Names that expressions of list nodes may use, beside ``$item`` and ``$index``."""
+
+LIST_OUTPUT = {
+    "type": "object",
+    "properties": {
+        "items": {"type": "array"},
+        "count": {"type": "integer", "description": "How many items came out."},
+        "original_count": {"type": "integer", "description": "How many went in."},
+    },
+}
+
+_BREATHER = 500
+"""After so many evaluations other work of the process gets its turn."""
+
+
+def _item_path(text: str) -> str:
+    item_path(text)
+    return text
+
+
+ItemPath = Annotated[str, AfterValidator(_item_path)]
+"""A dotted path inside each item; ``$item.price`` and ``price`` mean the same, ``$item`` is the item itself."""
+
+
+class ListParameters(NodeParameters):
+    input_array: Any = Field(None, description="The list; without it, the working payload `$json`.")
+
+
+def item_path(text: str) -> Path:
+    """The segments of an item path."""
+    if text.strip() == "$item":
+        return ()
+    return parse_path(text.strip().removeprefix("$item."))
+
+
+def item_values(items: list[Any], text: str) -> list[Any]:
+    """What lies at the path of each item, null where nothing does."""
+    path = item_path(text)
+    return [read_path(item, path) for item in items]
+
+
+def input_items(ctx: NodeContext, parameters: ListParameters) -> list[Any]:
+    """The list a node works on; raises NodeError if it is none."""
+    given = "input_array" in parameters.model_fields_set
+    items = parameters.input_array if given else ctx.lookup("$json")
+    if isinstance(items, list):
+        return items
+    what = "'input_array'" if given else "the working payload `$json` (no 'input_array' is given)"
+    raise NodeError(
+        f"{what} should be a list, but is {json_type(items)}",
+        code="NOT_A_LIST",
+        details={"parameter": "input_array", "type": json_type(items)},
+        retryable=False,
+    )
+
+
+async def evaluate_each(ctx: NodeContext, parameter: str, items: list[Any]) -> list[Any]:
+    """The parameter's value for each item."""
+    values: list[Any] = []
+    for index, item in enumerate(items):
+        local = {"item": item, "index": index, "$item": item, "$index": index}
+        values.append(ctx.evaluate(parameter, local))
+        if index % _BREATHER == _BREATHER - 1:
+            ctx.heartbeat()
+            await asyncio.sleep(0)
+    return values
+
+
+def list_result(items: list[Any], original_count: int) -> Working:
+    """The output of every list node; its items become the working payload."""
+    output = {"items": items, "count": len(items), "original_count": original_count}
+    return Working(output=output, json=items)

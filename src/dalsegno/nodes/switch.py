@@ -1,0 +1,50 @@
+"""The ``switch`` node: the first rule that holds decides the way."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from dalsegno.lang import compare
+from dalsegno.nodes.builder import node_type
+from dalsegno.nodes.comparison import Operator
+from dalsegno.nodes.parameters import RAW, NodeParameters
+from dalsegno.ports.node import NodeContext, Route
+
+
+class SwitchRule(NodeParameters):
+    value: Any = Field(None, description="What is looked at.")
+    operator: Operator = Field(
+        "==", description="How it is compared, by sign (`==`, `>`) or name (`eq`, `contains`)."
+    )
+    compare: Any = Field(None, description="What it is compared with.")
+
+
+class SwitchParameters(NodeParameters):
+    rules: list[SwitchRule] = Field(description="Tried in order; the first that holds decides.")
+    routes: Annotated[list[str | None], RAW] = Field(
+        default=[],
+        description="Edge ids in the order of the rules; one more than there are rules is the fallback.",
+    )
+
+
+@node_type(
+    "switch",
+    parameters=SwitchParameters,
+    control="switch",
+    output_schema={"type": "object", "properties": {"output_index": {"type": ["integer", "null"]}}},
+)
+async def switch(_ctx: NodeContext, parameters: SwitchParameters) -> Route:
+    """Goes along the route of the first rule that holds, else along the fallback, else nowhere."""
+    index = _first_match(parameters.rules)
+    if index is None and len(parameters.routes) > len(parameters.rules):
+        index = len(parameters.rules)
+    edge = parameters.routes[index] if index is not None and index < len(parameters.routes) else None
+    return Route(output={"output_index": index}, edges=(edge,) if edge else ())
+
+
+def _first_match(rules: list[SwitchRule]) -> int | None:
+    return next(
+        (index for index, rule in enumerate(rules) if compare(rule.operator, rule.value, rule.compare)), None
+    )

@@ -1,0 +1,118 @@
+"""The ledger: the truth about everything in flight. Its docstring is the contract that every adapter passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from dalsegno.model.barrier import LeftView, SlotView
+from dalsegno.model.inspection import Inspection
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import Outcome, ReadyToken, Transition
+
+__all__ = ["Inspection", "Ledger", "OutboxEntry", "Woken", "WorkerView"]
+
+
+class Woken(Struct, frozen=True):
+    ready: tuple[ReadyToken, ...]
+    next_due: float | None
+    """When the next parked token comes due; None when none is parked."""
+
+
+class WorkerView(Struct, frozen=True):
+    id: str
+    expires_at: float
+    leases: int
+    info: bytes
+
+
+class OutboxEntry(Struct, frozen=True):
+    id: str
+    execution: str
+    topic: str
+    data: bytes
+
+
+class Ledger(Protocol):
+    """Applies transitions atomically.
+
+    * **L1 once**: a token is consumed by at most one applied transition, whatever is redelivered or retried.
+    * **L2 whole**: all effects of a transition become visible, or none; what it owes others is in the outbox of the
+      same commit.
+    * **L3 stable ids**: applying the same transition again reports ``AlreadyApplied`` and changes nothing; spawning
+      an id that exists changes nothing.
+    * **L4 fenced**: a commit that shows an old fence is ``Stale("fence")``.
+    * **L5 one ending**: an execution, and every scope in it, ends exactly once; every later commit, timer, arrival
+      or claim that names it or a scope below it changes nothing.
+    * **L6 nothing stuck**: expired leases, due timers and unannounced tokens are found again by ``expire``, ``wake``
+      and ``untouched``; none of them needs the process that was there before.
+    * **L7 barriers open once**: never before every slot is resolved, the deadline passed or an item tripped it; a
+      slot that is resolved stays as it is.
+    * **L8 ordered history**: the events of one execution are numbered 1, 2, 3 … without a gap.
+    * **L9 isolation**: a transition touches only its own execution; ready tokens of equal priority are claimed in
+      the order in which they became ready.
+
+    Commit protocol: no transition of a batch depends on another's effect; a transition the store cannot hold is
+    ``Refused`` alone, the others of its batch are applied. A commit cascades one level: a last resolved slot, an
+    emptied scope or a closed gate makes one token ready.
+    """
+
+    def now(self) -> float:
+        """The ledger's clock as last seen; what the core is given as ``now``."""
+
+    async def commit(self, batch: Sequence[Transition]) -> list[Outcome]: ...
+
+    async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
+        """Leases ready tokens by priority, then age. Tokens that killed workers before come one at a time."""
+
+    async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
+        """Leases those of the named tokens that are ready; the others are passed over."""
+
+    async def release(self, worker: str, leases: Sequence[Lease]) -> None:
+        """Hands leases back unharmed: ready again, no loss counted."""
+
+    def heartbeat(self, worker: str, lease_seconds: float, info: bytes = b"") -> None:
+        """Keeps a worker's leases alive. Blocking and thread-safe: called from a thread of its own, for the first time
+        before the first claim."""
+
+    async def expire(self, dead: Sequence[str] = ()) -> tuple[ReadyToken, ...]:
+        """Takes back the leases of workers that missed their heartbeat or never sent one, and of those known to be
+        ``dead``."""
+
+    async def wake(self, limit: int = 500) -> Woken:
+        """Makes due tokens ready."""
+
+    async def slots(self, execution: str, barrier: str) -> list[SlotView]:
+        """The resolved slots of a barrier, in slot order."""
+
+    async def left(self, execution: str, scope: str) -> list[LeftView]:
+        """What branches left in a scope, in key order."""
+
+    async def gate_used(self, execution: str, gate: str) -> tuple[int, ...]:
+        """Positions of the out-edges that visits of a gate used."""
+
+    async def outputs(self, execution: str, ids: Sequence[str]) -> dict[str, bytes]:
+        """Stored outputs by id; resolves only within this execution."""
+
+    async def inspect(self, execution: str) -> Inspection | None: ...
+
+    async def untouched(self, before: float, after: str, limit: int) -> list[str]:
+        """Ids (greater than ``after``, ascending) of unfinished executions that no commit has touched since
+        ``before``."""
+
+    async def ready(self, execution: str) -> tuple[ReadyToken, ...]:
+        """Ready tokens of one execution: what a reconciler announces again."""
+
+    async def sweep(self, limit: int = 500) -> int:
+        """Removes rows of ended executions, at most ``limit`` of them; returns how many went. Tokens that were
+        live when their execution ended are recorded as ``NodeCancelled`` first."""
+
+    async def workers(self) -> list[WorkerView]: ...
+
+    async def outbox(self, limit: int = 100) -> list[OutboxEntry]: ...
+
+    async def delivered(self, ids: Sequence[str]) -> None: ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,131 @@
+"""The node port: what the engine asks of a node type, and what a node may ask of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dalsegno.graph.catalog import NodeSpec
+from dalsegno.model.failure import Failure
+
+
+class NodeError(Exception):
+    """Raised by a node to fail with a chosen code. Anything else a node raises fails with its class name."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "NODE_FAILED",
+        details: Mapping[str, Any] | None = None,
+        retryable: bool = True,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.failure = Failure(
+            message=message,
+            code=code,
+            type=code,
+            details=dict(details) if details is not None else None,
+            retryable=retryable,
+            retry_after=retry_after,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The node's output, and the ids of the out-edges to take (conditional, switch)."""
+
+    output: Any
+    edges: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """A split's items."""
+
+    items: list[Any]
+    window: int
+    on_item_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SleepUntil:
+    """Park the token until ``due`` (Unix seconds); on waking, the node's output is ``output``."""
+
+    due: float
+    output: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """An output that also becomes the working payload ``$json``."""
+
+    output: Any
+    json: Any
+
+
+class NodeContext(Protocol):
+    """What a running node sees."""
+
+    execution_id: str
+    workflow: str
+    version: int
+    node_id: str
+    node_name: str
+    idempotency_key: str
+    """Stable over all attempts of this run."""
+    attempt: int
+    now: float
+    payload: Any
+    """What came over the incoming edge."""
+    input: Any
+    """The start payload."""
+    outputs: Mapping[str, Any]
+    """Outputs of the direct predecessors that are in the context, by node id, in edge order."""
+    services: Mapping[str, Any]
+    """Engine-wide resources by name: ``http`` (client pool), ``egress`` (policy), ``tasks`` (registry)."""
+
+    def lookup(self, root: str) -> Any:
+        """Value of a root that the node's parameters mention (``$json``, ``$trigger``, a node id …)."""
+
+    def evaluate(self, parameter: str, local: Mapping[str, Any] | None = None) -> Any:
+        """Evaluates a parameter of kind ``condition`` or ``expression``."""
+
+    def has_expression(self, parameter: str) -> bool:
+        """Whether the document gave that parameter."""
+
+    def log(self, message: str, level: str = "info") -> None:
+        """A line in the execution's log view; not part of the history's sequence."""
+
+    def heartbeat(self) -> None:
+        """Tells that a long run is alive."""
+
+
+Execute = Callable[[NodeContext, Any], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    """A node type as the engine runs it."""
+
+    spec: NodeSpec
+    parse: Callable[[Mapping[str, Any]], Any]
+    """Rendered parameters → typed parameters; raises NodeError(retryable=False) that names the parameter."""
+    execute: Execute
+    description: str = ""
+    needs: frozenset[str] = frozenset()
+    """Roots beside those in its parameters: ``$json`` for edit and list nodes, ``$payload``, ``$predecessors``."""
+    output_schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+class NodeTypes(Protocol):
+    """The registry the engine is given. Also a graph Catalog."""
+
+    def find(self, type_name: str) -> NodeSpec | None: ...
+
+    def types(self) -> Sequence[str]: ...
+
+    def get(self, type_name: str) -> NodeType:
+        """By canonical type; raises NotFound."""

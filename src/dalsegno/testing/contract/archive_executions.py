@@ -1,0 +1,237 @@
+"""A2, A3 and A4: history to resume, listings to page, retention that removes whole executions."""
+
+from __future__ import annotations
+
+import pytest
+
+from dalsegno.errors import NotFound
+from dalsegno.model.effect import StoreOutput, WriteOutbox
+from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.testing.contract.build import (
+    RUN,
+    arrive,
+    barrier,
+    cancel,
+    event,
+    finish,
+    new_execution,
+    pause,
+    start,
+    step,
+    token,
+)
+from dalsegno.testing.contract.capabilities import Topic
+from dalsegno.testing.contract.stack import ContractStack
+
+EVERYTHING = ExecutionFilter()
+
+
+class ArchiveHistory(Topic):
+    guarantees = frozenset(("A2",))
+    needs = frozenset(("commit", "archive"))
+
+    async def test_a2_resumable_history_from_any_number(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a")))["a"]
+        await stack.apply(step(lease, events=[event(node=f"n{number}") for number in range(2, 13)]))
+
+        for after in range(14):
+            events = await stack.archive.events(RUN, after)
+            assert [found.seq for found in events] == list(range(after + 1, 13))
+
+    async def test_a2_resumable_history_in_pages(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a")))["a"]
+        await stack.apply(step(lease, events=[event(node=f"n{number}") for number in range(9)]))
+
+        seen: list[int] = []
+        while page := await stack.archive.events(RUN, seen[-1] if seen else 0, limit=4):
+            assert len(page) <= 4
+            seen += [found.seq for found in page]
+
+        assert seen == list(range(1, 11))
+
+    async def test_a2_resumable_history_of_nobody_is_empty(self, stack: ContractStack) -> None:
+        assert await stack.archive.events("nowhere") == []
+
+
+class ArchiveListing(Topic):
+    guarantees = frozenset(("A3",))
+    needs = frozenset(("commit", "archive"))
+
+    async def test_a3_newest_first(self, stack: ContractStack) -> None:
+        await _start_many(stack, ("run-b", 1), ("run-a", 2), ("run-c", 0))
+
+        assert await _listed(stack) == ["run-a", "run-b", "run-c"]
+
+    async def test_a3_newest_first_pages_neither_repeat_nor_omit_when_others_start(
+        self, stack: ContractStack
+    ) -> None:
+        await _start_many(stack, *((f"run-{number:02}", number) for number in range(10)))
+        seen: list[str] = []
+        page = await stack.archive.executions(EVERYTHING, limit=3)
+        while page:
+            seen += [found.id for found in page]
+            await _start_many(stack, (f"later-{len(seen)}", 100 + len(seen)))
+            page = await stack.archive.executions(EVERYTHING, before=seen[-1], limit=3)
+
+        assert seen == [f"run-{number:02}" for number in reversed(range(10))]
+
+    async def test_a3_newest_first_pages_through_executions_of_the_same_moment(self, stack: ContractStack) -> None:
+        names = ("run-e", "run-a", "run-d", "run-b", "run-c")
+        await _start_many(stack, *((name, 5) for name in names))
+        seen: list[str] = []
+        page = await stack.archive.executions(EVERYTHING, limit=2)
+        while page:
+            seen += [found.id for found in page]
+            page = await stack.archive.executions(EVERYTHING, before=seen[-1], limit=2)
+
+        assert seen == sorted(names, reverse=True)
+
+    async def test_a3_newest_first_filtered_by_workflow_state_and_parent(self, stack: ContractStack) -> None:
+        await stack.apply(
+            start(new_execution("run-1", workflow="orders"), token("a")),
+            start(new_execution("run-2", workflow="mails", created_at=1.0), token("a")),
+            start(new_execution("run-3", workflow="orders", created_at=2.0, parent="run-1", relation="retry"), token("a")),
+        )
+        await stack.apply(pause("run-1"), cancel("run-3"))
+
+        assert await _listed(stack, ExecutionFilter(workflow="orders")) == ["run-1", "run-3"]
+        assert await _listed(stack, ExecutionFilter(states=("CANCELLED",))) == ["run-3"]
+        assert await _listed(stack, ExecutionFilter(states=("PAUSED", "RUNNING"))) == ["run-1", "run-2"]
+        assert await _listed(stack, ExecutionFilter(parent="run-1")) == ["run-3"]
+        assert await _listed(stack, ExecutionFilter(workflow="orders", states=("RUNNING",))) == []
+
+    async def test_a3_newest_first_filtered_by_all_of_the_tags(self, stack: ContractStack) -> None:
+        red, big = ("colour", "red"), ("size", "big")
+        await stack.apply(
+            start(new_execution("run-1", tags=(red, big), created_at=3.0)),
+            start(new_execution("run-2", tags=(red,), created_at=2.0)),
+            start(new_execution("run-3", tags=(("colour", "re"), ("red", "colour")), created_at=1.0)),
+        )
+
+        assert await _listed(stack, ExecutionFilter(tags=(red,))) == ["run-1", "run-2"]
+        assert await _listed(stack, ExecutionFilter(tags=(big, red))) == ["run-1"]
+        assert await _listed(stack, ExecutionFilter(tags=(("colour", "blue"),))) == []
+
+    async def test_a3_newest_first_pages_of_a_filtered_listing(self, stack: ContractStack) -> None:
+        await stack.apply(
+            *(
+                start(new_execution(f"run-{number}", workflow="odd" if number % 2 else "even", created_at=number))
+                for number in range(8)
+            )
+        )
+
+        first = await stack.archive.executions(ExecutionFilter(workflow="odd"), limit=2)
+        second = await stack.archive.executions(ExecutionFilter(workflow="odd"), before=first[-1].id, limit=9)
+
+        assert [found.id for found in first + second] == ["run-7", "run-5", "run-3", "run-1"]
+
+    async def test_a3_newest_first_shows_everything_about_an_execution(self, stack: ContractStack) -> None:
+        new = new_execution(
+            input=b'{"a":[]}',
+            created_at=12.25,
+            priority=4,
+            tags=(("k", "v"), ("a", "b")),
+            idempotency_key="once",
+            parent="run-0",
+            relation="rerun",
+        )
+        await stack.apply(start(new, token("a")))
+
+        found = await stack.archive.execution(RUN)
+
+        assert found == (await stack.execution())
+        assert found is not None
+        assert (found.id, found.workflow, found.version, found.definition) == (RUN, "orders", 1, "hash-of-orders")
+        assert (found.input, found.created_at, found.priority) == (b'{"a":[]}', 12.25, 4)
+        assert (found.tags, found.idempotency_key) == (new.tags, "once")
+        assert (found.parent, found.relation) == ("run-0", "rerun")
+        assert (found.state, found.live, found.seq, found.ended_at) == ("RUNNING", 1, 1, None)
+        assert [listed.id for listed in await stack.archive.executions(EVERYTHING)] == [RUN]
+
+    async def test_a3_newest_first_unknown_execution_is_none(self, stack: ContractStack) -> None:
+        assert await stack.archive.execution("nowhere") is None
+        assert await stack.archive.executions(EVERYTHING) == []
+
+
+class ArchiveRetention(Topic):
+    guarantees = frozenset(("A4",))
+    needs = frozenset(("commit", "archive", "blobs"))
+
+    async def test_a4_retention_removes_whole_executions(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a"), token("b")))["a"]
+        blob = await stack.blobs.put(RUN, b"large")
+        await stack.apply(step(lease, StoreOutput("o", b"1"), arrive(barrier(), 0), events=[event()]))
+        await stack.apply(cancel())
+        stack.clock.advance(100)
+
+        assert await stack.archive.remove_ended(stack.clock.now()) == 1
+
+        assert await stack.archive.execution(RUN) is None
+        assert await stack.ledger.inspect(RUN) is None
+        assert await stack.archive.events(RUN) == []
+        assert await stack.ledger.outputs(RUN, ["o"]) == {}
+        assert await stack.ledger.slots(RUN, barrier().id) == []
+        with pytest.raises(NotFound):
+            await stack.blobs.get(RUN, blob)
+
+    async def test_a4_retention_spares_what_runs_and_what_ended_lately(self, stack: ContractStack) -> None:
+        await _start_many(stack, ("run-old", 0), ("run-running", 0), ("run-paused", 0), ("run-new", 0))
+        await stack.apply(cancel("run-old"), pause("run-paused"))
+        stack.clock.advance(100)
+        await stack.apply(cancel("run-new"))
+        kept = await stack.blobs.put("run-running", b"large")
+
+        assert await stack.archive.remove_ended(stack.clock.now() - 50) == 1
+
+        assert await _listed(stack) == ["run-running", "run-paused", "run-new"]
+        assert await stack.blobs.get("run-running", kept) == b"large"
+        assert await stack.kinds("run-running") == ["ExecutionStarted"]
+
+    async def test_a4_retention_removes_at_most_the_limit(self, stack: ContractStack) -> None:
+        names = [f"run-{number}" for number in range(5)]
+        await _start_many(stack, *((name, 0) for name in names))
+        await stack.apply(*(cancel(name) for name in names))
+        stack.clock.advance(1)
+        now = stack.clock.now()
+
+        assert [await stack.archive.remove_ended(now, 2) for _ in range(4)] == [2, 2, 1, 0]
+        assert await _listed(stack) == []
+
+    async def test_a4_retention_does_not_forget_what_is_still_owed(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a")))["a"]
+        await stack.apply(step(lease, WriteOutbox("m", "result", b"x"), finish()))
+        stack.clock.advance(1)
+
+        await stack.archive.remove_ended(stack.clock.now())
+
+        assert [entry.id for entry in await stack.ledger.outbox()] == ["m"]
+
+    async def test_a4_retention_keeps_definitions(self, stack: ContractStack) -> None:
+        stored = await stack.archive.put_definition("orders", "hash-of-orders", "graph", b"{}")
+        await stack.begin(token("a"))
+        await stack.apply(cancel())
+        stack.clock.advance(1)
+
+        await stack.archive.remove_ended(stack.clock.now())
+
+        assert await stack.archive.definition("orders") == stored
+
+    async def test_a4_retention_leaves_nothing_to_claim_wake_or_commit(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        await stack.apply(step(leases["a"], token("c"), token("d", due=stack.clock.now() + 5)))
+        await stack.apply(cancel())
+        stack.clock.advance(10)
+        await stack.archive.remove_ended(stack.clock.now())
+
+        [outcome] = await stack.commit(step(leases["b"], token("e")))
+
+        assert getattr(outcome, "reason", outcome) == "unknown"
+        assert await stack.take() == {}
+
+
+async def _start_many(stack: ContractStack, *runs: tuple[str, float]) -> None:
+    await stack.apply(*(start(new_execution(name, created_at=created), token("t")) for name, created in runs))
+
+
+async def _listed(stack: ContractStack, where: ExecutionFilter = EVERYTHING) -> list[str]:
+    return [found.id for found in await stack.archive.executions(where)]

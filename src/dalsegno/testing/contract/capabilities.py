@@ -1,0 +1,53 @@
+"""What a backend can do, declared as data, and how a binding picks its topics by it.
+
+Nothing in the suite asks a backend for its name, and nothing is skipped while tests run: a topic that a backend
+does not support is simply not part of its binding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+Feature = Literal[
+    "commit", "gates", "cancelling", "pausing", "leases", "time", "sweep", "broker", "archive", "blobs",
+    "durable", "shared",
+]
+"""commit: ``commit``, ``claim`` and reading · gates: ``AdjustGate``, ``gate_used`` · cancelling: ``CancelTokens`` ·
+pausing: ``PauseExecution``, ``ResumeExecution`` · leases: ``lease``, ``release``, ``heartbeat``, ``expire`` · time:
+``wake`` · sweep: ``sweep``, ``untouched`` · durable: the store outlives its connection · shared: several processes
+use one store."""
+
+ALL_GUARANTEES = frozenset("L1 L2 L3 L4 L5 L6 L7 L8 L9 B1 B2 A1 A2 A3 A4 K1 K2 K3 C1".split())
+WHOLE_STACK: frozenset[Feature] = frozenset(
+    (
+        "commit",
+        "gates",
+        "cancelling",
+        "pausing",
+        "leases",
+        "time",
+        "sweep",
+        "broker",
+        "archive",
+        "blobs",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """``guarantees`` lets an adapter that is being built bind some before it has them all."""
+
+    features: frozenset[Feature] = WHOLE_STACK
+    guarantees: frozenset[str] = ALL_GUARANTEES
+
+    def cover(self, topic: type[Topic]) -> bool:
+        return topic.guarantees <= self.guarantees and topic.needs <= self.features
+
+
+class Topic:
+    """Tests about one thing. A binding provides the fixture ``stack``, which yields a fresh ContractStack."""
+
+    guarantees: ClassVar[frozenset[str]]
+    needs: ClassVar[frozenset[Feature]] = frozenset(("commit",))

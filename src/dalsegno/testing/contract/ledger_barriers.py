@@ -1,0 +1,384 @@
+"""L7: barriers open once, never before every slot is resolved; a resolved slot stays as it is."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dalsegno.model.barrier import SlotView
+from dalsegno.model.effect import EndScope, SetMilestone
+from dalsegno.testing.contract.build import (
+    RUN,
+    aggregator,
+    arrive,
+    barrier,
+    command,
+    event,
+    last,
+    last_of_item,
+    milestone,
+    skip,
+    step,
+    token,
+)
+from dalsegno.testing.contract.capabilities import Topic
+from dalsegno.testing.contract.split import item, open_split
+from dalsegno.testing.contract.stack import ContractStack
+
+JOIN = "join-merge"
+
+
+class LedgerBarriers(Topic):
+    """Merges that wait for all."""
+
+    guarantees = frozenset(("L7",))
+
+    async def test_l7_barrier_waits_for_every_slot(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+
+        await stack.apply(step(leases["a"], arrive(barrier(), 0)))
+
+        assert await stack.take() == {}
+        assert (await stack.tokens())[JOIN].state == "parked"
+        view = (await stack.barriers())["merge"]
+        assert (view.state, view.expected, view.resolved, view.live) == ("waiting", 2, 1, 1)
+
+    async def test_l7_barrier_opens_with_the_last_arrival(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        await stack.apply(step(leases["b"], arrive(barrier(), 1, b"of b")))
+
+        [applied] = await stack.apply(step(leases["a"], arrive(barrier(), 0, b"of a")))
+
+        assert [ready.token for ready in applied.ready] == [JOIN]
+        lease = (await stack.take())[JOIN]
+        assert (lease.kind, lease.node, lease.reason) == ("join", "merge", "open")
+        assert (await stack.barriers())["merge"].state == "open"
+        assert await stack.ledger.slots(RUN, barrier().id) == [
+            SlotView(0, live=True, data=b"of a"),
+            SlotView(1, live=True, data=b"of b"),
+        ]
+
+    async def test_l7_barrier_opens_once_for_both_arrivals_in_one_batch(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+
+        first, second = await stack.apply(
+            step(leases["a"], arrive(barrier(), 0)), step(leases["b"], arrive(barrier(), 1))
+        )
+
+        assert first.ready == ()
+        assert [ready.token for ready in second.ready] == [JOIN]
+        assert (await stack.execution()).live == 1
+
+    async def test_l7_barrier_opens_once_for_both_arrivals_in_one_transition(
+        self, stack: ContractStack
+    ) -> None:
+        lease = (await stack.begin(token("a")))["a"]
+
+        [applied] = await stack.apply(step(lease, arrive(barrier(), 0), arrive(barrier(), 1)))
+
+        assert [ready.token for ready in applied.ready] == [JOIN]
+        assert (await stack.execution()).live == 1
+
+    async def test_l7_barrier_opens_once_under_concurrent_arrivals(self, stack: ContractStack) -> None:
+        leases = await stack.begin(*(token(f"t{slot}") for slot in range(12)))
+        spec = barrier(expected=12)
+
+        outcomes = await asyncio.gather(
+            *(stack.apply(step(leases[f"t{slot}"], arrive(spec, slot))) for slot in range(12))
+        )
+
+        ready = [found.token for [applied] in outcomes for found in applied.ready]
+        assert ready == [JOIN]
+        assert [slot.slot for slot in await stack.ledger.slots(RUN, spec.id)] == list(range(12))
+
+    async def test_l7_barrier_second_arrival_over_an_edge_is_dropped(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("a2"))
+        await stack.apply(step(leases["a"], arrive(barrier(), 0, b"first")))
+
+        await stack.apply(step(leases["a2"], arrive(barrier(), 0, b"second")))
+
+        assert await stack.ledger.slots(RUN, barrier().id) == [SlotView(0, live=True, data=b"first")]
+        assert (await stack.kinds())[-1] == "ArrivalDropped"
+        assert (await stack.barriers())["merge"].resolved == 1
+
+    async def test_l7_barrier_arrival_at_an_open_one_is_dropped(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"), token("late"))
+        await stack.apply(
+            step(leases["a"], arrive(barrier(), 0, b"0")), step(leases["b"], arrive(barrier(), 1, b"1"))
+        )
+
+        [applied] = await stack.apply(step(leases["late"], arrive(barrier(), 1, b"late")))
+
+        assert applied.ready == ()
+        assert (await stack.kinds())[-1] == "ArrivalDropped"
+        assert [slot.data for slot in await stack.ledger.slots(RUN, barrier().id)] == [b"0", b"1"]
+
+    async def test_l7_barrier_stays_closed_after_its_join_ran(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"), token("late"))
+        await stack.apply(step(leases["a"], arrive(barrier(), 0)), step(leases["b"], arrive(barrier(), 1)))
+        join = (await stack.take())[JOIN]
+        await stack.apply(step(join, token("next")))
+
+        await stack.apply(step(leases["late"], arrive(barrier(), 0)))
+
+        assert set(await stack.take()) == {"next"}
+        assert (await stack.barriers())["merge"].state == "open"
+
+    async def test_l7_barrier_last_arrival_dropped_still_ends_the_execution(
+        self, stack: ContractStack
+    ) -> None:
+        leases = await stack.begin(token("a"), token("b"), token("late"))
+        await stack.apply(step(leases["a"], arrive(barrier(), 0)), step(leases["b"], arrive(barrier(), 1)))
+        join = (await stack.take())[JOIN]
+        await stack.apply(step(join, last("m", b"merged")))
+
+        late = step(leases["late"], arrive(barrier(), 0), last(left=None, output=None))
+        [applied] = await stack.apply(late)
+
+        assert [ready.token for ready in applied.ready] == ["finish"]
+
+    async def test_l7_barrier_waiting_event_carries_the_counters(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"), token("c"))
+        spec = barrier(expected=4)
+
+        await stack.apply(
+            step(leases["a"], arrive(spec, 0)),
+            step(leases["b"], skip(spec, 1)),
+            step(leases["c"], arrive(spec, 2)),
+        )
+
+        waiting = [found for found in await stack.events() if found.kind == "NodeWaiting"]
+        assert [(found.arrived, found.expected) for found in waiting] == [(1, 4), (2, 4)]
+
+    async def test_l7_barrier_join_counts_as_live_from_the_first_live_arrival(
+        self, stack: ContractStack
+    ) -> None:
+        leases = await stack.begin(token("a"), token("b"), token("c"))
+        spec = barrier(expected=3)
+
+        await stack.apply(step(leases["a"], skip(spec, 0)))
+        assert (await stack.execution()).live == 2
+        await stack.apply(step(leases["b"], arrive(spec, 1)))
+        assert (await stack.execution()).live == 2
+
+    async def test_l7_barriers_of_two_scopes_are_two(self, stack: ContractStack) -> None:
+        items = await open_split(stack, 2)
+
+        await stack.apply(*(step(lease, arrive(barrier(scope=lease.scope), 0)) for lease in items))
+
+        assert await stack.take() == {}
+        for lease in items:
+            slots = await stack.ledger.slots(RUN, barrier(scope=lease.scope).id)
+            assert [slot.slot for slot in slots] == [0]
+
+    async def test_l7_barrier_arrivals_from_outside_count(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a")))["a"]
+        await stack.apply(step(lease, arrive(barrier(), 0)))
+
+        await stack.apply(command(RUN, arrive(barrier(), 1), events=[event()]))
+
+        assert set(await stack.take()) == {JOIN}
+
+
+class LedgerSkippedSlots(Topic):
+    """Edges that close unused."""
+
+    guarantees = frozenset(("L7",))
+
+    async def test_l7_skipped_and_live_slots_open_the_barrier(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        await stack.apply(step(leases["a"], skip(barrier(), 0)))
+
+        await stack.apply(step(leases["b"], arrive(barrier(), 1, b"of b")))
+
+        assert (await stack.take())[JOIN].reason == "open"
+        assert await stack.ledger.slots(RUN, barrier().id) == [
+            SlotView(0, live=False, data=None),
+            SlotView(1, live=True, data=b"of b"),
+        ]
+
+    async def test_l7_skip_as_the_last_slot_opens_the_barrier(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        await stack.apply(step(leases["b"], arrive(barrier(), 1)))
+
+        await stack.apply(step(leases["a"], skip(barrier(), 0)))
+
+        assert (await stack.take())[JOIN].reason == "open"
+
+    async def test_l7_barrier_with_only_skipped_slots_is_dead(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        await stack.apply(step(leases["a"], skip(barrier(), 0)))
+
+        [applied] = await stack.apply(step(leases["b"], skip(barrier(), 1)))
+
+        assert [ready.token for ready in applied.ready] == [JOIN]
+        assert (await stack.take())[JOIN].reason == "dead"
+        assert (await stack.barriers())["merge"].state == "dead"
+        assert (await stack.execution()).live == 1
+
+    async def test_l7_skipped_slot_does_not_become_live(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        await stack.apply(step(leases["a"], skip(barrier(), 0)))
+
+        await stack.apply(step(leases["b"], arrive(barrier(), 0, b"late")))
+
+        assert await stack.ledger.slots(RUN, barrier().id) == [SlotView(0, live=False, data=None)]
+        assert (await stack.kinds())[-1] == "ArrivalDropped"
+        assert await stack.take() == {}
+
+    async def test_l7_live_slot_does_not_become_skipped(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        await stack.apply(step(leases["a"], arrive(barrier(), 0, b"live")))
+
+        await stack.apply(step(leases["b"], skip(barrier(), 0)))
+
+        assert await stack.ledger.slots(RUN, barrier().id) == [SlotView(0, live=True, data=b"live")]
+        assert (await stack.barriers())["merge"].resolved == 1
+
+    async def test_l7_dead_barrier_does_not_revive(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        await stack.apply(step(leases["a"], skip(barrier(), 0), skip(barrier(), 1)))
+
+        [applied] = await stack.apply(step(leases["b"], arrive(barrier(), 0)))
+
+        assert applied.ready == ()
+        assert (await stack.barriers())["merge"].state == "dead"
+
+
+class LedgerAnyBarriers(Topic):
+    """Merges that open on the first live arrival."""
+
+    guarantees = frozenset(("L7",))
+
+    async def test_l7_any_opens_on_the_first_live_arrival(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+
+        await stack.apply(step(leases["b"], arrive(barrier(mode="any"), 1, b"won")))
+
+        assert (await stack.take())[JOIN].reason == "open"
+        assert await stack.ledger.slots(RUN, barrier().id) == [SlotView(1, live=True, data=b"won")]
+
+    async def test_l7_any_drops_the_losers(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        await stack.apply(step(leases["b"], arrive(barrier(mode="any"), 1, b"won")))
+
+        [applied] = await stack.apply(step(leases["a"], arrive(barrier(mode="any"), 0, b"lost")))
+
+        assert applied.ready == ()
+        assert (await stack.kinds())[-1] == "ArrivalDropped"
+        assert [slot.slot for slot in await stack.ledger.slots(RUN, barrier().id)] == [1]
+
+    async def test_l7_any_two_arrivals_in_one_batch_have_one_winner(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        spec = barrier(mode="any")
+
+        first, second = await stack.apply(
+            step(leases["a"], arrive(spec, 0)), step(leases["b"], arrive(spec, 1))
+        )
+
+        assert [ready.token for ready in first.ready] == [JOIN]
+        assert second.ready == ()
+        assert [slot.slot for slot in await stack.ledger.slots(RUN, spec.id)] == [0]
+
+    async def test_l7_any_is_not_opened_by_skips(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        spec = barrier(mode="any")
+
+        await stack.apply(step(leases["a"], skip(spec, 0)))
+        assert await stack.take() == {}
+        await stack.apply(step(leases["b"], skip(spec, 1)))
+        assert (await stack.take())[JOIN].reason == "dead"
+
+
+class LedgerSplitBarriers(Topic):
+    """Aggregators: slots are item scopes; milestones and trips."""
+
+    guarantees = frozenset(("L7",))
+
+    async def test_l7_split_aggregator_opens_with_the_last_item(self, stack: ContractStack) -> None:
+        items = await open_split(stack, 3)
+        for index in (2, 0):
+            await stack.apply(step(items[index], last_of_item(item(index), slot=b"%d" % index)))
+        assert await stack.take() == {}
+
+        await stack.apply(step(items[1], last_of_item(item(1), slot=b"1")))
+
+        assert (await stack.take())["join-collect"].reason == "open"
+        slots = await stack.ledger.slots(RUN, aggregator().id)
+        assert [(slot.slot, slot.data) for slot in slots] == [(0, b"0"), (1, b"1"), (2, b"2")]
+
+    async def test_l7_split_item_that_ends_twice_counts_once(self, stack: ContractStack) -> None:
+        items = await open_split(stack, 2)
+
+        await stack.apply(step(items[0], EndScope(item(0), b"first"), EndScope(item(0), b"second")))
+
+        assert [slot.data for slot in await stack.ledger.slots(RUN, aggregator().id)] == [b"first"]
+        assert (await stack.barriers())["collect"].resolved == 1
+
+    async def test_l7_split_all_items_in_one_batch_open_it_once(self, stack: ContractStack) -> None:
+        items = await open_split(stack, 20)
+
+        outcomes = await stack.apply(*(step(lease, last_of_item(lease.scope)) for lease in items))
+
+        ready = [found.token for applied in outcomes for found in applied.ready]
+        assert ready == ["join-collect"]
+
+    async def test_l7_split_progress_is_recorded_while_it_waits(self, stack: ContractStack) -> None:
+        items = await open_split(stack, 3)
+
+        await stack.apply(*(step(lease, last_of_item(lease.scope)) for lease in items))
+
+        progress = [(found.kind, found.arrived, found.expected) for found in (await stack.events())[1:]]
+        assert progress == [("NodeWaiting", 1, 3), ("NodeWaiting", 2, 3)]
+
+    async def test_l7_split_trip_opens_it_early(self, stack: ContractStack) -> None:
+        items = await open_split(stack, 3)
+
+        [applied] = await stack.apply(step(items[1], EndScope(item(1), b"bad", trip=True)))
+
+        assert [ready.token for ready in applied.ready] == ["join-collect"]
+        assert (await stack.take())["join-collect"].reason == "tripped"
+        assert (await stack.barriers())["collect"].state == "tripped"
+        assert [slot.slot for slot in await stack.ledger.slots(RUN, aggregator().id)] == [1]
+
+    async def test_l7_split_items_after_a_trip_are_stale(self, stack: ContractStack) -> None:
+        items = await open_split(stack, 2)
+        await stack.apply(step(items[1], EndScope(item(1), b"bad", trip=True)))
+
+        [outcome] = await stack.commit(step(items[0], last_of_item(item(0))))
+
+        assert getattr(outcome, "reason", outcome) == "scope"
+        assert [slot.slot for slot in await stack.ledger.slots(RUN, aggregator().id)] == [1]
+
+    async def test_l7_split_milestone_makes_its_token_ready_once(self, stack: ContractStack) -> None:
+        items = await open_split(stack, 3, expected=10, milestone_at=2)
+        await stack.apply(step(items[0], last_of_item(item(0))))
+        assert await stack.take() == {}
+
+        [applied] = await stack.apply(step(items[1], last_of_item(item(1))))
+        assert [ready.token for ready in applied.ready] == ["advance"]
+        assert (await stack.take())["advance"].kind == "advance"
+
+        [applied] = await stack.apply(step(items[2], last_of_item(item(2))))
+        assert applied.ready == ()
+
+    async def test_l7_split_next_milestone_waits_for_its_count(self, stack: ContractStack) -> None:
+        items = await open_split(stack, 3, expected=10, milestone_at=1)
+        await stack.apply(step(items[0], last_of_item(item(0))))
+        advance = (await stack.take())["advance"]
+
+        await stack.apply(step(advance, SetMilestone(aggregator().id, milestone(3, "advance-2"))))
+        await stack.apply(step(items[1], last_of_item(item(1))))
+        assert await stack.take() == {}
+        await stack.apply(step(items[2], last_of_item(item(2))))
+        assert set(await stack.take()) == {"advance-2"}
+
+    async def test_l7_split_milestone_reached_already_is_ready_at_once(self, stack: ContractStack) -> None:
+        items = await open_split(stack, 3, expected=10, milestone_at=1)
+        await stack.apply(step(items[0], last_of_item(item(0))))
+        advance = (await stack.take())["advance"]
+        await stack.apply(step(items[1], last_of_item(item(1))))
+
+        later = step(advance, SetMilestone(aggregator().id, milestone(2, "advance-2")))
+        [applied] = await stack.apply(later)
+
+        assert [ready.token for ready in applied.ready] == ["advance-2"]

@@ -1,0 +1,260 @@
+"""Time in the ledger: parked tokens, retries, and deadlines of barriers. Only ``wake`` judges what is due."""
+
+from __future__ import annotations
+
+from dalsegno.model.effect import EndScope
+from dalsegno.model.transition import Park, ReadyToken, Stale
+from dalsegno.testing.contract.build import (
+    RUN,
+    aggregator,
+    arrive,
+    barrier,
+    cancel,
+    deadline,
+    event,
+    last_of_item,
+    skip,
+    start,
+    step,
+    token,
+)
+from dalsegno.testing.contract.capabilities import Topic
+from dalsegno.testing.contract.split import item, open_split
+from dalsegno.testing.contract.stack import ContractStack
+
+JOIN = "join-merge"
+
+
+class LedgerTimers(Topic):
+    guarantees = frozenset(("L6",))
+    needs = frozenset(("commit", "time"))
+
+    async def test_l6_timer_parked_token_wakes_when_due_and_not_before(self, stack: ContractStack) -> None:
+        due = stack.clock.now() + 10
+        [applied] = await stack.apply(start(RUN, token("a", due=due)))
+        assert applied.ready == ()
+        assert applied.next_due == due
+
+        stack.clock.advance(9.5)
+        woken = await stack.ledger.wake()
+        assert (woken.ready, woken.next_due) == ((), due)
+        assert await stack.take() == {}
+
+        stack.clock.advance(0.5)
+        woken = await stack.ledger.wake()
+        assert woken.ready == (ReadyToken("a", RUN, "default", 0),)
+        assert woken.next_due is None
+        assert (await stack.take())["a"].reason == "timer"
+
+    async def test_l6_timer_wakes_once(self, stack: ContractStack) -> None:
+        await stack.apply(start(RUN, token("a", due=stack.clock.now() + 1)))
+        stack.clock.advance(2)
+
+        assert len((await stack.ledger.wake()).ready) == 1
+        assert (await stack.ledger.wake()).ready == ()
+
+    async def test_l6_timer_tokens_wake_in_due_order_up_to_the_limit(self, stack: ContractStack) -> None:
+        now = stack.clock.now()
+        await stack.apply(start(RUN, *(token(f"t{index}", due=now + 10 - index) for index in range(6))))
+        stack.clock.advance(8)
+
+        first = await stack.ledger.wake(2)
+        assert [ready.token for ready in first.ready] == ["t5", "t4"]
+        second = await stack.ledger.wake(2)
+        assert [ready.token for ready in second.ready] == ["t3", "t2"]
+        assert second.next_due == now + 9
+        assert (await stack.ledger.wake(2)).ready == ()
+
+    async def test_l6_timer_limit_leaves_the_rest_due(self, stack: ContractStack) -> None:
+        due = stack.clock.now() + 1
+        await stack.apply(start(RUN, *(token(f"t{index}", due=due) for index in range(5))))
+        stack.clock.advance(1)
+
+        seen: list[str] = []
+        while ready := (await stack.ledger.wake(2)).ready:
+            assert len(ready) <= 2
+            seen += [found.token for found in ready]
+
+        assert sorted(seen) == ["t0", "t1", "t2", "t3", "t4"]
+
+    async def test_l6_timer_next_due_is_the_earliest_of_a_commit(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a")))["a"]
+        now = stack.clock.now()
+
+        [applied] = await stack.apply(step(lease, token("b", due=now + 9), token("c", due=now + 3)))
+
+        assert applied.next_due == now + 3
+        assert (await stack.ledger.wake()).next_due == now + 3
+
+    async def test_l6_timer_of_the_past_wakes_at_once(self, stack: ContractStack) -> None:
+        await stack.apply(start(RUN, token("a", due=stack.clock.now() - 100)))
+
+        await stack.ledger.wake()
+
+        assert set(await stack.take()) == {"a"}
+
+    async def test_l6_timer_park_keeps_the_token_and_brings_its_attempt(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a", data=b"one")))["a"]
+        park = Park(stack.clock.now() + 5, b"two", attempt=2)
+        [applied] = await stack.apply(step(lease, events=[event("NodeRetrying")], park=park))
+        assert applied.next_due == park.due
+        assert (await stack.execution()).live == 1
+
+        stack.clock.advance(5)
+        await stack.ledger.wake()
+
+        again = (await stack.take())["a"]
+        assert (again.attempt, again.data, again.reason) == (2, b"two", "timer")
+        assert again.fence > lease.fence
+
+    async def test_l6_timer_stale_commit_of_the_attempt_before_changes_nothing(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a")))["a"]
+        await stack.apply(step(lease, park=Park(stack.clock.now() + 5, b"", attempt=2)))
+        stack.clock.advance(5)
+        await stack.ledger.wake()
+        again = (await stack.take())["a"]
+
+        assert await stack.commit(step(lease, token("b"))) == [Stale("fence")]
+        await stack.apply(step(again, token("c")))
+        assert set(await stack.tokens()) == {"c"}
+
+    async def test_l6_timer_parked_again_wakes_at_the_new_time_only(self, stack: ContractStack) -> None:
+        now = stack.clock.now()
+        await stack.apply(start(RUN, token("a", due=now + 1)))
+        stack.clock.advance(1)
+        await stack.ledger.wake()
+        await stack.apply(step((await stack.take())["a"], park=Park(now + 50, b"", attempt=2)))
+
+        stack.clock.advance(1)
+        assert (await stack.ledger.wake()).ready == ()
+        stack.clock.set(now + 50)
+        assert [ready.token for ready in (await stack.ledger.wake()).ready] == ["a"]
+
+    async def test_l6_timer_parked_without_a_time_sleeps_on(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a")))["a"]
+        [applied] = await stack.apply(step(lease, park=Park(None, b"", attempt=1)))
+        assert applied.next_due is None
+
+        stack.clock.advance(1e6)
+
+        assert (await stack.ledger.wake()).ready == ()
+        assert (await stack.tokens())["a"].state == "parked"
+
+
+class LedgerLateTimers(Topic):
+    guarantees = frozenset(("L5",))
+    needs = frozenset(("commit", "time"))
+
+    async def test_l5_timer_of_an_ended_execution_wakes_nothing(self, stack: ContractStack) -> None:
+        await stack.apply(start(RUN, token("a", due=stack.clock.now() + 1), deadline("d", stack.clock.now() + 1)))
+        await stack.apply(cancel())
+        events = await stack.events()
+        stack.clock.advance(2)
+
+        assert (await stack.ledger.wake()).ready == ()
+        assert await stack.take() == {}
+        assert await stack.events() == events
+
+    async def test_l5_timer_in_an_ended_item_wakes_nothing(self, stack: ContractStack) -> None:
+        items = await open_split(stack, 2)
+        sleeper = token("sleeper", item(0), due=stack.clock.now() + 1)
+        await stack.apply(step(items[0], sleeper, token("halting", item(0))))
+        await stack.apply(step((await stack.take())["halting"], EndScope(item(0), b"halted")))
+        stack.clock.advance(2)
+
+        assert (await stack.ledger.wake()).ready == ()
+        assert await stack.take() == {}
+
+    async def test_l5_timer_of_items_after_their_barrier_timed_out(self, stack: ContractStack) -> None:
+        items = await open_split(stack, 2, within=5)
+        await stack.apply(step(items[0], park=Park(stack.clock.now() + 60, b"", 2)))
+        stack.clock.advance(5)
+        assert [ready.token for ready in (await stack.ledger.wake()).ready] == ["join-collect"]
+
+        stack.clock.advance(60)
+        assert (await stack.ledger.wake()).ready == ()
+        assert await stack.commit(step(items[1], last_of_item(item(1)))) == [Stale("scope")]
+
+
+class LedgerDeadlines(Topic):
+    """A barrier's deadline against its last arrival: whichever is first wins."""
+
+    guarantees = frozenset(("L7",))
+    needs = frozenset(("commit", "time"))
+
+    async def test_l7_deadline_counts_from_the_first_live_arrival(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"), token("c"))
+        spec = barrier(expected=3, timeout=10)
+        await stack.apply(step(leases["a"], skip(spec, 0)))
+        stack.clock.advance(100)
+
+        [applied] = await stack.apply(step(leases["b"], arrive(spec, 1)))
+
+        assert applied.next_due == stack.clock.now() + 10
+        assert (await stack.barriers())["merge"].deadline == stack.clock.now() + 10
+
+    async def test_l7_deadline_passed_makes_the_join_ready_with_timeout(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        await stack.apply(step(leases["a"], arrive(barrier(timeout=10), 0)))
+        stack.clock.advance(10)
+
+        assert [ready.token for ready in (await stack.ledger.wake()).ready] == [JOIN]
+
+        assert (await stack.take())[JOIN].reason == "timeout"
+        assert (await stack.barriers())["merge"].state == "timeout"
+
+    async def test_l7_deadline_passed_first_drops_the_late_arrival(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        spec = barrier(timeout=10)
+        await stack.apply(step(leases["a"], arrive(spec, 0)))
+        stack.clock.advance(10)
+        await stack.ledger.wake()
+
+        [applied] = await stack.apply(step(leases["b"], arrive(spec, 1)))
+
+        assert applied.ready == ()
+        assert (await stack.kinds())[-1] == "ArrivalDropped"
+        assert (await stack.barriers())["merge"].state == "timeout"
+        assert [slot.slot for slot in await stack.ledger.slots(RUN, spec.id)] == [0]
+
+    async def test_l7_deadline_after_the_last_arrival_wakes_nothing(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        spec = barrier(timeout=10)
+        await stack.apply(step(leases["a"], arrive(spec, 0)))
+        stack.clock.advance(10)
+        await stack.apply(step(leases["b"], arrive(spec, 1)))
+
+        assert (await stack.ledger.wake()).ready == ()
+
+        assert (await stack.take())[JOIN].reason == "open"
+        assert (await stack.barriers())["merge"].state == "open"
+
+    async def test_l7_deadline_after_the_join_ran_wakes_nothing(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        spec = barrier(timeout=10)
+        await stack.apply(step(leases["a"], arrive(spec, 0)), step(leases["b"], arrive(spec, 1)))
+        await stack.apply(step((await stack.take())[JOIN], token("next")))
+        stack.clock.advance(20)
+
+        assert (await stack.ledger.wake()).ready == ()
+        assert (await stack.barriers())["merge"].state == "open"
+
+    async def test_l7_deadline_of_an_aggregator_counts_from_the_split(self, stack: ContractStack) -> None:
+        items = await open_split(stack, 2, within=10)
+        assert (await stack.barriers())["collect"].deadline == stack.clock.now() + 10
+        stack.clock.advance(9)
+        await stack.apply(step(items[0], last_of_item(item(0), slot=b"in time")))
+        stack.clock.advance(1)
+
+        assert [ready.token for ready in (await stack.ledger.wake()).ready] == ["join-collect"]
+
+        assert (await stack.take())["join-collect"].reason == "timeout"
+        assert [slot.data for slot in await stack.ledger.slots(RUN, aggregator().id)] == [b"in time"]
+
+    async def test_l7_deadline_of_an_any_merge_has_nothing_to_wait_for(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        await stack.apply(step(leases["a"], arrive(barrier(mode="any", timeout=10), 0)))
+        stack.clock.advance(20)
+
+        assert (await stack.ledger.wake()).ready == ()
+        assert (await stack.take())[JOIN].reason == "open"

@@ -1,0 +1,144 @@
+"""What a binding gives the suite: the ports of one fresh store, a clock that can be set, and a few conveniences."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast
+
+from dalsegno.model.barrier import BarrierView
+from dalsegno.model.event import Event, EventKind
+from dalsegno.model.execution import ExecutionView
+from dalsegno.model.token import DEFAULT_QUEUE, SYSTEM_QUEUE, Lease, NewToken, TokenView
+from dalsegno.model.transition import Applied, Deferred, Outcome, Transition
+from dalsegno.ports.archive import Archive
+from dalsegno.ports.blobs import Blobs
+from dalsegno.ports.broker import Broker
+from dalsegno.ports.ledger import Inspection, Ledger
+from dalsegno.testing.clock import FakeClock
+from dalsegno.testing.contract.build import RUN, start
+
+ALL_QUEUES = (SYSTEM_QUEUE, DEFAULT_QUEUE)
+PATIENCE = 100
+"""How often a deferred transition is sent again before a test gives up."""
+
+
+class Unbound:
+    """Stands in for a port that a binding did not give. Using it says so."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AssertionError(
+            f"the binding's stack has no {self.what}, but it includes a topic that needs one"
+        )
+
+    def __call__(self) -> NoReturn:
+        raise AssertionError(
+            f"the binding's stack has no {self.what}, but it includes a topic that needs one"
+        )
+
+
+NO_ARCHIVE: Any = Unbound("archive")
+NO_BLOBS: Any = Unbound("blobs")
+NO_BROKER: Any = Unbound("broker")
+NO_REOPEN: Any = Unbound("reopen")
+NO_SECOND: Any = Unbound("second")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Everything visible of one execution. Equal pictures: nothing changed."""
+
+    inspection: Inspection | None
+    events: tuple[Event, ...]
+
+
+@dataclass
+class ContractStack:
+    """The ports of one store that holds nothing yet.
+
+    ``reopen`` drops the connection without ceremony, as a crash would, and opens the same store again (feature
+    ``durable``). ``second`` opens the same store once more beside this one, as another process would (feature
+    ``shared``). Both return a stack of their own with the same clock; the binding closes them all in the end.
+    ``read_events`` is for a ledger that has no archive yet; else events are read from the archive.
+    """
+
+    ledger: Ledger
+    clock: FakeClock
+    archive: Archive = NO_ARCHIVE
+    blobs: Blobs = NO_BLOBS
+    broker: Broker = NO_BROKER
+    reopen: Callable[[], Awaitable[ContractStack]] = NO_REOPEN
+    second: Callable[[], Awaitable[ContractStack]] = NO_SECOND
+    read_events: Callable[[str], Awaitable[list[Event]]] | None = None
+
+    # -- committing -------------------------------------------------------------------------------------------
+
+    async def commit(self, *batch: Transition) -> list[Outcome]:
+        """One outcome per transition. What was deferred is sent again, as an engine would."""
+        outcomes = await self.ledger.commit(batch)
+        for _ in range(PATIENCE):
+            again = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, Deferred)]
+            if not again:
+                break
+            for index, outcome in zip(
+                again, await self.ledger.commit([batch[i] for i in again]), strict=True
+            ):
+                outcomes[index] = outcome
+        return outcomes
+
+    async def apply(self, *batch: Transition) -> list[Applied]:
+        """Commits what must be applied."""
+        outcomes = await self.commit(*batch)
+        assert all(isinstance(outcome, Applied) for outcome in outcomes), outcomes
+        return cast(list[Applied], outcomes)
+
+    async def begin(self, *tokens: NewToken, execution: str = RUN) -> dict[str, Lease]:
+        """Starts an execution with these tokens and claims them."""
+        await self.apply(start(execution, *tokens))
+        return await self.take()
+
+    # -- claiming ---------------------------------------------------------------------------------------------
+
+    async def claim(
+        self, limit: int = 100, queues: Sequence[str] = ALL_QUEUES, worker: str = "w1"
+    ) -> list[Lease]:
+        return await self.ledger.claim(worker, queues, limit)
+
+    async def take(self, worker: str = "w1") -> dict[str, Lease]:
+        """Leases for everything that is ready, by token id."""
+        return {lease.token: lease for lease in await self.claim(1000, worker=worker)}
+
+    # -- looking ----------------------------------------------------------------------------------------------
+
+    async def events(self, execution: str = RUN) -> list[Event]:
+        if self.read_events is not None:
+            return await self.read_events(execution)
+        return await self.archive.events(execution)
+
+    async def kinds(self, execution: str = RUN) -> list[EventKind]:
+        return [event.kind for event in await self.events(execution)]
+
+    async def execution(self, execution: str = RUN) -> ExecutionView:
+        return (await self._inspect(execution)).execution
+
+    async def tokens(self, execution: str = RUN) -> dict[str, TokenView]:
+        return {token.id: token for token in (await self._inspect(execution)).tokens}
+
+    async def barriers(self, execution: str = RUN) -> dict[str, BarrierView]:
+        return {barrier.node: barrier for barrier in (await self._inspect(execution)).barriers}
+
+    async def _inspect(self, execution: str) -> Inspection:
+        found = await self.ledger.inspect(execution)
+        assert found is not None, f"execution {execution} does not exist"
+        return found
+
+    async def picture(self, execution: str = RUN) -> Picture:
+        found = await self.ledger.inspect(execution)
+        if found is not None:
+            tokens = tuple(sorted(found.tokens, key=lambda token: token.id))
+            barriers = tuple(sorted(found.barriers, key=lambda barrier: barrier.id))
+            found = Inspection(found.execution, tokens, barriers)
+        return Picture(found, tuple(await self.events(execution)))

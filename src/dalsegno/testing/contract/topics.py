@@ -1,0 +1,78 @@
+"""All topics of the suite, and which of them a backend binds."""
+
+from __future__ import annotations
+
+from dalsegno.testing.contract.archive_definitions import ArchiveDefinitions
+from dalsegno.testing.contract.archive_executions import ArchiveHistory, ArchiveListing, ArchiveRetention
+from dalsegno.testing.contract.blobs import BlobStorage
+from dalsegno.testing.contract.broker import BrokerDelivery, BrokerHints
+from dalsegno.testing.contract.capabilities import Capabilities, Topic
+from dalsegno.testing.contract.clock import SharedClock
+from dalsegno.testing.contract.durable import DurableStore, SharedStore
+from dalsegno.testing.contract.ledger_barriers import (
+    LedgerAnyBarriers,
+    LedgerBarriers,
+    LedgerSkippedSlots,
+    LedgerSplitBarriers,
+)
+from dalsegno.testing.contract.ledger_cancelling import LedgerCancelling
+from dalsegno.testing.contract.ledger_ending import LedgerEndIfLast, LedgerEnding, LedgerItemEnding
+from dalsegno.testing.contract.ledger_gates import LedgerGates
+from dalsegno.testing.contract.ledger_history import LedgerHistory
+from dalsegno.testing.contract.ledger_ids import LedgerIds
+from dalsegno.testing.contract.ledger_isolation import LedgerClaims, LedgerIsolation
+from dalsegno.testing.contract.ledger_leases import LedgerFences, LedgerLostWorkers, LedgerNamedLeases
+from dalsegno.testing.contract.ledger_once import LedgerOnce
+from dalsegno.testing.contract.ledger_pause import LedgerPause, LedgerPauseAndLeases, LedgerPauseAndTime
+from dalsegno.testing.contract.ledger_payloads import LedgerNames, LedgerPayloads
+from dalsegno.testing.contract.ledger_sweep import LedgerReconciling, LedgerSweep
+from dalsegno.testing.contract.ledger_time import LedgerDeadlines, LedgerLateTimers, LedgerTimers
+from dalsegno.testing.contract.ledger_whole import LedgerOutbox, LedgerWhole
+
+TOPICS: tuple[type[Topic], ...] = (
+    LedgerOnce,
+    LedgerWhole,
+    LedgerOutbox,
+    LedgerEnding,
+    LedgerEndIfLast,
+    LedgerItemEnding,
+    LedgerBarriers,
+    LedgerSkippedSlots,
+    LedgerAnyBarriers,
+    LedgerSplitBarriers,
+    LedgerIds,
+    LedgerFences,
+    LedgerLostWorkers,
+    LedgerNamedLeases,
+    LedgerTimers,
+    LedgerLateTimers,
+    LedgerDeadlines,
+    LedgerPause,
+    LedgerPauseAndTime,
+    LedgerPauseAndLeases,
+    LedgerGates,
+    LedgerCancelling,
+    LedgerSweep,
+    LedgerReconciling,
+    LedgerHistory,
+    LedgerIsolation,
+    LedgerClaims,
+    LedgerPayloads,
+    LedgerNames,
+    BrokerDelivery,
+    BrokerHints,
+    ArchiveDefinitions,
+    ArchiveHistory,
+    ArchiveListing,
+    ArchiveRetention,
+    BlobStorage,
+    SharedClock,
+    DurableStore,
+    SharedStore,
+)
+
+
+def bind(capabilities: Capabilities) -> dict[str, type[Topic]]:
+    """Test classes for the topics these capabilities cover, under names that pytest collects."""
+    covered = [topic for topic in TOPICS if capabilities.cover(topic)]
+    return {f"Test{topic.__name__}": type(f"Test{topic.__name__}", (topic,), {}) for topic in covered}

@@ -1,0 +1,19 @@
+"""The contract suite on the memory adapters: the reference must pass it first."""
+
+from __future__ import annotations
+
+import pytest
+
+from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryBroker, MemoryLedger, MemoryStore
+from dalsegno.testing.clock import FakeClock
+from dalsegno.testing.contract import Capabilities, ContractStack, bind
+
+
+@pytest.fixture
+def stack() -> ContractStack:
+    clock, store = FakeClock(), MemoryStore()
+    ledger = MemoryLedger(clock, store)
+    return ContractStack(ledger, clock, MemoryArchive(store, clock), MemoryBlobs(store), MemoryBroker(ledger))
+
+
+globals().update(bind(Capabilities()))

@@ -1,0 +1,104 @@
+"""A context that does for a node what the engine does: compiles its parameters, renders them, evaluates the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dalsegno.graph.parameters import unwrapped
+from dalsegno.graph.templates import compile_template
+from dalsegno.lang import Expression, RootNames, compile_condition, compile_expression
+from dalsegno.nodes import builtin_registry
+from dalsegno.ports.node import NodeType
+
+REGISTRY = builtin_registry(plugins=False)
+NOW = 1_700_000_000.0  # 2023-11-14T22:13:20Z
+
+
+class FakeContext:
+    """Everything a node may ask for; ``roots`` holds values by root (``$json``) or node id."""
+
+    execution_id = "execution-1"
+    workflow = "test"
+    version = 1
+    node_id = "node"
+    node_name = "Node"
+    attempt = 1
+
+    def __init__(
+        self,
+        roots: Mapping[str, Any] | None = None,
+        *,
+        payload: Any = None,
+        start: Any = None,
+        outputs: Mapping[str, Any] | None = None,
+        services: Mapping[str, Any] | None = None,
+        now: float = NOW,
+        idempotency_key: str = "token-1",
+    ) -> None:
+        self.roots = dict(roots or {})
+        self.payload = payload
+        self.input = start
+        self.outputs = dict(outputs or {})
+        self.services = dict(services or {})
+        self.now = now
+        self.idempotency_key = idempotency_key
+        self.expressions: dict[str, Expression] = {}
+        self.lines: list[tuple[str, str]] = []
+        self.heartbeats = 0
+
+    def lookup(self, root: str) -> Any:
+        return self.roots[root]
+
+    def evaluate(self, parameter: str, local: Mapping[str, Any] | None = None) -> Any:
+        own = local or {}
+        return self.expressions[parameter].evaluate(
+            lambda root: own[root] if root in own else self.lookup(root), now=self.now, local=own
+        )
+
+    def has_expression(self, parameter: str) -> bool:
+        return parameter in self.expressions
+
+    def log(self, message: str, level: str = "info") -> None:
+        self.lines.append((level, message))
+
+    def heartbeat(self) -> None:
+        self.heartbeats += 1
+
+    def prepare(self, node_type: NodeType, parameters: Mapping[str, Any]) -> Any:
+        """Typed parameters of a node as a document writes them."""
+        spec = node_type.spec
+        names = RootNames.of(root for root in self.roots if not root.startswith("$"))
+        local = names.with_variables(*spec.local_names)
+        ready: dict[str, Any] = {}
+        for key, value in parameters.items():
+            match spec.kinds.get(key, "template"):
+                case "raw":
+                    ready[key] = value
+                case "condition":
+                    self.expressions[key] = compile_condition(value, parameters.get("operator"), local)
+                case "expression":
+                    source = unwrapped(value) if isinstance(value, str) else json.dumps(value)
+                    self.expressions[key] = compile_expression(source, names=local)
+                case _:
+                    ready[key] = compile_template(value, names, "").render(self.lookup, now=self.now)
+        return node_type.parse(ready)
+
+
+async def run_node(
+    node_type: str, parameters: Mapping[str, Any], context: FakeContext | None = None, **given: Any
+) -> Any:
+    """Check, compile, render, parse and execute, as a document with this one node would."""
+    found = REGISTRY.get(node_type)
+    problems = found.spec.check(parameters)
+    assert not problems, problems
+    ctx = context or FakeContext(**given)
+    return await found.execute(ctx, ctx.prepare(found, parameters))
+
+
+def problems_of(node_type: str, parameters: Mapping[str, Any]) -> dict[str, str]:
+    """Messages of the document check by path, spelled like a JSON pointer."""
+    found = REGISTRY.find(node_type)
+    assert found is not None
+    return {"/".join(map(str, problem.path)): problem.message for problem in found.check(parameters)}

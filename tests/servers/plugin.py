@@ -1,0 +1,107 @@
+"""Fixtures. One server of each kind per pytest process, started when a test first asks for it.
+
+- ``postgres_url``: an empty database of the shared server, dropped afterwards;
+- ``redis_url``: the shared Redis, emptied;
+- ``private_postgres``, ``private_redis``: a running server for one test alone, to be killed at will;
+- ``postgres_factory``, ``redis_factory``: the same with settings, as many as wanted;
+- ``postgres_server``, ``redis_server``: the shared servers themselves.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.servers.postgres import PostgresServer, make_template
+from tests.servers.process import die_with_parent
+from tests.servers.redis import RedisServer
+from tests.servers.workspace import Workspace
+
+_database_numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker of xdist whose controller was killed goes on with the test it is in, and so do its servers."""
+    if hasattr(config, "workerinput"):
+        die_with_parent()
+
+
+@pytest.fixture(scope="session")
+def server_workspace() -> Iterator[Workspace]:
+    workspace = Workspace()
+    yield workspace
+    workspace.remove()
+
+
+@pytest.fixture(scope="session")
+def postgres_template(server_workspace: Workspace) -> Path:
+    return make_template(server_workspace.new_folder("initdb"))
+
+
+@pytest.fixture(scope="session")
+def postgres_server(server_workspace: Workspace, postgres_template: Path) -> Iterator[PostgresServer]:
+    with PostgresServer(server_workspace.new_folder("pg"), postgres_template) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server(server_workspace: Workspace) -> Iterator[RedisServer]:
+    with RedisServer(server_workspace.new_folder("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    postgres_server.start()  # a test before this one may have killed it
+    name = f"test_{next(_database_numbers)}"
+    yield postgres_server.create_database(name)
+    if postgres_server.running:
+        postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    redis_server.start()
+    redis_server.flush()
+    return redis_server.url
+
+
+@pytest.fixture
+def postgres_factory(
+    server_workspace: Workspace, postgres_template: Path
+) -> Iterator[Callable[..., PostgresServer]]:
+    """``postgres_factory(log_min_messages="debug1", …)``: settings of postgresql.conf."""
+    with ExitStack() as servers:
+
+        def make(**settings: str) -> PostgresServer:
+            folder = server_workspace.new_folder("pg")
+            return servers.enter_context(PostgresServer(folder, postgres_template, settings))
+
+        yield make
+
+
+@pytest.fixture
+def redis_factory(server_workspace: Workspace) -> Iterator[Callable[..., RedisServer]]:
+    """``redis_factory(appendonly=False)``."""
+    with ExitStack() as servers:
+
+        def make(*, appendonly: bool = True, appendfsync: str = "always") -> RedisServer:
+            folder = server_workspace.new_folder("redis")
+            server = RedisServer(folder, appendonly=appendonly, appendfsync=appendfsync)
+            return servers.enter_context(server)
+
+        yield make
+
+
+@pytest.fixture
+def private_postgres(postgres_factory: Callable[..., PostgresServer]) -> PostgresServer:
+    return postgres_factory()
+
+
+@pytest.fixture
+def private_redis(redis_factory: Callable[..., RedisServer]) -> RedisServer:
+    return redis_factory()
