@@ -1,0 +1,70 @@
+"""Dal Segno: durable workflows that go on from where they stood. Public names only.
+
+They are imported on first use, so that a part of the package (the command line's help, the errors) costs no more than
+it needs.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dalsegno.version import __version__
+
+if TYPE_CHECKING:
+    from dalsegno.app import App
+    from dalsegno.engine.settings import EngineSettings
+    from dalsegno.errors import (
+        DalSegnoError,
+        InvalidDefinition,
+        InvalidInput,
+        NotFound,
+        OperatorError,
+        UsageError,
+        WorkflowCancelled,
+        WorkflowFailed,
+    )
+    from dalsegno.handle import Handle
+    from dalsegno.model.retry import RetryPolicy
+    from dalsegno.ports.node import NodeContext, NodeError
+    from dalsegno.ports.node import NodeContext as TaskContext
+
+__all__ = [
+    "App",
+    "DalSegnoError",
+    "EngineSettings",
+    "Handle",
+    "InvalidDefinition",
+    "InvalidInput",
+    "NodeContext",
+    "NodeError",
+    "NotFound",
+    "OperatorError",
+    "RetryPolicy",
+    "TaskContext",
+    "UsageError",
+    "WorkflowCancelled",
+    "WorkflowFailed",
+    "__version__",
+]
+
+_HOMES = {
+    "App": "dalsegno.app",
+    "EngineSettings": "dalsegno.engine.settings",
+    "Handle": "dalsegno.handle",
+    "NodeContext": "dalsegno.ports.node",
+    "NodeError": "dalsegno.ports.node",
+    "RetryPolicy": "dalsegno.model.retry",
+    "TaskContext": "dalsegno.ports.node",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'dalsegno' has no attribute {name!r}")
+    home = import_module(_HOMES.get(name, "dalsegno.errors"))
+    found = getattr(home, "NodeContext" if name == "TaskContext" else name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -40,17 +40,22 @@ def document(paths: str, **nodes: Any) -> dict[str, Any]:
 def _node(identifier: str, given: Any, edges: list[dict[str, Any]]) -> dict[str, Any]:
     fields = {"type": given} if isinstance(given, str) else given
     node = {"id": identifier, "type": "log", **fields}
-    own = [edge["id"] for edge in edges if edge["src"] == identifier and not edge.get("is_error")]
     defaults: dict[str, Any] = {}
     if node["type"] == "conditional":
+        own = _own(identifier, edges)
         defaults = {"expression": "true", **dict(zip(("true_edge_id", "false_edge_id"), own, strict=False))}
     elif node["type"] == "switch":
+        own = _own(identifier, edges)
         defaults = {"rules": [{"value": 1, "operator": "eq", "compare": 1}] * len(own), "routes": own}
     elif node["type"] == "http":
         defaults = {"url": "https://example.com"}
     if defaults:
         node["parameters"] = {**defaults, **node.get("parameters", {})}
     return node
+
+
+def _own(identifier: str, edges: list[dict[str, Any]]) -> list[str]:
+    return [edge["id"] for edge in edges if edge["src"] == identifier and not edge.get("is_error")]
 
 
 def plan_of(paths: str, **nodes: Any) -> Plan:

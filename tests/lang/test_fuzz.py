@@ -32,6 +32,7 @@ VALUES = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**70), 2**70)
+    | st.sampled_from([10**400, -(10**400)])
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
@@ -64,7 +65,8 @@ METHODS = [
     "reduce((a, b) => a + b)", "indexOf(1)", "includes('a')", "concat([1], 2)", "at(0)", "match('a')", "reverse()",
 ]  # fmt: skip
 CALLS = ["Math.round", "Math.sqrt", "Number", "String", "JSON.stringify", "JSON.parse", "Object.entries", "hash",
-         "Date.format", "Math.max", "parseInt", "Date.parse", "Object.fromEntries", "not"]  # fmt: skip
+         "Date.format", "Math.max", "Math.sign", "Math.floor",
+         "parseInt", "Date.parse", "Object.fromEntries", "not"]  # fmt: skip
 
 
 def combine(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:

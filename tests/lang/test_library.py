@@ -212,6 +212,7 @@ ERRORS = [
     ("JSON.parse('NaN')", "WRONG_ARG_TYPE"),
     ("JSON.stringify(1 / 0)", "TypeError"),
     ("'a' matches '('", "WRONG_ARG_TYPE"),
+    ("JSON.parse('\"\\\\ud800\"')", "WRONG_ARG_TYPE"),
     ("Date.format('nonsense')", "WRONG_ARG_TYPE"),
     ("Date.format(0, '%Q')", "WRONG_ARG_TYPE"),
     ("Date.format(0, '%Y', 'Mars/Base')", "WRONG_ARG_TYPE"),

@@ -13,8 +13,10 @@ from tests.nodes.http_service import service
 
 @pytest.fixture
 async def server() -> AsyncIterator[TestServer]:
-    async with TestServer(service(), host="127.0.0.1") as running:
-        yield running
+    running = TestServer(service(), host="127.0.0.1")
+    await running.start_server()
+    yield running
+    await running.close()
 
 
 @pytest.fixture

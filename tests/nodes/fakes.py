@@ -40,8 +40,8 @@ class FakeContext:
         self.roots = dict(roots or {})
         self.payload = payload
         self.input = start
-        self.outputs = dict(outputs or {})
-        self.services = dict(services or {})
+        self.outputs: Mapping[str, Any] = dict(outputs or {})
+        self.services: Mapping[str, Any] = dict(services or {})
         self.now = now
         self.idempotency_key = idempotency_key
         self.expressions: dict[str, Expression] = {}

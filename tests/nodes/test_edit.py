@@ -103,14 +103,15 @@ async def test_values_are_templates() -> None:
     }
 
 
-@pytest.mark.parametrize("target", ["$json.user", "user"])
+@pytest.mark.parametrize("target", ["$json.user", "{{ $json.user }}"])
 async def test_target_path_names_what_is_edited(target: str) -> None:
     assert await edited([{"name": "age", "value": 3}], target_path=target) == {**JSON["user"], "age": 3}  # type: ignore[dict-item]
 
 
 async def test_nothing_to_edit_starts_an_empty_object() -> None:
     assert await edited([{"name": "a", "value": 1}], None) == {"a": 1}
-    assert await edited([{"name": "a", "value": 1}], target_path="nowhere") == {"a": 1}
+    assert (await run_node("edit", {"assignments": [{"name": "a", "value": 1}]})).output == {"a": 1}
+    assert await edited([{"name": "a", "value": 1}], target_path="$json?.nowhere") == {"a": 1}
 
 
 @pytest.mark.parametrize("payload", [[1], "text", 5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import subprocess
@@ -252,8 +253,8 @@ async def test_a_name_that_cannot_be_one(clients: HttpClients) -> None:
 
 
 @pytest.fixture
-async def tls_server(tmp_path: Path) -> AsyncIterator[TestServer]:
-    """A server whose certificate nobody trusts."""
+def certificate(tmp_path: Path) -> ssl.SSLContext:
+    """A certificate that nobody trusts."""
     command = [
         "openssl",
         "req",
@@ -270,8 +271,13 @@ async def tls_server(tmp_path: Path) -> AsyncIterator[TestServer]:
     subprocess.run(command, check=True, capture_output=True)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    return context
+
+
+@pytest.fixture
+async def tls_server(certificate: ssl.SSLContext) -> AsyncIterator[TestServer]:
     running = TestServer(service(), host="127.0.0.1", scheme="https")
-    await running.start_server(ssl=context)
+    await running.start_server(ssl=certificate)
     yield running
     await running.close()
 
@@ -298,3 +304,38 @@ async def test_the_clients_can_be_used_again_after_closing(server: TestServer, c
     await fetch(clients, url)
     await clients.close()
     assert (await fetch(clients, url))["status"] == 200
+
+
+async def test_credentials_in_a_redirect_are_not_used(server: TestServer, clients: HttpClients) -> None:
+    target = str(server.make_url("/echo").with_user("eve").with_password("pw"))
+    url = str(server.make_url("/redirect/307").update_query(to=target))
+    headers = (await fetch(clients, url, auth={"type": "bearer", "token": "t"}))["body"]["headers"]
+    assert headers["Authorization"] == "Bearer t"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\noops",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 100\r\n\r\n\x1f\x8b",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000,
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+        b"",
+    ],
+)
+async def test_what_is_no_answer_is_a_failure_with_a_code(clients: HttpClients, answer: bytes) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    listener = await asyncio.start_server(respond, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    failure = await failure_of(clients, f"http://127.0.0.1:{port}/", timeout=5)
+    assert failure.code in ("HTTP_PROTOCOL_ERROR", "HTTP_CONNECTION_LOST")
+    assert failure.retryable
+    listener.close()
+    await listener.wait_closed()

@@ -152,9 +152,11 @@ async def test_input_array_wins_over_the_working_payload() -> None:
 
 @pytest.mark.parametrize("node_type", ["filter", "sort", "map", "group", "dedupe", "limit"])
 async def test_what_is_no_list_fails_for_good(node_type: str) -> None:
-    parameters: dict[str, Any] = {"map": {"expression": "1"}, "limit": {"count": 1}}.get(node_type, {})
+    needed: dict[str, dict[str, Any]] = {"map": {"expression": "1"}, "limit": {"count": 1}}
+    parameters = needed.get(node_type, {})
     for ctx, given_parameters in (
         (FakeContext({"$json": {"a": 1}}), parameters),
+        (FakeContext(), parameters),
         (FakeContext({"$json": [1], "fetch": {"body": None}}), {**parameters, "input_array": "$fetch.body"}),
     ):
         with pytest.raises(NodeError, match="should be a list") as caught:

@@ -154,7 +154,7 @@ async def test_a_blocking_function_is_marked_and_runs_in_a_thread() -> None:
 def test_a_function_with_the_wrong_arguments_is_refused() -> None:
     with pytest.raises(InvalidInput, match="two arguments"):
 
-        @node_type("bad")
+        @node_type("bad")  # type: ignore[arg-type]
         async def bad(_ctx: Any) -> None: ...
 
 

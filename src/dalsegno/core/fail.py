@@ -26,12 +26,12 @@ WORKER_LOST = Failure(
 
 
 def retries(situation: Situation, failure: Failure) -> bool:
-    return situation.node.retry.allows(situation.lease.attempt, failure)
+    return situation.policy.allows(situation.lease.attempt, failure)
 
 
 def retry(situation: Situation, failure: Failure) -> Step:
     """The token sleeps and runs again under the same id, hence with the same idempotency key."""
-    lease, policy = situation.lease, situation.node.retry
+    lease, policy = situation.lease, situation.policy
     due = situation.now + policy.delay(lease.token, lease.attempt, failure)
     record = RunRecord(
         lease.ready_at, situation.started_at, lease.attempt, error=failure.as_dict(), retry_at=due

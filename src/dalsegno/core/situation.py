@@ -12,6 +12,7 @@ from dalsegno.graph.plan import Node, Plan
 from dalsegno.model.effect import StoreOutput
 from dalsegno.model.event import EventKind, NewEvent
 from dalsegno.model.ids import derive
+from dalsegno.model.retry import NO_RETRY, RetryPolicy
 from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken, TokenKind
 
 
@@ -24,9 +25,17 @@ class Situation(Struct, gc=False):
     stores: tuple[StoreOutput, ...] = ()
     """Pages of a context that was united for this step: stored by whatever transition it leads to."""
 
+    retry: RetryPolicy | None = None
+    """The policy of the task that ran, where the document gives none."""
+
     @property
     def node(self) -> Node:
         return self.plan.nodes[self.lease.node]
+
+    @property
+    def policy(self) -> RetryPolicy:
+        own = self.node.retry
+        return own if self.retry is None or own is not NO_RETRY else self.retry
 
 
 class Result(Struct, frozen=True, gc=False):

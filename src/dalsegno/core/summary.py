@@ -31,31 +31,48 @@ class NodeSummary(Struct, frozen=True):
     due: float | None = None
 
 
+class Tally:
+    """Counts events as they come: whoever watches an execution need not read its history again and again."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.seen: dict[str, set[NodeState]] = {name: set() for name in plan.nodes}
+        self.runs = dict.fromkeys(plan.nodes, 0)
+        self.failed = dict.fromkeys(plan.nodes, 0)
+
+    def add(self, events: Iterable[Event]) -> None:
+        for event in events:
+            state = _ENDINGS.get(event.kind)
+            if state is not None and event.node in self.seen:
+                self.seen[event.node].add(state)
+                self.runs[event.node] += event.kind in ("NodeCompleted", "NodeFailed")
+                self.failed[event.node] += event.kind == "NodeFailed"
+
+    def summaries(self, execution: ExecutionView, tokens: Iterable[TokenView]) -> dict[str, NodeSummary]:
+        """Every node's state as of the events counted so far and these live tokens."""
+        states = {name: set(seen) for name, seen in self.seen.items()}
+        waiting = dict.fromkeys(states, 0)
+        due: dict[str, float] = {}
+        for token in tokens:
+            _add_token(execution, token, states, waiting, due)
+        _add_unvisited(self.plan, execution, states)
+        return {
+            name: NodeSummary(
+                summary_of(found), self.runs[name], self.failed[name], waiting[name], due.get(name)
+            )
+            for name, found in states.items()
+        }
+
+
 def summarise(
     plan: Plan, execution: ExecutionView, events: Iterable[Event], tokens: Iterable[TokenView]
 ) -> dict[str, NodeSummary]:
-    states: dict[str, set[NodeState]] = {name: set() for name in plan.nodes}
-    runs = dict.fromkeys(plan.nodes, 0)
-    failed = dict.fromkeys(plan.nodes, 0)
-    for event in events:
-        state = _ENDINGS.get(event.kind)
-        if state is not None and event.node in states:
-            states[event.node].add(state)
-            runs[event.node] += event.kind in ("NodeCompleted", "NodeFailed")
-            failed[event.node] += event.kind == "NodeFailed"
-    waiting = dict.fromkeys(plan.nodes, 0)
-    due: dict[str, float] = {}
-    for token in tokens:
-        _add_token(plan, execution, token, states, waiting, due)
-    _add_unvisited(plan, execution, states)
-    return {
-        name: NodeSummary(summary_of(states[name]), runs[name], failed[name], waiting[name], due.get(name))
-        for name in plan.nodes
-    }
+    tally = Tally(plan)
+    tally.add(events)
+    return tally.summaries(execution, tokens)
 
 
 def _add_token(
-    plan: Plan,
     execution: ExecutionView,
     token: TokenView,
     states: dict[str, set[NodeState]],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
+
+import msgspec
 
 from dalsegno.core import commands
 from dalsegno.core.body import Body, decode_body
@@ -19,6 +21,7 @@ from dalsegno.engine.endings import Endings
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.rerun import plan_rerun
 from dalsegno.engine.stack import Stack
+from dalsegno.engine.worker import Worker
 from dalsegno.errors import Conflict, InvalidInput, NotFound
 from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.input_schema import check_input
@@ -26,8 +29,11 @@ from dalsegno.model.definition import Definition
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView, NewExecution
 from dalsegno.model.ids import execution_id_for_key, new_execution_id
-from dalsegno.model.transition import AlreadyApplied, Applied, Stale, Transition
+from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale, Transition
 from dalsegno.ports.archive import ExecutionFilter
+
+
+TaskQueue: TypeAlias = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +53,38 @@ class Client:
         self.committer = committer
         self.endings = endings
         self.loader = loader
+        self.worker: Worker | None = None
+        """This process's own worker, if one runs: it goes on with what is started here."""
 
     # -- definitions ------------------------------------------------------------------------------------------
 
     async def deploy(
-        self, document: str | bytes | Mapping[str, Any], default_name: str | None = None
+        self,
+        document: str | bytes | Mapping[str, Any],
+        default_name: str | None = None,
+        task_queue: TaskQueue | None = None,
     ) -> tuple[Definition, Compiled]:
+        """Checks and stores a document. ``task_queue`` names the queue a task asks for, where it is known here:
+        it becomes part of the stored definition, so that every process agrees on it."""
         compiled = load_graph(document, self.definitions.types, default_name=default_name)
+        if task_queue is not None:
+            compiled = self._with_queues(compiled, task_queue)
         definition = await self.stack.archive.put_definition(
             compiled.plan.name, compiled.hash, "graph", compiled.definition_source
         )
+        self.definitions.forget(definition.name)
         return definition, compiled
+
+    def _with_queues(self, compiled: Compiled, task_queue: TaskQueue) -> Compiled:
+        document = msgspec.json.decode(compiled.definition_source)
+        changed = False
+        for node in document.get("nodes", ()):
+            name = node.get("parameters", {}).get("task")
+            queue = task_queue(name) if node.get("type") == "task" and isinstance(name, str) else None
+            if queue is not None and "queue" not in node:
+                node["queue"] = queue
+                changed = True
+        return load_graph(document, self.definitions.types) if changed else compiled
 
     # -- executions -------------------------------------------------------------------------------------------
 
@@ -66,8 +93,19 @@ class Client:
         options = options or StartOptions()
         program = await self.definitions.by_name(workflow, options.version)
         new = self._new_execution(program, payload, options)
-        await self.committer.commit(start(program.plan, new, self.stack.ledger.now()), patient=False)
+        await self._create(new, start(program.plan, new, self.stack.ledger.now()))
         return new.id
+
+    async def _create(self, new: NewExecution, transition: Transition) -> None:
+        worker, kept = self.worker, []
+        if worker is not None:
+            transition, kept = worker.offer(transition)
+        self.endings.started(new.id)
+        outcome = await self.committer.commit(transition, patient=False)
+        if isinstance(outcome, Refused):
+            raise InvalidInput(f"the execution was not started: {outcome.message}")
+        if worker is not None and kept and isinstance(outcome, Applied):
+            worker.accept(new, kept, outcome)
 
     def _new_execution(self, program: Program, payload: Any, options: StartOptions) -> NewExecution:
         raw = encode_value(payload if payload is not None else {}, "the input")
@@ -118,9 +156,9 @@ class Client:
         """A new execution that runs from ``nodes`` (or, without them, from everything that failed)."""
         view = await self.status(execution)
         program = await self.definitions.by_hash(view.definition)
-        transition = await plan_rerun(self, program, view, nodes, context or {})
-        await self.committer.commit(transition, patient=False)
-        return transition.execution
+        new, transition = await plan_rerun(self, program, view, nodes, context or {})
+        await self._create(new, transition)
+        return new.id
 
     # -- looking ----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,12 @@ from dalsegno.graph.build import load_graph
 from dalsegno.graph.plan import Node, Plan
 from dalsegno.model.definition import Definition
 from dalsegno.ports.archive import Archive
+from dalsegno.ports.clock import Clock
 from dalsegno.ports.node import NodeTypes
+
+
+CURRENT_FOR = 0.5
+"""Another process may deploy a new version; a start may still use the one before for this long."""
 
 
 class Program:
@@ -25,8 +30,10 @@ class Program:
 
 
 class Definitions:
-    def __init__(self, archive: Archive, types: NodeTypes, capacity: int = 256) -> None:
+    def __init__(self, archive: Archive, types: NodeTypes, clock: Clock, capacity: int = 256) -> None:
         self.archive = archive
+        self._clock = clock
+        self._current: dict[str, tuple[Program, float]] = {}
         self.types = types
         self._capacity = capacity
         self._programs: OrderedDict[str, Program] = OrderedDict()
@@ -44,6 +51,18 @@ class Definitions:
         return program
 
     async def by_name(self, name: str, version: int | None = None) -> Program:
+        """The current version is looked up at most every ``CURRENT_FOR`` seconds; ``forget`` after a deploy here."""
+        if version is None and (known := self._current.get(name)) is not None and known[1] > self._clock.now():
+            return known[0]
+        program = await self._find(name, version)
+        if version is None:
+            self._current[name] = (program, self._clock.now() + CURRENT_FOR)
+        return program
+
+    def forget(self, name: str) -> None:
+        self._current.pop(name, None)
+
+    async def _find(self, name: str, version: int | None) -> Program:
         definition = await self.archive.definition(name, version)
         if definition is None:
             raise NotFound(

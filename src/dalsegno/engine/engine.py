@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -24,10 +24,14 @@ from dalsegno.engine.stack import Stack
 from dalsegno.engine.steps import Steps
 from dalsegno.engine.timers import Timers
 from dalsegno.engine.worker import Worker
+from dalsegno.errors import OperatorError
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.node import NodeTypes
 
 logger = logging.getLogger("dalsegno.engine")
+
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 5.0
 
 
 class Engine:
@@ -42,9 +46,9 @@ class Engine:
     ) -> None:
         self.stack = stack
         self.settings = settings or EngineSettings()
-        self.services: dict[str, Any] = {"heartbeat": lambda token: None, **(services or {})}
+        self.services: dict[str, Any] = dict(services or {})
         self.logs: list[tuple[str, str, str, str]] = []
-        self.definitions = Definitions(stack.archive, types)
+        self.definitions = Definitions(stack.archive, types, stack.clock)
         self.loader = Loader(stack.ledger, stack.blobs)
         self.runner = Runner(types, self.loader, self.services, self._log)
         self.committer = Committer(stack.ledger, stack.broker, self._applied)
@@ -67,8 +71,8 @@ class Engine:
     async def start(self, *, worker: bool = True, scheduler: bool = True) -> None:
         if scheduler:
             await self.reconciler.take_back_leases()
-            self._roles.append(asyncio.create_task(self.timers.run(), name="timers"))
-            self._roles.append(asyncio.create_task(self.reconciler.run(), name="reconciler"))
+            self._play("timers", self.timers.run)
+            self._play("reconciler", self.reconciler.run)
         if worker:
             self._start_worker()
 
@@ -87,7 +91,30 @@ class Engine:
             queues=settings.queues,
             concurrency=settings.concurrency,
         )
-        self._roles.append(asyncio.create_task(self.worker.run(), name="worker"))
+        self.client.worker = self.worker
+        self._play("worker", self.worker.run)
+
+    def _play(self, name: str, role: Callable[[], Awaitable[None]]) -> None:
+        self._roles.append(asyncio.create_task(self._supervise(name, role), name=name))
+
+    async def _supervise(self, name: str, role: Callable[[], Awaitable[None]]) -> None:
+        """A role that breaks is started again: a store that was out of reach for a while must not end it."""
+        pause = FIRST_PAUSE
+        while True:
+            began = self.stack.clock.now()
+            try:
+                return await role()
+            except Exception as error:
+                known = isinstance(error, OperatorError)
+                logger.log(
+                    logging.WARNING if known else logging.ERROR,
+                    "the %s broke (%s) and is started again",
+                    name,
+                    error,
+                    exc_info=not known,
+                )
+            pause = FIRST_PAUSE if self.stack.clock.now() - began > LONGEST_PAUSE else min(pause * 2, LONGEST_PAUSE)
+            await asyncio.sleep(pause)
 
     async def stop(self) -> None:
         """Stops claiming, finishes or hands back what runs, then closes the stack."""
@@ -99,27 +126,21 @@ class Engine:
             with contextlib.suppress(asyncio.CancelledError):
                 await role
         self._roles.clear()
+        await self.endings.close()
         await self.committer.drain()
         if self._heartbeat is not None:
             self._heartbeat.stop()
         for service in self.services.values():
-            close = getattr(service, "aclose", None)
+            close = getattr(service, "close", None)
             if close is not None:
                 await close()
         await self.stack.close()
-
-    def failed_role(self) -> BaseException | None:
-        """Why a role ended by itself, if one did: it is never meant to."""
-        for role in self._roles:
-            if role.done() and not role.cancelled() and role.exception() is not None:
-                return role.exception()
-        return None
 
     def _applied(self, transition: Transition, applied: Applied) -> None:
         if applied.next_due is not None:
             self.timers.notice(applied.next_due)
         if applied.ready and self.worker is not None:
-            self.worker.notice(max(token.priority for token in applied.ready))
+            self.worker.continuation.announced(applied.ready)
         if applied.ended is not None:
             self.endings.notice(transition.execution)
             self.reconciler.notice_ending()

@@ -31,7 +31,7 @@ async def plan_rerun(
     view: ExecutionView,
     nodes: Sequence[str] | None,
     edits: Mapping[str, Any],
-) -> Transition:
+) -> tuple[NewExecution, Transition]:
     plan = program.plan
     if view.state not in ENDED:
         raise Conflict(f"execution {view.id} has not ended ({view.state}); cancel it first, or wait")
@@ -52,7 +52,7 @@ async def plan_rerun(
         relation="retry" if nodes is None else "rerun",
     )
     record = Restart(starts, facts, outputs, _edits(plan, edits))
-    return restart(plan, new, record, now)
+    return new, restart(plan, new, record, now)
 
 
 def _checked(plan: Plan, nodes: Sequence[str]) -> tuple[str, ...]:

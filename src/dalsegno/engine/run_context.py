@@ -8,6 +8,7 @@ from typing import Any
 from dalsegno.core.situation import Situation
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Lookup
+from dalsegno.model.retry import RetryPolicy
 
 LogSink = Callable[[str, str, str, str], None]
 """execution, node, level, message"""
@@ -21,7 +22,7 @@ class RunContext:
         "_payload",
         "_situation",
         "attempt",
-        "beat_at",
+        "beats",
         "execution_id",
         "idempotency_key",
         "lookup",
@@ -58,7 +59,7 @@ class RunContext:
         self.lookup = lookup
         self.outputs = outputs
         self.services = services
-        self.beat_at = situation.now
+        self.beats = 0
         self._payload = payload
         self._situation = situation
         self._log = log
@@ -80,8 +81,13 @@ class RunContext:
             return None
 
     def evaluate(self, parameter: str, local: Mapping[str, Any] | None = None) -> Any:
+        """Local names win over roots: inside a list node ``$item`` is the list's item, not the split's."""
         expression = self._situation.node.parameters.expressions[parameter]
-        return expression.evaluate(self.lookup, now=self.now, local=local)
+        lookup = self.lookup
+        if local:
+            outer = lookup
+            lookup = lambda root: local[root] if root in local else outer(root)  # noqa: E731 - a closure, on purpose
+        return expression.evaluate(lookup, now=self.now, local=local)
 
     def has_expression(self, parameter: str) -> bool:
         return parameter in self._situation.node.parameters.expressions
@@ -90,5 +96,9 @@ class RunContext:
         self._log(self.execution_id, self.node_id, level, message)
 
     def heartbeat(self) -> None:
-        beat = self.services["heartbeat"]
-        beat(self.idempotency_key)
+        """Plain attribute writes are safe from any thread: sync tasks beat from theirs."""
+        self.beats += 1
+
+    def use_retry(self, policy: RetryPolicy) -> None:
+        """How failures of this run are retried, unless the document says so itself."""
+        self._situation.retry = policy

@@ -6,16 +6,15 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-import msgspec
-
 from dalsegno.core.body import Body
 from dalsegno.core.complete import Step
 from dalsegno.core.fail import halt
 from dalsegno.core.situation import RunRecord, Situation, run_event
 from dalsegno.engine.committer import Committer
+from dalsegno.engine.continuation import Continuation, kept_leases
 from dalsegno.engine.steps import Steps
 from dalsegno.errors import DalSegnoError
-from dalsegno.model.effect import SpawnToken
+from dalsegno.model.execution import NewExecution
 from dalsegno.model.failure import Failure
 from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken
 from dalsegno.model.transition import Applied, Refused, Transition
@@ -24,9 +23,7 @@ from dalsegno.ports.ledger import Ledger
 
 logger = logging.getLogger("dalsegno.worker")
 
-MAX_HOPS = 32
-MAX_RUN = 0.05
-"""A chain goes on in one worker for this many steps or seconds, then lets others have a turn."""
+BROKEN_PAUSE = 1.0
 SHOW_STARTED_AFTER = 0.1
 """A run longer than this is shown as started while it goes on."""
 
@@ -53,11 +50,12 @@ class Worker:
         self.concurrency = concurrency
         self.running: dict[str, Lease] = {}
         self.started: dict[str, float] = {}
-        self.waiting_priority: int | None = None
+        self.continuation = Continuation(name, self.queues)
         self.steps_done = 0
         self._continues = continues
         self._tasks: set[asyncio.Task[None]] = set()
         self._free = asyncio.Event()
+        self._busy = asyncio.Event()
         self._stopping = False
 
     async def run(self) -> None:
@@ -70,8 +68,8 @@ class Worker:
                     self._free.clear()
                     await self._free.wait()
                     continue
-                self.waiting_priority = None
                 leases = await self.broker.take(self.name, self.queues, room)
+                self.continuation.claimed(all_of_them=len(leases) < room)
                 if self._stopping:
                     await self.ledger.release(self.name, leases)
                     break
@@ -80,10 +78,18 @@ class Worker:
         finally:
             watch.cancel()
 
-    def notice(self, priority: int) -> None:
-        """A token of this priority waits: chains of lower priority let it go first."""
-        if self.waiting_priority is None or priority > self.waiting_priority:
-            self.waiting_priority = priority
+    # -- executions started in this process -------------------------------------------------------------------
+
+    def offer(self, transition: Transition) -> tuple[Transition, list[NewToken]]:
+        """A start, asking that its first tokens stay here: an idle worker then runs them without a claim."""
+        room = self.concurrency - len(self.running)
+        if self._stopping or not self._continues or room <= 0 or self.continuation.others_wait:
+            return transition, []
+        return self.continuation.keeping(transition, room)
+
+    def accept(self, new: NewExecution, kept: list[NewToken], applied: Applied) -> None:
+        for lease in kept_leases(new.id, new.definition, 0, kept, applied, self.ledger.now()):
+            self._launch(lease, None)
 
     async def stop(self, grace: float = 10.0) -> None:
         """No more claims; running steps finish, or are handed back once the grace is over."""
@@ -102,41 +108,48 @@ class Worker:
 
     def _launch(self, lease: Lease, body: Body | None) -> None:
         self.running[lease.token] = lease
+        self._busy.set()
         task = asyncio.get_running_loop().create_task(self._drive(lease, body))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _drive(self, lease: Lease, body: Body | None) -> None:
         """Runs a token, and then one of those it spawned, as long as it is fair to others."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + MAX_RUN
-        hops = 0
+        clock = asyncio.get_running_loop().time
+        began, hops = clock(), 0
         following: Lease | None = lease
         try:
             while following is not None:
-                lease = following
-                hops += 1
-                may_go_on = self._continues and hops < MAX_HOPS and loop.time() < deadline
-                following, body = await self._advance(lease, body, may_go_on)
+                lease, hops = following, hops + 1
+                self.started[lease.token] = clock()
+                going_on = self._continues and self.continuation.may_go_on(hops, clock() - began, lease.priority)
+                following, body = await self._advance(lease, body, going_on)
                 del self.running[lease.token]
                 self.started.pop(lease.token, None)
                 if following is not None:
                     self.running[following.token] = following
-        except asyncio.CancelledError:
-            raise
         except Exception:
             # Not the node's failure (those are values) but ours: the token goes back and is tried elsewhere.
             logger.exception("step of token %s (node %s) broke", lease.token, lease.node)
-            self.running.pop(lease.token, None)
-            await self.ledger.release(self.name, [lease])
+            await self._give_back(lease)
         finally:
             self._free.set()
 
+    async def _give_back(self, lease: Lease) -> None:
+        """After a pause, so that a step that always breaks does not spin."""
+        await asyncio.sleep(BROKEN_PAUSE)
+        await self.ledger.release(self.name, [lease])
+        self.running.pop(lease.token, None)
+        self.started.pop(lease.token, None)
+
     async def _advance(
-        self, lease: Lease, body: Body | None, may_go_on: bool
+        self, lease: Lease, body: Body | None, going_on: bool
     ) -> tuple[Lease | None, Body | None]:
-        step = await self._step(lease, body)
-        transition, kept = self._keeping(lease, step, may_go_on)
+        step = await self.steps.step(lease, body)
+        transition, kept = step.transition, []
+        if going_on and step.bodies and not self._stopping:
+            room = self.concurrency - len(self.running) + 1
+            transition, kept = self.continuation.keeping(transition, room)
         outcome = await self.committer.commit(transition)
         if isinstance(outcome, Refused):
             step = self._refused(lease, body, outcome)
@@ -144,59 +157,11 @@ class Worker:
         self.steps_done += 1
         if not isinstance(outcome, Applied) or not outcome.kept:
             return None, None
-        leases = [self._lease_of(lease, token) for token in kept if token.id in outcome.kept]
+        now = self.ledger.now()
+        leases = kept_leases(lease.execution, lease.definition, lease.epoch, kept, outcome, now)
         for extra in leases[1:]:
             self._launch(extra, step.bodies.get(extra.token))
         return leases[0], step.bodies.get(leases[0].token)
-
-    async def _step(self, lease: Lease, body: Body | None) -> Step:
-        self.started[lease.token] = asyncio.get_running_loop().time()
-        return await self.steps.step(lease, body)
-
-    def _keeping(self, lease: Lease, step: Step, may_go_on: bool) -> tuple[Transition, list[NewToken]]:
-        """Asks to keep spawned tokens, at most as many as there are free slots."""
-        transition = step.transition
-        if not may_go_on or self._stopping or not step.bodies:
-            return transition, []
-        if self.waiting_priority is not None and self.waiting_priority > lease.priority:
-            return transition, []
-        room = self.concurrency - len(self.running) + 1
-        kept: list[NewToken] = []
-        for effect in transition.effects:
-            if type(effect) is SpawnToken and self._may_keep(effect.token) and len(kept) < room:
-                kept.append(effect.token)
-        if not kept:
-            return transition, []
-        names = tuple(token.id for token in kept)
-        return msgspec.structs.replace(transition, keep=names, worker=self.name), kept
-
-    def _may_keep(self, token: NewToken) -> bool:
-        return (
-            token.due is None
-            and token.kind == "node"
-            and token.limit_key is None
-            and token.queue in self.queues
-        )
-
-    def _lease_of(self, parent: Lease, token: NewToken) -> Lease:
-        return Lease(
-            token.id,
-            parent.execution,
-            1,
-            token.scope,
-            token.kind,
-            token.node,
-            token.data,
-            token.queue,
-            token.priority,
-            1,
-            0,
-            "",
-            self.ledger.now(),
-            parent.definition,
-            parent.epoch,
-            token.live,
-        )
 
     def _refused(self, lease: Lease, body: Body | None, refused: Refused) -> Step:
         """The store cannot hold what the step wants to write: the node fails, its execution with it."""
@@ -215,11 +180,14 @@ class Worker:
 
     async def _show_started(self) -> None:
         """Runs that take long are recorded as started once, so that a watcher sees what is going on."""
-        loop = asyncio.get_running_loop()
+        clock = asyncio.get_running_loop().time
         shown: set[str] = set()
         while True:
-            await asyncio.sleep(SHOW_STARTED_AFTER if self.started else SHOW_STARTED_AFTER * 5)
-            late = loop.time() - SHOW_STARTED_AFTER
+            await self._busy.wait()
+            await asyncio.sleep(SHOW_STARTED_AFTER)
+            if not self.started:
+                self._busy.clear()
+            late = clock() - SHOW_STARTED_AFTER
             shown &= self.started.keys()
             for token, since in list(self.started.items()):
                 lease = self.running.get(token)

@@ -11,7 +11,6 @@ It leaves out display fields (``position`` and whatever else nothing reads) and 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -38,10 +37,10 @@ def _arrange(draft: Draft) -> tuple[_Object, _Object]:
     parts: dict[str, list[_Object]] = {}
     display_parts: dict[str, list[_Object]] = {}
     for key, known in (("nodes", NODE_FIELDS), ("edges", EDGE_FIELDS)):
-        if inner.get(key):
-            pairs = [_ordered(part, known) for part in inner[key]]
-            parts[key] = [pair[0] for pair in pairs]
-            display_parts[key] = [pair[1] for pair in pairs]
+        for part in inner.get(key) or ():
+            one, other = _ordered(part, known)
+            parts.setdefault(key, []).append(one)
+            display_parts.setdefault(key, []).append(other)
     plain = inner is inner_display and program is display and _same(parts, display_parts)
     results = [_with(program, inner, parts, draft.container)]
     if not plain:
@@ -57,10 +56,11 @@ def _with(document: _Object, inner: _Object, parts: dict[str, list[_Object]], co
     return {**document, "dag": {**inner, **parts}} if container else {**document, **parts}
 
 
-def _ordered(fields: Mapping[str, Any], known: tuple[str, ...]) -> tuple[_Object, _Object]:
-    """Null means the same as nothing for every field a document knows."""
+def _ordered(fields: _Object, known: tuple[str, ...]) -> tuple[_Object, _Object]:
+    """Null means the same as nothing for every field a document knows. What is in order already is not copied."""
     program = {key: fields[key] for key in known if key in fields and fields[key] is not None}
     if len(program) == len(fields):
+        program = fields if list(program) == list(fields) else program
         return program, program
     shown = {key: fields[key] for key in sorted(fields) if key not in known}
     return (program, {**program, **shown}) if shown else (program, program)

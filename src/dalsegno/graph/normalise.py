@@ -171,7 +171,8 @@ def _type(fields: Mapping[str, Any], pointer: str, report: Report) -> str:
 
 
 def _parameters(fields: Mapping[str, Any], pointer: str, report: Report) -> tuple[str, dict[str, Any]]:
-    key = "config" if "config" in fields and "parameters" not in fields else "parameters"
+    written = "config" in fields or "handler" in fields
+    key = "config" if written and "parameters" not in fields else "parameters"
     if fields.get("config") and fields.get("parameters"):
         report.error(f"{pointer}/config", "mixed-spelling", "Use 'parameters' or 'config', not both.")
     value = fields.get(key)

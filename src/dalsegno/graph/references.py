@@ -14,21 +14,22 @@ _ITEM_ROOTS = {"$item": "item", "$index": "index"}
 
 
 def check_references(draft: Draft, output_roots: Iterable[str], report: Report) -> None:
-    wanted: dict[str, list[DraftNode]] = {}
     distant: dict[str, list[DraftNode]] = {}
+    inner: list[tuple[DraftNode, DraftNode]] = []
     for node in draft.order:
         for root in sorted(node.compiled.roots) if node.compiled else ():
+            referenced = draft.by_id.get(root)
             if root in _ITEM_ROOTS:
                 _check_item(node, root, report)
-            elif root in draft.by_id:
-                wanted.setdefault(root, []).append(node)
+            elif referenced is not None:
                 if all(edge.src != root for edge in node.ins[:8]):
                     distant.setdefault(root, []).append(node)
-    for referenced, node in _not_before(draft, distant):
-        _report_not_before(node, referenced, report)
-    for referenced, users in wanted.items():
-        for node in users:
-            _check_visible(draft, node, draft.by_id[referenced], report)
+                if referenced.split is not None:
+                    inner.append((node, referenced))
+    for root, node in _not_before(draft, distant):
+        _report_not_before(node, root, report)
+    for node, referenced in inner:
+        _check_visible(draft, node, referenced, report)
     _check_output(draft, output_roots, report)
 
 

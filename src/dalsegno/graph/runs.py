@@ -83,6 +83,8 @@ def _solitary(draft: Draft, node: DraftNode, *, single_start: bool) -> bool:
 
 
 def _mark_gates(draft: Draft) -> None:
+    if not any(node.barrier for node in draft.order):
+        return
     before_barrier: set[str] = set()
     for node in reversed(draft.order):
         if any(after.barrier or after.id in before_barrier for after in successors(draft, node)):

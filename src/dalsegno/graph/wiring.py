@@ -22,8 +22,9 @@ def connect(draft: Draft, report: Report) -> None:
         _check_trigger(node, report)
         _read_error_edge(draft, node, report)
         _read_named_edges(draft, node, report)
+    failing = {edge.src for edge in draft.edges if edge.is_error}
     for node in draft.by_id.values():
-        if any(edge.is_error for edge in node.outs):
+        if node.id in failing:
             node.success = [edge for edge in node.outs if not edge.is_error]
             node.errors = [edge for edge in node.outs if edge.is_error]
         else:

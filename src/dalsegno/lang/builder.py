@@ -56,6 +56,10 @@ class TreeBuilder(Transformer[Token, Node]):
     def prefixed(self, children: Children) -> Prefixed:
         return Prefixed(tuple(children[:-1]), children[-1])
 
+    def prefixed_chain(self, children: Children) -> Prefixed:
+        prefixes = [child for child in children if type(child) is Token]
+        return Prefixed(tuple(prefixes), self.chain(children[len(prefixes) :]))
+
     def chain(self, children: Children) -> Node:
         base, *links = children
         return Chain(base, tuple(links), base.offset, _depth(children, base.offset))

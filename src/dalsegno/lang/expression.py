@@ -78,13 +78,16 @@ class MachineExpression(Expression):
             reason = find_foreign(result, host) if self.unit.makes_foreign else None
         except ScriptThrow as thrown:
             raise ExpressionFailed.at(thrown.code, thrown.message, self.source, machine.offset) from None
+        except ArithmeticError:
+            message = "a number is too large for this operation"
+            raise ExpressionFailed.at("TypeError", message, self.source, machine.offset) from None
         except (MemoryError, RecursionError):
             message = "the evaluation needs more memory than there is"
             raise ExpressionFailed.at("LimitExceeded", message, self.source, machine.offset) from None
         if reason is not None:
             start = self.unit.functions[0].offsets[0]
             raise ExpressionFailed.at("TypeError", f"the result holds {reason}", self.source, start)
-        return result
+        return 0 if type(result) is float and result == 0 else result  # minus zero stays inside
 
 
 class PathExpression(Expression):

@@ -161,9 +161,7 @@ class _Splitter:
         return self.found
 
     def text(self, text: str) -> None:
-        if text and self.found and isinstance(self.found[-1], str):
-            self.found[-1] += text
-        elif text:
+        if text:
             self.found.append(text)
 
     def braces(self, start: int) -> int:

@@ -147,8 +147,6 @@ class Lexer:
         character = self.source[self.position]
         if character in "\"'":
             raise self.problem(f"the string is never closed by {character}", self.position)
-        if self.source.startswith("/*", self.position):
-            raise self.problem("the comment is never closed by */", self.position)
         if character in "=+-*/%&|":
             raise self.problem("an expression cannot assign; compare with ==", self.position)
         raise self.problem(f"unexpected character {character!r}", self.position)
@@ -189,7 +187,7 @@ class Lexer:
         self.add("STRING", unescape(text[1:-1], self.source, offset), offset)
 
     def on_name(self, text: str, offset: int) -> None:
-        if self.after_dot() or (self.is_key() and text not in self.names.ids):
+        if self.after_dot() or self.is_key():
             self.add("NAME", text, offset)
         elif self.after_operand():
             self.infix_word(text, offset)
@@ -241,6 +239,8 @@ class Lexer:
             self.add("NAME", text, offset)
 
     def on_operator(self, text: str, offset: int) -> None:
+        if text == "/" and self.source.startswith("*", self.position):
+            raise self.problem("the comment is never closed by */", offset)
         if self.after_operand():
             if text == "!":
                 raise self.problem("'!' cannot stand between two values; did you mean '!='?", offset)

@@ -37,7 +37,7 @@ class _ReadyTokens(LarkLexer):
 @cache
 def _lark() -> Lark:
     grammar = files("dalsegno.lang").joinpath("grammar.lark").read_text("utf-8")
-    return Lark(grammar, parser="lalr", lexer=_ReadyTokens, transformer=TreeBuilder())
+    return Lark(grammar, parser="lalr", lexer=_ReadyTokens, start="expression", transformer=TreeBuilder())
 
 
 def parse_expression(

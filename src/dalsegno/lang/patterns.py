@@ -34,5 +34,15 @@ def compile_pattern(pattern: str) -> Any:
 
 def pattern_found(pattern: str, text: str, host: Host) -> bool:
     """Whether the pattern occurs anywhere in the text."""
+    return first_match(pattern, text, host) is not None
+
+
+def first_match(pattern: str, text: str, host: Host) -> Any:
+    """RE2's match object, or None."""
     host.meter.work(len(text) // 8)
-    return compile_pattern(pattern).search(text) is not None
+    try:
+        return compile_pattern(pattern).search(text)
+    except UnicodeEncodeError:
+        raise wrong_argument(
+            "the text or the pattern holds half a surrogate pair, which is no character"
+        ) from None

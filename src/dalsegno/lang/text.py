@@ -58,7 +58,7 @@ class _JsonWriter:
         elif value is None or isinstance(value, bool):
             self.put("null" if value is None else str(value).lower())
         elif isinstance(value, (int, float)):
-            if not math.isfinite(value):
+            if isinstance(value, float) and not math.isfinite(value):
                 raise type_error(f"{number_text(value)} cannot be written as JSON")
             # Beyond 1e21 the digits of a float are not its value; the shortest form reads back as the same number.
             self.put(repr(value) if isinstance(value, float) and abs(value) >= 1e21 else number_text(value))
@@ -121,7 +121,11 @@ def from_json(text: str, host: Host) -> Value:
     host.meter.work(len(text) // 16)
     if text.count("[") + text.count("{") > MAX_NESTING:
         check_json_nesting(text)
-    return json.loads(text, parse_constant=_reject_constant)
+    value = json.loads(text, parse_constant=_reject_constant)
+    if "\\ud" in text.lower():
+        # Half a surrogate pair is no character: encoding fails on it, as a ValueError.
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    return value
 
 
 def to_text(value: Value, host: Host) -> str:

@@ -131,7 +131,7 @@ def _left_to_the_run(
 
 def _sentence(detail: ErrorDetails, path: tuple[str | int, ...], model: type[BaseModel]) -> str:
     place = _spell(path)
-    shown = "what was given" if _sensitive(model, path) else _shown(detail["input"])
+    given = "" if _sensitive(model, path) else f", not {_shown(detail['input'])}"
     context = detail.get("ctx", {})
     match detail["type"]:
         case "missing":
@@ -139,7 +139,7 @@ def _sentence(detail: ErrorDetails, path: tuple[str | int, ...], model: type[Bas
         case "extra_forbidden":
             return _unknown(place, str(path[-1]), _known_names(model, path[:-1]))
         case "literal_error" | "enum":
-            return f"parameter '{place}' should be {context['expected']}, not {shown}" + _did_you_mean(
+            return f"parameter '{place}' should be {context['expected']}{given}" + _did_you_mean(
                 detail["input"], re.findall(r"'([^']*)'", context["expected"])
             )
         case "value_error":
@@ -148,7 +148,7 @@ def _sentence(detail: ErrorDetails, path: tuple[str | int, ...], model: type[Bas
     message = detail["msg"].replace("Input should", "should", 1).partition(", unable to")[0]
     for theirs, ours in _PLAINER:
         message = message.replace(theirs, ours)
-    return f"parameter '{place}' {message}, not {shown}"
+    return f"parameter '{place}' {message}{given}"
 
 
 def _sensitive(model: type[BaseModel], path: tuple[str | int, ...]) -> bool:

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime, tzinfo
-from typing import Annotated, Any, Literal
-from zoneinfo import ZoneInfoNotFoundError
+from typing import Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from dalsegno.nodes.builder import node_type
 from dalsegno.nodes.calendar import CalendarError, CalendarUnit, format_time, parse_time, shift
-from dalsegno.nodes.instants import InstantError, from_unix, iso_text, read_instant, read_zone
+from dalsegno.nodes.instants import InstantError, ZoneName, from_unix, iso_text, read_instant, read_zone
 from dalsegno.nodes.parameters import NodeParameters, Number
 from dalsegno.ports.node import NodeContext, NodeError
-
-
-def _known_zone(name: str) -> str:
-    try:
-        read_zone(name)
-    except ZoneInfoNotFoundError as error:
-        raise ValueError(f"is unusable: {error.args[0]}") from None
-    return name
 
 
 class DatetimeParameters(NodeParameters):
@@ -35,7 +26,7 @@ class DatetimeParameters(NodeParameters):
         description="For `add` and `subtract`. Days and longer keep the local time of day; months end where "
         "they must (31 January plus a month is the last of February).",
     )
-    timezone: Annotated[str, AfterValidator(_known_zone)] | None = Field(
+    timezone: ZoneName | None = Field(
         None,
         description="IANA zone of the result, and of a date that names none. Default: the date's own, else UTC.",
     )

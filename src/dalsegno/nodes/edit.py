@@ -8,8 +8,9 @@ from pydantic import AfterValidator, Field
 
 from dalsegno.nodes.builder import node_type
 from dalsegno.nodes.conversion import ConversionError, ValueType, convert
-from dalsegno.nodes.parameters import NodeParameters, json_type
+from dalsegno.nodes.parameters import EXPRESSION, NodeParameters, json_type
 from dalsegno.nodes.paths import Path, PathError, assign_path, parse_path, read_path
+from dalsegno.nodes.working import working_payload
 from dalsegno.ports.node import NodeContext, NodeError, Working
 
 
@@ -36,8 +37,9 @@ class EditParameters(NodeParameters):
         description="`assignments` changes the object, `keep_only` drops every field not named.",
     )
     assignments: list[Assignment] = Field(default=[], description="The fields, set one after the other.")
-    target_path: Any = Field(
-        "$json", description="What is edited: a reference such as `$fetch.body`, or a path inside `$json`."
+    target_path: Annotated[Any, EXPRESSION] = Field(
+        None,
+        description="What is edited: a reference such as `$json.user` or `$fetch.body`. Default: `$json`.",
     )
 
 
@@ -56,12 +58,8 @@ async def edit(ctx: NodeContext, parameters: EditParameters) -> Working:
 
 
 def _target(ctx: NodeContext, parameters: EditParameters) -> Any:
-    """References arrive already resolved to their value; any other text is a path inside ``$json``."""
-    target = parameters.target_path
-    if "target_path" not in parameters.model_fields_set or target in ("$json", ""):
-        target = ctx.lookup("$json")
-    elif isinstance(target, str):
-        target = read_path(ctx.lookup("$json"), _target_segments(target))
+    given = ctx.has_expression("target_path")
+    target = ctx.evaluate("target_path") if given else working_payload(ctx)
     if target is None or isinstance(target, dict) or parameters.mode == "keep_only":
         return target
     raise _failed(
@@ -69,13 +67,6 @@ def _target(ctx: NodeContext, parameters: EditParameters) -> Any:
         "or build a new one with mode 'keep_only'",
         "target_path",
     )
-
-
-def _target_segments(text: str) -> Path:
-    try:
-        return parse_path(text)
-    except PathError as error:
-        raise _failed(f"parameter 'target_path' {error}", "target_path") from error
 
 
 def _value(assignment: Assignment, target: Any, path: Path) -> Any:

@@ -17,9 +17,6 @@ from dalsegno.nodes.http_request import Request, build_request
 from dalsegno.nodes.http_response import Response, status_failure
 from dalsegno.ports.node import NodeContext
 
-LARGE_BODY = 256 * 1024
-"""Bodies from here on are decoded in a thread: parsing one must not hold up the event loop."""
-
 _OUTPUT = {
     "type": "object",
     "properties": {
@@ -58,8 +55,9 @@ async def _single(
     ctx: NodeContext, parameters: HttpParameters, exchange: Exchange, request: Request
 ) -> dict[str, Any]:
     response = await exchange.fetch(request, parameters.max_response_bytes)
+    await response.decode()
     _raise_for_status(ctx, parameters, response)
-    return _head(response) | {"body": await _decoded(response)}
+    return _head(response) | {"body": response.body}
 
 
 async def _paginated(
@@ -88,9 +86,3 @@ def _head(response: Response) -> dict[str, Any]:
         "status_text": response.status_text,
         "headers": dict(response.headers),
     }
-
-
-async def _decoded(response: Response) -> Any:
-    if len(response.content) < LARGE_BODY:
-        return response.body()
-    return await asyncio.to_thread(response.body)

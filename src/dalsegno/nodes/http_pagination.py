@@ -24,6 +24,7 @@ async def fetch_pages(
     request = _numbered(first, pagination, 0)
     for position in range(pagination.max_pages):
         response = await exchange.fetch(_with_own_key(request, position), limit)
+        await response.decode()
         limit -= len(response.content)
         following = _next(request, response, pagination, position + 1)
         yield response, following is not None
@@ -34,13 +35,13 @@ async def fetch_pages(
 
 def page_view(response: Response) -> dict[str, Any]:
     """What the paths of a pagination look into."""
-    return {"status": response.status, "headers": dict(response.headers), "body": response.body()}
+    return {"status": response.status, "headers": dict(response.headers), "body": response.body}
 
 
 def page_items(response: Response, pagination: Pagination) -> list[Any]:
     """The page's own list, or the page's body as the only item."""
     if pagination.items_path is None:
-        return [response.body()]
+        return [response.body]
     items = read_path(page_view(response), parse_path(pagination.items_path))
     if items is not None and not isinstance(items, list):
         raise NodeError(
@@ -59,7 +60,7 @@ def _next(request: Request, response: Response, pagination: Pagination, position
         return request.moved_to(address) if address is not None else None
     if pagination.items_path is not None and not page_items(response, pagination):
         return None
-    if pagination.items_path is None and response.body() in (None, "", [], {}):
+    if pagination.items_path is None and response.body in (None, "", [], {}):
         return None
     return _numbered(request, pagination, position)
 

@@ -46,7 +46,8 @@ class Request:
 
     def moved_to(self, location: str) -> Request:
         """The same request to another address; what authorises it stays behind when the host is another one."""
-        url = parse_url(location, self.url)
+        # Credentials in an address that a server chose are not the author's to send.
+        url = parse_url(location, self.url).with_user(None)
         headers = self.headers if _same_place(self.url, url) else self._without_secrets()
         return replace(self, url=url, headers=headers)
 

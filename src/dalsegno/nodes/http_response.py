@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cached_property
 from typing import Any
 
 import aiohttp
@@ -21,10 +24,13 @@ MAX_RETRY_AFTER = 86_400.0
 """A server may ask for patience, not for a year of it."""
 
 _CHUNK = 64 * 1024
+_LARGE_BODY = 256 * 1024
+_NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs"})
+"""Codecs of Python that are no charsets of the web; some take quadratic time."""
 _SHOWN_BODY = 2000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: the decoded body is kept on it
 class Response:
     """What came back, still as the server sent it."""
 
@@ -36,6 +42,7 @@ class Response:
     charset: str | None
     content: bytes
 
+    @cached_property
     def body(self) -> Any:
         """JSON where the server says so and it is; text where it can be read; else an object holding base64."""
         if not self.content:
@@ -59,9 +66,16 @@ class Response:
         if self.charset is None and _is_binary(self.content_type):
             return None
         try:
-            return self.content.decode(self.charset or "utf-8-sig")
-        except (UnicodeDecodeError, LookupError):
+            return self.content.decode(_codec(self.charset))
+        except (UnicodeError, LookupError):
             return None
+
+    async def decode(self) -> None:
+        """Decode the body, in a thread if it is large: parsing must not hold up the event loop."""
+        if len(self.content) < _LARGE_BODY:
+            _ = self.body
+        else:
+            await asyncio.to_thread(lambda: self.body)
 
 
 async def read_response(reply: aiohttp.ClientResponse, limit: int) -> Response:
@@ -87,7 +101,7 @@ async def read_response(reply: aiohttp.ClientResponse, limit: int) -> Response:
 
 def status_failure(response: Response, now: float) -> NodeError:
     """The failure for a status that ``raise_on_status`` names; its code carries the status, for retry policies."""
-    body = response.body()
+    body = response.body
     shown = body[:_SHOWN_BODY] if isinstance(body, str) else body
     if len(response.content) > _SHOWN_BODY and not isinstance(body, str):
         shown = None  # too large for an error object, and half of a JSON document helps no one
@@ -127,6 +141,12 @@ def _joined_headers(headers: CIMultiDictProxy[str]) -> dict[str, str]:
         separator = "\n" if key == "set-cookie" else ", "
         joined[key] = f"{joined[key]}{separator}{value}" if key in joined else value
     return joined
+
+
+def _codec(charset: str | None) -> str:
+    if charset is None or codecs.lookup(charset).name.replace("-", "_") in _NO_CHARSETS:
+        return "utf-8-sig"
+    return charset
 
 
 def _is_json(content_type: str) -> bool:

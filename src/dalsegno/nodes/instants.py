@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import Any
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator
 
 MILLISECONDS_FROM = 1e11
 """Numbers from here on are milliseconds: as seconds they would lie beyond the year 5000."""
@@ -34,6 +36,18 @@ def read_zone(name: str) -> tzinfo:
         raise ZoneInfoNotFoundError(
             f"no time zone {name!r}; write it like 'Europe/Berlin' or '+02:00'"
         ) from None
+
+
+def _known_zone(name: str) -> str:
+    try:
+        read_zone(name)
+    except ZoneInfoNotFoundError as error:
+        raise ValueError(f"is unusable: {error.args[0]}") from None
+    return name
+
+
+ZoneName = Annotated[str, AfterValidator(_known_zone)]
+"""Parameter type: the name of a time zone that exists."""
 
 
 def read_instant(value: Any, zone: tzinfo = UTC) -> datetime:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from dalsegno.nodes.parameters import NodeParameters, json_type
 from dalsegno.nodes.paths import Path, parse_path, read_path
+from dalsegno.nodes.working import working_payload
 from dalsegno.ports.node import NodeContext, NodeError, Working
 
 LOCAL_NAMES = ("item", "index")
@@ -56,7 +57,7 @@ def item_values(items: list[Any], text: str) -> list[Any]:
 def input_items(ctx: NodeContext, parameters: ListParameters) -> list[Any]:
     """The list a node works on; raises NodeError if it is none."""
     given = "input_array" in parameters.model_fields_set
-    items = parameters.input_array if given else ctx.lookup("$json")
+    items = parameters.input_array if given else working_payload(ctx)
     if isinstance(items, list):
         return items
     what = "'input_array'" if given else "the working payload `$json` (no 'input_array' is given)"

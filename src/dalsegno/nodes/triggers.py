@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-from zoneinfo import ZoneInfoNotFoundError
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from dalsegno.errors import InternalError
 from dalsegno.nodes.boundary import NoParameters
 from dalsegno.nodes.builder import node_type
-from dalsegno.nodes.instants import read_zone
+from dalsegno.nodes.instants import ZoneName
 from dalsegno.nodes.parameters import RAW, NodeParameters
 from dalsegno.ports.node import NodeContext, NodeType
 
@@ -23,26 +22,20 @@ def _cron_shape(line: str) -> str:
     return line
 
 
-def _known_zone(name: str) -> str:
-    try:
-        read_zone(name)
-    except ZoneInfoNotFoundError as error:
-        raise ValueError(str(error.args[0])) from None
-    return name
+def _upper(method: Any) -> Any:
+    return method.upper() if isinstance(method, str) else method
 
 
 class ScheduleParameters(NodeParameters):
     cron: Annotated[str, AfterValidator(_cron_shape), RAW] = Field(
         description="When to start: minute, hour, day of month, month, day of week."
     )
-    timezone: Annotated[str, AfterValidator(_known_zone), RAW] = Field(
-        "UTC", description="IANA time zone of the cron line."
-    )
+    timezone: Annotated[ZoneName, RAW] = Field("UTC", description="IANA time zone of the cron line.")
 
 
 class WebhookParameters(NodeParameters):
     path: Annotated[str, RAW] = Field(min_length=1, description="Path below the server's webhook address.")
-    method: Annotated[Literal["GET", "POST", "PUT", "PATCH", "DELETE"], RAW] = Field(
+    method: Annotated[Literal["GET", "POST", "PUT", "PATCH", "DELETE"], BeforeValidator(_upper), RAW] = Field(
         "POST", description="HTTP method that is answered."
     )
     secret: Annotated[str | None, RAW] = Field(

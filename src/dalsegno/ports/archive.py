@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -40,6 +41,9 @@ class Archive(Protocol):
         """The current version of every name, by name."""
 
     async def execution(self, execution: str) -> ExecutionView | None: ...
+
+    async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
+        """The states of those of the named executions that exist: cheap to ask again and again."""
 
     async def executions(
         self, where: ExecutionFilter, before: str | None = None, limit: int = 50

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dalsegno.adapters.memory.store import MemoryExecution, MemoryStore
 from dalsegno.adapters.memory.views import execution_view
 from dalsegno.model.definition import Definition
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.clock import Clock
 
@@ -38,6 +40,10 @@ class MemoryArchive:
     async def execution(self, execution: str) -> ExecutionView | None:
         found = self.store.executions.get(execution)
         return execution_view(found) if found is not None else None
+
+    async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
+        rows = {name: self.store.executions.get(name) for name in executions}
+        return {name: row.row.state for name, row in rows.items() if row is not None}
 
     async def executions(
         self, where: ExecutionFilter, before: str | None = None, limit: int = 50

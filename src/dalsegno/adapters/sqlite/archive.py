@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from dalsegno.adapters.sqlite.views import execution_view
 from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
 from dalsegno.model.definition import Definition
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ExecutionView
+from dalsegno.model.execution import ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
 
 REMOVED_ROWS = 2000
@@ -58,6 +59,13 @@ class SqliteArchive:
         )
         return execution_view(row) if row is not None else None
 
+    async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
+        names = json.dumps(list(executions))
+        rows = await self.store.read(
+            lambda connection: connection.execute(SQL["listing.states"], (names,)).fetchall()
+        )
+        return dict(rows)
+
     async def executions(
         self, where: ExecutionFilter, before: str | None = None, limit: int = 50
     ) -> list[ExecutionView]:
@@ -66,9 +74,11 @@ class SqliteArchive:
 
     async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]:
         rows = await self.store.read(
-            lambda connection: connection.execute(SQL["history.events"], (execution, after, limit)).fetchall()
+            lambda connection: connection.execute(
+                SQL["history.events_of"], (execution, after, limit)
+            ).fetchall()
         )
-        return [Event(*row) for row in rows]
+        return [Event(execution, *row) for row in rows]
 
     async def remove_ended(self, before: float, limit: int = 500) -> int:
         removed, more = 0, True

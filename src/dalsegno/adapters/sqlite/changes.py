@@ -1,18 +1,35 @@
-"""What a transaction changed, and how it is written: each row once, one statement per kind of change."""
+"""What a transaction changed, and how it is written: each row once, one kind of change after the other.
+
+The hot kinds are flat parameter lists for bulk statements, filled while the rules run; see ``bulk`` for why bytes are
+wrapped in bytearrays there. The others are rows, written as they are in the end.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
 import sqlite3
-from collections.abc import Iterator
 from typing import Any
 
+from dalsegno.adapters.sqlite.bulk import BulkStatement
+from dalsegno.adapters.sqlite.flight import Flight
 from dalsegno.adapters.sqlite.statements import SQL
-from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
+from dalsegno.core.settlement import BarrierRow, GateRow, ScopeRow, TokenRow
 from dalsegno.model.execution import NewExecution
 
 Parameters = tuple[Any, ...]
+
+ADVANCE = BulkStatement(SQL["execution.advance"])
+CONSUME = BulkStatement(SQL["token.consume"])
+INSERT_KEPT = BulkStatement(SQL["token.insert_kept"])
+INSERT_READY = BulkStatement(SQL["token.insert_ready"])
+LEASE = BulkStatement(SQL["token.lease"])
+INSERT_STEP = BulkStatement(SQL["history.insert_step"])
+SAVE_SCOPE = BulkStatement(SQL["join.save_scope"])
+SAVE_SLOT = BulkStatement(SQL["join.save_slot"])
+
+PLAIN_STATES = frozenset(("leased", "ready"))
+"""In which tokens are born with few columns."""
 
 _turns = itertools.count(1)
 """Order among tokens that this process made ready at the same instant."""
@@ -21,103 +38,154 @@ _turns = itertools.count(1)
 class Changes:
     __slots__ = (
         "barriers",
+        "consumed",
         "created",
         "events",
         "executions",
         "gates",
         "left",
         "left_scopes",
-        "moved",
         "outbox",
         "outputs",
+        "owners",
         "scopes",
         "slots",
         "spawned",
+        "steps",
         "tokens",
+        "tombstones",
     )
 
     def __init__(self) -> None:
-        self.created: dict[str, tuple[ExecutionRow, NewExecution]] = {}
-        self.executions: dict[str, ExecutionRow] = {}
-        self.moved: set[str] = set()
-        """Executions whose state changed, not only their counters."""
-        self.tokens: dict[tuple[str, str], TokenRow] = {}
-        self.spawned: set[tuple[str, str]] = set()
-        """Tokens that are not stored yet."""
-        self.scopes: dict[tuple[str, str], ScopeRow] = {}
-        self.barriers: dict[tuple[str, str], BarrierRow] = {}
-        self.gates: dict[tuple[str, str], GateRow] = {}
-        self.slots: dict[tuple[str, str, int], tuple[bool, bytes | None]] = {}
-        self.left: dict[tuple[str, str, str], bytes] = {}
-        self.left_scopes: set[tuple[str, str]] = set()
+        self.created: dict[str, NewExecution] = {}
+        self.executions: dict[str, Flight] = {}
+        self.consumed: list[Any] = []
+        """Parameters of ``consume``."""
+        self.tombstones: list[tuple[Flight, str]] = []
+        """Tokens that were consumed: to be forgotten once this is written."""
+        self.spawned: dict[int, tuple[TokenRow, Flight]] = {}
+        """Tokens that are not stored yet, by number."""
+        self.tokens: dict[int, TokenRow] = {}
+        """Tokens that changed, by number. Those just spawned are among them only if they changed after that."""
+        self.scopes: dict[tuple[int, str], ScopeRow] = {}
+        self.barriers: dict[tuple[int, str], BarrierRow] = {}
+        self.gates: dict[tuple[int, str], GateRow] = {}
+        self.slots: dict[tuple[int, str, int], tuple[bool, bytes | None]] = {}
+        self.left: dict[tuple[int, str, str], bytes] = {}
+        self.left_scopes: set[tuple[int, str]] = set()
+        self.owners: set[Any] = set()
+        """Who holds the leases that were given here; known once it is written."""
         self.outputs: list[Parameters] = []
         self.outbox: list[Parameters] = []
+        self.steps: list[Any] = []
+        """Parameters of ``insert_step``: most events."""
         self.events: list[Parameters] = []
 
     def write(self, connection: sqlite3.Connection) -> None:
-        for name, rows in self._writes():
-            if rows:
-                connection.executemany(SQL[name], rows)
-
-    def _writes(self) -> Iterator[tuple[str, list[Parameters]]]:
-        yield from self._executions()
-        yield from self._tokens()
-        yield "join.save_scope", [_scope(row) for row in self.scopes.values()]
-        yield "join.save_barrier", [_barrier(row) for row in self.barriers.values()]
-        yield "join.save_gate", [_gate(row) for row in self.gates.values()]
-        yield "join.save_slot", [(*key, *slot) for key, slot in self.slots.items()]
-        yield "join.save_left", [(*key, data) for key, data in self.left.items()]
-        yield "history.save_output", self.outputs
-        yield "history.insert_outbox", self.outbox
-        yield "history.insert_event", self.events
-
-    def _executions(self) -> Iterator[tuple[str, list[Parameters]]]:
-        created, moved = self.created, self.moved
-        if created:
-            yield "execution.insert_flight", [_flight(row) for row, _ in created.values()]
-            yield "execution.insert_record", [_record(row, new) for row, new in created.values()]
-            yield (
-                "execution.insert_tag",
-                [(*tag, new.created_at, new.id) for _, new in created.values() for tag in new.tags],
+        self._write_executions(connection)
+        self._write_tokens(connection)
+        if self.scopes:
+            SAVE_SCOPE.run(
+                connection, [value for key, row in self.scopes.items() for value in _scope(key, row)]
             )
-        stored = [row for name, row in self.executions.items() if name not in created]
-        yield (
-            "execution.advance",
-            [(row.epoch, row.seq, row.live, row.touched_at, row.id) for row in stored if row.id not in moved],
-        )
-        if moved:
-            changed = [row for row in stored if row.id in moved]
-            yield "execution.change_flight", [_change_flight(row) for row in changed]
-            yield "execution.change_record", [_change_record(row) for row in changed]
+        if self.slots:
+            SAVE_SLOT.run(
+                connection, [value for key, slot in self.slots.items() for value in _slot(key, slot)]
+            )
+        _each(connection, "join.save_barrier", [_barrier(key, row) for key, row in self.barriers.items()])
+        _each(connection, "join.save_gate", [_gate(key, row) for key, row in self.gates.items()])
+        _each(connection, "join.save_left", [(*key, data) for key, data in self.left.items()])
+        _each(connection, "history.save_output", self.outputs)
+        _each(connection, "history.insert_outbox", self.outbox)
+        INSERT_STEP.run(connection, self.steps)
+        _each(connection, "history.insert_event", self.events)
 
-    def _tokens(self) -> Iterator[tuple[str, list[Parameters]]]:
-        spawned = self.spawned
-        consumed, leased, changed, kept, inserted = [], [], [], [], []
-        for key, row in self.tokens.items():
-            if key in spawned:
-                if row.state == "leased" and row.fence == 1 and row.limit_key is None:
-                    kept.append(_kept(row))
-                else:
-                    inserted.append(_inserted(row))
-            elif row.state == "consumed":
-                consumed.append((row.digest, row.execution, row.id))
-            elif row.state == "leased":
-                leased.append((row.owner, row.fence, row.execution, row.id))
+    def _write_executions(self, connection: sqlite3.Connection) -> None:
+        if self.created:
+            self._write_created(connection)
+        advanced: list[Any] = []
+        moved: list[Flight] = []
+        for name, flight in self.executions.items():
+            row = flight.row
+            if name in self.created:
+                continue
+            if row.state == "RUNNING" and not flight.paused:
+                advanced += (flight.number, row.epoch, row.seq, row.live, row.touched_at)
             else:
-                changed.append(_changed(row))
-        yield "token.consume", consumed
-        yield "token.insert_kept", kept
-        yield "token.insert", inserted
-        yield "token.lease", leased
-        yield "token.change", changed
+                moved.append(flight)
+        ADVANCE.run(connection, advanced)
+        _each(connection, "execution.change_flight", [_change_flight(flight) for flight in moved])
+        _each(connection, "execution.change_record", [_change_record(flight) for flight in moved])
+
+    def _write_created(self, connection: sqlite3.Connection) -> None:
+        created = [(self.executions[name], new) for name, new in self.created.items()]
+        _each(connection, "execution.insert_flight", [_flight(flight) for flight, _ in created])
+        _each(connection, "execution.insert_record", [_record(flight, new) for flight, new in created])
+        tags = [(*tag, new.created_at, new.id) for _, new in created for tag in new.tags]
+        _each(connection, "execution.insert_tag", tags)
+
+    def _write_tokens(self, connection: sqlite3.Connection) -> None:
+        CONSUME.run(connection, self.consumed)
+        self._write_spawned(connection)
+        leased: list[Any] = []
+        changed: list[Parameters] = []
+        for number, row in self.tokens.items():
+            if number in self.spawned:
+                continue
+            if row.state == "leased":
+                self.owners.add(row.owner)
+                leased += (number, row.owner, row.fence)
+            else:
+                changed.append(_changed(number, row))
+        LEASE.run(connection, leased)
+        _each(connection, "token.change", changed)
+
+    def _write_spawned(self, connection: sqlite3.Connection) -> None:
+        kept: list[Any] = []
+        ready: list[Any] = []
+        others: list[Parameters] = []
+        for number, (row, flight) in self.spawned.items():
+            state = row.state
+            if state not in PLAIN_STATES or row.limit_key is not None or row.barrier is not None or row.reason:
+                others.append(_inserted(number, flight, row))
+                continue
+            if state == "leased":
+                self.owners.add(row.owner)
+                flat, last = kept, row.owner
+            else:
+                flat, last = ready, next(_turns)
+            flat += (
+                number,
+                flight.number,
+                row.id,
+                row.scope,
+                row.kind,
+                row.node,
+                bytearray(row.data),
+                row.queue,
+                row.priority,
+                1 if row.live else 0,  # a bool would need an adapter, too
+                row.ready_at,
+                last,
+            )
+        INSERT_KEPT.run(connection, kept)
+        INSERT_READY.run(connection, ready)
+        _each(connection, "token.insert", others)
+
+
+def _each(connection: sqlite3.Connection, statement: str, rows: list[Parameters]) -> None:
+    if rows:
+        connection.executemany(SQL[statement], rows)
 
 
 def _turn(row: TokenRow) -> int:
     return next(_turns) if row.state == "ready" else 0
 
 
-def _flight(row: ExecutionRow) -> Parameters:
+def _flight(flight: Flight) -> Parameters:
+    row = flight.row
     return (
+        flight.number,
         row.id,
         row.state,
         row.definition,
@@ -125,14 +193,16 @@ def _flight(row: ExecutionRow) -> Parameters:
         row.seq,
         row.live,
         row.priority,
-        row.paused_at,
         row.touched_at,
+        row.paused_at,
         row.ended_at,
     )
 
 
-def _record(row: ExecutionRow, new: NewExecution) -> Parameters:
+def _record(flight: Flight, new: NewExecution) -> Parameters:
+    row = flight.row
     return (
+        flight.number,
         new.id,
         new.workflow,
         new.version,
@@ -153,33 +223,29 @@ def _record(row: ExecutionRow, new: NewExecution) -> Parameters:
     )
 
 
-def _change_flight(row: ExecutionRow) -> Parameters:
-    return row.state, row.epoch, row.seq, row.live, row.touched_at, row.paused_at, row.ended_at, row.id
-
-
-def _change_record(row: ExecutionRow) -> Parameters:
-    return row.state, row.paused_at, row.ended_at, row.output, row.context, row.error, row.id
-
-
-def _kept(row: TokenRow) -> Parameters:
+def _change_flight(flight: Flight) -> Parameters:
+    row = flight.row
     return (
-        row.execution,
-        row.id,
-        row.scope,
-        row.kind,
-        row.node,
-        row.data,
-        row.queue,
-        row.priority,
+        row.state,
+        row.epoch,
+        row.seq,
         row.live,
-        row.owner,
-        row.ready_at,
+        row.touched_at,
+        row.paused_at,
+        row.ended_at,
+        flight.number,
     )
 
 
-def _inserted(row: TokenRow) -> Parameters:
+def _change_record(flight: Flight) -> Parameters:
+    row = flight.row
+    return row.state, row.paused_at, row.ended_at, row.output, row.context, row.error, flight.number
+
+
+def _inserted(number: int, flight: Flight, row: TokenRow) -> Parameters:
     return (
-        row.execution,
+        number,
+        flight.number,
         row.id,
         row.scope,
         row.kind,
@@ -203,7 +269,7 @@ def _inserted(row: TokenRow) -> Parameters:
     )
 
 
-def _changed(row: TokenRow) -> Parameters:
+def _changed(number: int, row: TokenRow) -> Parameters:
     return (
         row.data,
         row.state,
@@ -217,19 +283,22 @@ def _changed(row: TokenRow) -> Parameters:
         row.ready_at,
         row.digest,
         _turn(row),
-        row.execution,
-        row.id,
+        number,
     )
 
 
-def _scope(row: ScopeRow) -> Parameters:
-    return row.execution, row.scope, row.barrier, row.slot, row.live, row.ended
+def _scope(key: tuple[int, str], row: ScopeRow) -> Parameters:
+    return *key, row.barrier, row.slot, row.live, 1 if row.ended else 0
 
 
-def _barrier(row: BarrierRow) -> Parameters:
+def _slot(key: tuple[int, str, int], slot: tuple[bool, bytes | None]) -> Parameters:
+    live, data = slot
+    return *key, 1 if live else 0, bytearray(data) if data is not None else None
+
+
+def _barrier(key: tuple[int, str], row: BarrierRow) -> Parameters:
     return (
-        row.execution,
-        row.id,
+        *key,
         row.scope,
         row.node,
         row.mode,
@@ -244,5 +313,5 @@ def _barrier(row: BarrierRow) -> Parameters:
     )
 
 
-def _gate(row: GateRow) -> Parameters:
-    return row.execution, row.id, row.count, json.dumps(sorted(row.used))
+def _gate(key: tuple[int, str], row: GateRow) -> Parameters:
+    return *key, row.count, json.dumps(sorted(row.used))

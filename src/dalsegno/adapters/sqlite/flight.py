@@ -8,13 +8,20 @@ from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow
 class Flight:
     """A row that is here equals the stored one, or is about to be written; one that is not may still be stored."""
 
-    __slots__ = ("barriers", "gates", "paused", "row", "scopes", "tokens")
+    __slots__ = ("barriers", "gates", "number", "numbers", "paused", "row", "scopes", "tokens")
 
-    def __init__(self, row: ExecutionRow) -> None:
+    def __init__(self, number: int, row: ExecutionRow) -> None:
+        self.number = number
         self.row = row
         self.tokens: dict[str, TokenRow] = {}
+        self.numbers: dict[str, int] = {}
+        """Numbers of the tokens, by id."""
         self.scopes: dict[str, ScopeRow] = {}
         self.barriers: dict[str, BarrierRow] = {}
         self.gates: dict[str, GateRow] = {}
         self.paused = row.state == "PAUSED"
         """As stored: a resume must write the state although the row reads RUNNING."""
+
+    def forget_token(self, token: str) -> None:
+        self.tokens.pop(token, None)
+        self.numbers.pop(token, None)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.views import lease, ready_token
 from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
 from dalsegno.core.settlement import TokenRow, claimable, release_row, wake_row
+from dalsegno.core.settlement.claim import SUSPECT_LOSSES
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
 from dalsegno.ports.ledger import Woken
 
-Found = tuple[tuple[int, float, int], TokenRow]
-"""A ready token behind its place in line: priority, age, turn."""
+INNOCENT, SUSPECT = 0, 1
+"""The two lines of a queue, see the index ``token_ready``."""
+
+PRIORITY, READY_AT, TURN = 8, 19, 21
+"""Columns of ``token.ready`` that decide the place in line."""
 
 
 def claim(rows: SqliteWorkspace, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
@@ -30,30 +35,27 @@ def claim(rows: SqliteWorkspace, worker: str, queues: Sequence[str], limit: int)
 
 def _in_line(rows: SqliteWorkspace, worker: str, queues: Sequence[str], limit: int) -> list[TokenRow]:
     """The next ready tokens, among them at most one that killed workers before, and none if one is leased."""
-    found = _ready(rows, "token.ready", queues, limit)
+    found = _ready(rows, queues, INNOCENT, limit)
     if rows.connection.execute(SQL["token.holds_suspect"], (worker,)).fetchone() is None:
-        found += sorted(_ready(rows, "token.suspect", queues, 1), key=_place)[:1]
+        found += sorted(_ready(rows, queues, SUSPECT, 1), key=_place)[:1]
     found.sort(key=_place)
-    tokens = [token for _, token in found[:limit]]
-    rows.warm({token.execution for token in tokens})
-    return [rows.adopt(token) for token in tokens]
+    rows.warm({row[1] for row in found[:limit]})
+    return [rows.adopt(row) for row in found[:limit]]
 
 
-def _ready(rows: SqliteWorkspace, statement: str, queues: Sequence[str], limit: int) -> list[Found]:
+def _ready(rows: SqliteWorkspace, queues: Sequence[str], line: int, limit: int) -> list[tuple[Any, ...]]:
     return [
-        ((-row[7], row[18], row[20]), TokenRow(*row[:20]))
-        for queue in queues
-        for row in rows.connection.execute(SQL[statement], (queue, limit))
+        row for queue in queues for row in rows.connection.execute(SQL["token.ready"], (queue, line, limit))
     ]
 
 
-def _place(found: Found) -> tuple[int, float, int]:
-    return found[0]
+def _place(row: tuple[Any, ...]) -> tuple[int, float, int]:
+    return -row[PRIORITY], row[READY_AT], row[TURN]
 
 
 def _give(rows: SqliteWorkspace, worker: str, tokens: Iterable[TokenRow]) -> list[Lease]:
     """Written at once: the next look at the index must not find them again."""
-    leases = []
+    leases, suspects = [], []
     for token in tokens:
         execution = rows.execution(token.execution)
         if claimable(token, rows) and execution is not None:
@@ -62,7 +64,10 @@ def _give(rows: SqliteWorkspace, worker: str, tokens: Iterable[TokenRow]) -> lis
             token.fence += 1
             rows.save_token(token)
             leases.append(lease(token, execution))
+            if token.losses >= SUSPECT_LOSSES:
+                suspects.append((rows.number(token), worker))
     rows.flush()
+    rows.connection.executemany(SQL["worker.suspect"], suspects)
     return leases
 
 
@@ -101,8 +106,8 @@ def wake(rows: SqliteWorkspace, now: float, limit: int) -> Woken:
     """Makes due tokens ready, earliest first."""
     ready: list[ReadyToken] = []
     while len(ready) < limit:
-        due = [TokenRow(*row) for row in rows.connection.execute(SQL["token.due"], (now, limit - len(ready)))]
-        rows.warm({token.execution for token in due})
+        due = rows.connection.execute(SQL["token.due"], (now, limit - len(ready))).fetchall()
+        rows.warm({row[1] for row in due})
         woken = [token for token in map(rows.adopt, due) if wake_row(token, rows, now)]
         ready += [ready_token(token) for token in woken]
         rows.flush()

@@ -83,15 +83,15 @@ class SqliteLedger:
     # -- reading ----------------------------------------------------------------------------------------------
 
     async def slots(self, execution: str, barrier: str) -> list[SlotView]:
-        rows = await self._all("join.slots", execution, barrier)
+        rows = await self._all("join.slots_of", execution, barrier)
         return [SlotView(slot, bool(live), data) for slot, live, data in rows]
 
     async def left(self, execution: str, scope: str) -> list[LeftView]:
-        return [LeftView(key, data) for key, data in await self._all("join.left", execution, scope)]
+        return [LeftView(key, data) for key, data in await self._all("join.left_of", execution, scope)]
 
     async def gate_used(self, execution: str, gate: str) -> tuple[int, ...]:
-        rows = await self._all("join.gate", execution, gate)
-        return tuple(json.loads(rows[0][3])) if rows else ()
+        rows = await self._all("join.gate_of", execution, gate)
+        return tuple(json.loads(rows[0][0])) if rows else ()
 
     async def outputs(self, execution: str, ids: Sequence[str]) -> dict[str, bytes]:
         return await self.store.read(lambda connection: looks.outputs(connection, execution, ids))

@@ -20,18 +20,18 @@ def inspect(connection: sqlite3.Connection, execution: str) -> Inspection | None
     if row is None:
         return None
     tokens = connection.execute(SQL["token.unfinished"], (execution,))
-    barriers = connection.execute(SQL["join.barriers"], (execution,))
+    barriers = connection.execute(SQL["join.barriers_of"], (execution,))
     return Inspection(
         execution_view(row),
-        tuple(token_view(TokenRow(*token)) for token in tokens),
-        tuple(barrier_view(BarrierRow(*barrier)) for barrier in barriers),
+        tuple(token_view(TokenRow(*token[1:])) for token in tokens),
+        tuple(barrier_view(BarrierRow(execution, *barrier)) for barrier in barriers),
     )
 
 
 def outputs(connection: sqlite3.Connection, execution: str, ids: Sequence[str]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for name in ids:
-        row = connection.execute(SQL["history.output"], (execution, name)).fetchone()
+        row = connection.execute(SQL["history.output_of"], (execution, name)).fetchone()
         if row is not None:
             found[name] = row[0]
     return found

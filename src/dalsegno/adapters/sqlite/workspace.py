@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from dalsegno.adapters.sqlite.changes import Changes
 from dalsegno.adapters.sqlite.flight import Flight
@@ -28,11 +29,12 @@ CACHED_FLIGHTS = 20_000
 class SqliteWorkspace:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+        self.changes = Changes()
         self._flights: dict[str, Flight] = {}
         self._fresh: set[tuple[str, str]] = set()
         self._registered: set[str | None] = set()
         self._version = -1
-        self.changes = Changes()
+        self._last_execution = self._last_token = 0
 
     # -- life of a transaction --------------------------------------------------------------------------------
 
@@ -40,12 +42,17 @@ class SqliteWorkspace:
         """First thing in a transaction: forget what another process may have changed."""
         (version,) = self.connection.execute("PRAGMA data_version").fetchone()
         if version != self._version or len(self._flights) > CACHED_FLIGHTS:
-            self._flights.clear()
-            self._registered.clear()
+            self._forget_all()
             self._version = version
+            (self._last_execution,) = self.connection.execute(SQL["execution.last_number"]).fetchone()
+            (self._last_token,) = self.connection.execute(SQL["token.last_number"]).fetchone()
 
     def reset(self) -> None:
         """After a rollback: rows were changed in memory only."""
+        self._forget_all()
+        self._version = -1
+
+    def _forget_all(self) -> None:
         self._flights.clear()
         self._registered.clear()
         self._fresh.clear()
@@ -53,21 +60,27 @@ class SqliteWorkspace:
 
     def flush(self) -> None:
         """Writes what changed. The transaction is still open."""
-        changes = self.changes
-        changes.write(self.connection)
-        for row in changes.tokens.values():
-            if row.state == "leased":
-                if row.owner not in self._registered:
-                    self._register(row.owner)
-            elif row.state not in UNFINISHED and (flight := self._flights.get(row.execution)) is not None:
-                flight.tokens.pop(row.id, None)
-        for execution in changes.executions.values():
-            if execution.ended_at is not None:
-                self.forget(execution.id)
-            else:
-                self._flights[execution.id].paused = execution.state == "PAUSED"
+        changes, self.changes = self.changes, Changes()
         self._fresh.clear()
-        self.changes = Changes()
+        changes.write(self.connection)
+        for owner in changes.owners - self._registered:
+            self._register(owner)
+        for flight, token in changes.tombstones:
+            del flight.tokens[token], flight.numbers[token]
+        for row in changes.tokens.values():
+            if row.state not in UNFINISHED and (found := self._flights.get(row.execution)) is not None:
+                found.forget_token(row.id)
+        for execution, flight in changes.executions.items():
+            if flight.row.ended_at is not None:
+                self.forget(execution)
+            else:
+                flight.paused = flight.row.state == "PAUSED"
+
+    def forget(self, execution: str) -> None:
+        """Its rows were changed or removed past this workspace."""
+        self._flights.pop(execution, None)
+
+    # -- workers ----------------------------------------------------------------------------------------------
 
     def _register(self, worker: str | None) -> None:
         """Whoever holds a lease has a row, so that one who dies before the first heartbeat is missed, too."""
@@ -77,10 +90,6 @@ class SqliteWorkspace:
     def unregister(self, workers: Iterable[str]) -> None:
         self.connection.executemany(SQL["worker.forget"], [(worker,) for worker in workers])
         self._registered.difference_update(workers)
-
-    def forget(self, execution: str) -> None:
-        """Its rows were changed or removed past this workspace."""
-        self._flights.pop(execution, None)
 
     # -- reading ahead ----------------------------------------------------------------------------------------
 
@@ -93,7 +102,7 @@ class SqliteWorkspace:
         flights = self._flights
         self.warm({step.execution for step in batch if step.execution not in flights})
         missing = [
-            (step.execution, step.token)
+            (flight.number, step.token)
             for step in batch
             if step.token is not None
             and (flight := flights.get(step.execution)) is not None
@@ -101,7 +110,7 @@ class SqliteWorkspace:
         ]
         if len(missing) > 1:
             for row in self.connection.execute(SQL["token.many"], (json.dumps(missing),)):
-                self.adopt(TokenRow(*row))
+                self.adopt(row)
         if not careful:
             self._fresh = {
                 (step.execution, effect.token.id)
@@ -114,136 +123,150 @@ class SqliteWorkspace:
         missing = [execution for execution in executions if execution not in self._flights]
         if len(missing) > 1:
             for row in self.connection.execute(SQL["execution.flights"], (json.dumps(missing),)):
-                self._flights[row[0]] = Flight(ExecutionRow(*row))
+                self._flights[row[1]] = Flight(row[0], ExecutionRow(*row[1:]))
 
-    def adopt(self, row: TokenRow) -> TokenRow:
-        """The one object of a token that was read by another way."""
-        flight = self._flight(row.execution)
-        return flight.tokens.setdefault(row.id, row) if flight is not None else row
+    def adopt(self, stored: tuple[Any, ...]) -> TokenRow:
+        """The one object of a token that was read: its number, then the columns of TokenRow."""
+        flight = self._flight(stored[1])
+        if flight is None:
+            raise LookupError(f"token {stored[2]} without its execution {stored[1]}")
+        found = flight.tokens.get(stored[2])
+        if found is None:
+            found = flight.tokens[stored[2]] = TokenRow(*stored[1:21])
+            flight.numbers[stored[2]] = stored[0]
+        return found
+
+    def number(self, row: TokenRow) -> int:
+        return self._flights[row.execution].numbers[row.id]
 
     def _flight(self, execution: str) -> Flight | None:
         found = self._flights.get(execution)
-        if found is not None:
-            return found
-        row = self.connection.execute(SQL["execution.flight"], (execution,)).fetchone()
-        if row is None:
-            row = self.connection.execute(SQL["execution.record"], (execution,)).fetchone()
-            return Flight(ExecutionRow(*row)) if row is not None else None
-        found = self._flights[execution] = Flight(ExecutionRow(*row))
+        if found is None:
+            row = self.connection.execute(SQL["execution.flight"], (execution,)).fetchone()
+            if row is not None:
+                found = self._flights[execution] = Flight(row[0], ExecutionRow(*row[1:]))
         return found
 
     # -- Workspace: reading -----------------------------------------------------------------------------------
 
     def execution(self, execution: str) -> ExecutionRow | None:
         flight = self._flights.get(execution) or self._flight(execution)
-        return flight.row if flight is not None else None
+        if flight is not None:
+            return flight.row
+        swept = self.connection.execute(SQL["execution.record"], (execution,)).fetchone()
+        return ExecutionRow(*swept[1:]) if swept is not None else None
 
     def token(self, execution: str, token: str) -> TokenRow | None:
-        flight = self._flights.get(execution)
+        flight = self._flights.get(execution) or self._flight(execution)
         if flight is None:
-            return self._read_token(execution, token)
+            return None
         found = flight.tokens.get(token)
         if found is None and (execution, token) not in self._fresh:
-            found = self._read_token(execution, token)
-            if found is not None:
-                flight.tokens[token] = found
+            row = self.connection.execute(SQL["token.one"], (flight.number, token)).fetchone()
+            return self.adopt(row) if row is not None else None
         return found
-
-    def _read_token(self, execution: str, token: str) -> TokenRow | None:
-        row = self.connection.execute(SQL["token.one"], (execution, token)).fetchone()
-        return TokenRow(*row) if row is not None else None
 
     def scope(self, execution: str, scope: str) -> ScopeRow | None:
         flight = self._flights[execution]
         found = flight.scopes.get(scope)
         if found is None:
-            row = self.connection.execute(SQL["join.scope"], (execution, scope)).fetchone()
+            row = self.connection.execute(SQL["join.scope"], (flight.number, scope)).fetchone()
             if row is not None:
-                found = flight.scopes[scope] = ScopeRow(*row)
+                found = flight.scopes[scope] = ScopeRow(execution, scope, *row)
         return found
 
     def barrier(self, execution: str, barrier: str) -> BarrierRow | None:
         flight = self._flights[execution]
         found = flight.barriers.get(barrier)
         if found is None:
-            row = self.connection.execute(SQL["join.barrier"], (execution, barrier)).fetchone()
+            row = self.connection.execute(SQL["join.barrier"], (flight.number, barrier)).fetchone()
             if row is not None:
-                found = flight.barriers[barrier] = BarrierRow(*row)
+                found = flight.barriers[barrier] = BarrierRow(execution, *row)
         return found
 
     def gate(self, execution: str, gate: str) -> GateRow | None:
         flight = self._flights[execution]
         found = flight.gates.get(gate)
         if found is None:
-            row = self.connection.execute(SQL["join.gate"], (execution, gate)).fetchone()
+            row = self.connection.execute(SQL["join.gate"], (flight.number, gate)).fetchone()
             if row is not None:
-                found = flight.gates[gate] = GateRow(row[0], row[1], row[2], frozenset(json.loads(row[3])))
+                found = flight.gates[gate] = GateRow(execution, gate, row[0], frozenset(json.loads(row[1])))
         return found
 
     def has_slot(self, execution: str, barrier: str, slot: int) -> bool:
-        key = (execution, barrier, slot)
+        key = (self._flights[execution].number, barrier, slot)
         if key in self.changes.slots:
             return True
         return self.connection.execute(SQL["join.has_slot"], key).fetchone() is not None
 
     def has_left(self, execution: str, scope: str) -> bool:
-        if (execution, scope) in self.changes.left_scopes:
+        key = (self._flights[execution].number, scope)
+        if key in self.changes.left_scopes:
             return True
-        return self.connection.execute(SQL["join.has_left"], (execution, scope)).fetchone() is not None
+        return self.connection.execute(SQL["join.has_left"], key).fetchone() is not None
 
     def unfinished_tokens(self, execution: str, scope: str | None = None) -> Iterable[TokenRow]:
         """What is stored, as changed in this transaction, and what was spawned in it."""
-        flight = self._flights[execution]
         for row in self.connection.execute(SQL["token.unfinished"], (execution,)).fetchall():
-            if row[1] not in flight.tokens and (execution, row[1]) not in self.changes.tokens:
-                flight.tokens[row[1]] = TokenRow(*row)
+            self.adopt(row)
         return [
             token
-            for token in flight.tokens.values()
+            for token in self._flights[execution].tokens.values()
             if token.state in UNFINISHED and (scope is None or token.scope == scope)
         ]
 
     # -- Workspace: writing -----------------------------------------------------------------------------------
 
     def create_execution(self, row: ExecutionRow, new: NewExecution) -> None:
-        self._flights[row.id] = Flight(row)
-        self.changes.created[row.id] = (row, new)
+        self._last_execution += 1
+        self._flights[row.id] = Flight(self._last_execution, row)
+        self.changes.created[row.id] = new
 
     def save_execution(self, row: ExecutionRow) -> None:
-        self.changes.executions[row.id] = row
-        if row.state != "RUNNING" or self._flights[row.id].paused:
-            self.changes.moved.add(row.id)
+        self.changes.executions[row.id] = self._flights[row.id]
 
     def add_token(self, row: TokenRow) -> None:
-        self._flights[row.execution].tokens[row.id] = row
-        key = (row.execution, row.id)
-        self.changes.tokens[key] = row
-        self.changes.spawned.add(key)
+        self._last_token = number = self._last_token + 1
+        flight = self._flights[row.execution]
+        flight.tokens[row.id] = row
+        flight.numbers[row.id] = number
+        self.changes.spawned[number] = (row, flight)
 
     def save_token(self, row: TokenRow) -> None:
-        self.changes.tokens[row.execution, row.id] = row
+        flight = self._flights[row.execution]
+        number = flight.numbers[row.id]
+        if row.state == "consumed":
+            # Nothing changes it after that, but it stays until the flush: a copy of its transition must find it.
+            self.changes.consumed += (number, bytearray(row.digest or b""))
+            self.changes.tombstones.append((flight, row.id))
+        else:
+            self.changes.tokens[number] = row
 
     def save_scope(self, row: ScopeRow) -> None:
-        self._flights[row.execution].scopes[row.scope] = row
-        self.changes.scopes[row.execution, row.scope] = row
+        flight = self._flights[row.execution]
+        flight.scopes[row.scope] = row
+        self.changes.scopes[flight.number, row.scope] = row
 
     def save_barrier(self, row: BarrierRow) -> None:
-        self._flights[row.execution].barriers[row.id] = row
-        self.changes.barriers[row.execution, row.id] = row
+        flight = self._flights[row.execution]
+        flight.barriers[row.id] = row
+        self.changes.barriers[flight.number, row.id] = row
 
     def save_gate(self, row: GateRow) -> None:
-        self._flights[row.execution].gates[row.id] = row
-        self.changes.gates[row.execution, row.id] = row
+        flight = self._flights[row.execution]
+        flight.gates[row.id] = row
+        self.changes.gates[flight.number, row.id] = row
 
     def add_slot(self, execution: str, barrier: str, slot: int, live: bool, data: bytes | None) -> None:
-        self.changes.slots.setdefault((execution, barrier, slot), (live, data))
+        self.changes.slots.setdefault((self._flights[execution].number, barrier, slot), (live, data))
 
     def add_left(self, execution: str, scope: str, key: str, data: bytes) -> None:
-        self.changes.left[execution, scope, key] = data
-        self.changes.left_scopes.add((execution, scope))
+        number = self._flights[execution].number
+        self.changes.left[number, scope, key] = data
+        self.changes.left_scopes.add((number, scope))
 
     def add_output(self, execution: str, output: str, data: bytes) -> None:
-        self.changes.outputs.append((execution, output, data))
+        self.changes.outputs.append((self._flights[execution].number, output, data))
 
     def add_outbox(self, execution: str, entry: str, topic: str, data: bytes) -> None:
         self.changes.outbox.append((entry, execution, topic, data))
@@ -251,17 +274,19 @@ class SqliteWorkspace:
     def add_event(
         self, execution: str, seq: int, event: NewEvent, arrived: int | None, expected: int | None
     ) -> None:
-        self.changes.events.append(
-            (
-                execution,
+        number, data, token = self._flights[execution].number, event.data, event.token
+        if data is not None and token is not None and expected is None:
+            self.changes.steps += (
+                number,
                 seq,
                 event.kind,
                 event.node,
                 event.scope,
                 event.at,
-                event.data,
-                event.token,
-                arrived,
-                expected,
+                bytearray(data),
+                token,
             )
+            return
+        self.changes.events.append(
+            (number, seq, event.kind, event.node, event.scope, event.at, data, token, arrived, expected)
         )

@@ -58,13 +58,14 @@ def arrive(work: Application, effect: ResolveSlot) -> None:
         row.live += 1
         if row.live == 1:
             _park_join(work, row, spec)
-    _judge(work, row, spec)
-    if row.state == "waiting" and effect.waiting is not None:
+    still_waiting = not _judge(work, row, spec)
+    if still_waiting and effect.waiting is not None:
         work.record(effect.waiting, row.live, row.expected)
     work.rows.save_barrier(row)
 
 
-def _judge(work: Application, row: BarrierRow, spec: BarrierSpec) -> None:
+def _judge(work: Application, row: BarrierRow, spec: BarrierSpec) -> bool:
+    """Whether the slot just resolved has decided the barrier, which then is a tombstone."""
     if row.live and (row.resolved >= row.expected or row.mode == "any"):
         _open(work, row, "open", "open")
     elif row.resolved >= row.expected:
@@ -73,6 +74,9 @@ def _judge(work: Application, row: BarrierRow, spec: BarrierSpec) -> None:
         token.reason = "dead"
         work.make_ready(token)
         work.rows.add_token(token)
+    else:
+        return False
+    return True
 
 
 def end_slot(work: Application, scope: ScopeRow, data: bytes, trip: bool, event: NewEvent | None) -> None:

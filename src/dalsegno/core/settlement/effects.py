@@ -68,7 +68,8 @@ class Application:
             APPLY[type(effect)](self, effect)
         for gate in self.gates.values():
             _close_gate(self, gate)
-        self.write_counts()
+        if self.counts:
+            self.write_counts()
         for ending in self.endings:
             _end_if_last(self, ending)
         execution = self.execution
@@ -83,16 +84,15 @@ class Application:
         self.rows.add_event(execution.id, execution.seq, event, arrived, expected)
 
     def count(self, scope: str, delta: int) -> None:
-        self.counts[scope] = self.counts.get(scope, 0) + delta
+        """The root's counter is at hand; those of items are summed, so that each row is fetched once."""
+        if not scope:
+            self.execution.live += delta
+        else:
+            self.counts[scope] = self.counts.get(scope, 0) + delta
 
     def write_counts(self) -> None:
         for scope, delta in self.counts.items():
-            if not delta:
-                continue
-            if not scope:
-                self.execution.live += delta
-                continue
-            row = self.rows.scope(self.execution.id, scope)
+            row = self.rows.scope(self.execution.id, scope) if delta else None
             if row is not None:
                 row.live += delta
                 self.rows.save_scope(row)

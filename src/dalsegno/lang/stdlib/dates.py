@@ -65,7 +65,10 @@ def _format(host: Host, given: list[Value]) -> Value:
         return iso_text(time)
     pattern = arguments.text(1)
     _check_format(pattern)
-    return time.strftime(pattern)
+    try:
+        return time.strftime(pattern)
+    except ValueError:
+        raise wrong_argument(f"Date.format(): the format {pattern!r} cannot be used") from None
 
 
 def _parse(_host: Host, given: list[Value]) -> Value:

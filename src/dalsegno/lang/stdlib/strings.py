@@ -7,7 +7,7 @@ from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Context, Decimal
 
 from dalsegno.lang.errors import wrong_argument
 from dalsegno.lang.numerals import number_text
-from dalsegno.lang.patterns import compile_pattern, pattern_found
+from dalsegno.lang.patterns import compile_pattern, first_match, pattern_found
 from dalsegno.lang.stdlib.arguments import Arguments, Method, slice_bounds
 from dalsegno.lang.text import to_text
 from dalsegno.lang.values import Host, Value
@@ -41,6 +41,7 @@ def _replace_matches(host: Host, text: str, given: list[Value]) -> Value:
     arguments = Arguments("replaceMatches", given)
     pattern, replacement = compile_pattern(arguments.text(0)), arguments.text(1)
     host.meter.work(len(text) // 8)
+    first_match(arguments.text(0), text, host)
     found = sum(1 for _ in pattern.finditer(text))
     host.meter.allocate(
         len(text) + found * (len(replacement) + len(text) * replacement.count("\\")), "replaceMatches()"
@@ -53,8 +54,7 @@ def _replace_matches(host: Host, text: str, given: list[Value]) -> Value:
 
 def _match(host: Host, text: str, given: list[Value]) -> Value:
     """The first match and its groups as a list, or null."""
-    host.meter.work(len(text) // 8)
-    found = compile_pattern(Arguments("match", given).text(0)).search(text)
+    found = first_match(Arguments("match", given).text(0), text, host)
     return None if found is None else [found.group(), *found.groups()]
 
 

@@ -25,8 +25,8 @@ class ArchiveDefinitions(Topic):
         assert await stack.archive.put_definition("orders", "h1", "graph", b"{}") == first
 
     async def test_a1_immutable_an_old_version_can_become_current_again(self, stack: ContractStack) -> None:
-        for hash in ("h1", "h2", "h1"):
-            await stack.archive.put_definition("orders", hash, "graph", hash.encode())
+        for content in ("h1", "h2", "h1"):
+            await stack.archive.put_definition("orders", content, "graph", content.encode())
 
         current = await stack.archive.definition("orders")
         assert current is not None
@@ -52,9 +52,11 @@ class ArchiveDefinitions(Topic):
 
         assert [found.name for found in await stack.archive.definitions()] == ["B", "a", "b", "ä"]
 
-    async def test_a1_immutable_list_shows_the_current_version_of_each_name(self, stack: ContractStack) -> None:
-        for hash in ("h1", "h2", "h1"):
-            await stack.archive.put_definition("orders", hash, "graph", b"{}")
+    async def test_a1_immutable_list_shows_the_current_version_of_each_name(
+        self, stack: ContractStack
+    ) -> None:
+        for content in ("h1", "h2", "h1"):
+            await stack.archive.put_definition("orders", content, "graph", b"{}")
 
         assert [(found.name, found.version) for found in await stack.archive.definitions()] == [("orders", 1)]
 

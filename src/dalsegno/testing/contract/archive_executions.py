@@ -75,7 +75,9 @@ class ArchiveListing(Topic):
 
         assert seen == [f"run-{number:02}" for number in reversed(range(10))]
 
-    async def test_a3_newest_first_pages_through_executions_of_the_same_moment(self, stack: ContractStack) -> None:
+    async def test_a3_newest_first_pages_through_executions_of_the_same_moment(
+        self, stack: ContractStack
+    ) -> None:
         names = ("run-e", "run-a", "run-d", "run-b", "run-c")
         await _start_many(stack, *((name, 5) for name in names))
         seen: list[str] = []
@@ -90,7 +92,10 @@ class ArchiveListing(Topic):
         await stack.apply(
             start(new_execution("run-1", workflow="orders"), token("a")),
             start(new_execution("run-2", workflow="mails", created_at=1.0), token("a")),
-            start(new_execution("run-3", workflow="orders", created_at=2.0, parent="run-1", relation="retry"), token("a")),
+            start(
+                new_execution("run-3", workflow="orders", created_at=2.0, parent="run-1", relation="retry"),
+                token("a"),
+            ),
         )
         await stack.apply(pause("run-1"), cancel("run-3"))
 
@@ -115,7 +120,11 @@ class ArchiveListing(Topic):
     async def test_a3_newest_first_pages_of_a_filtered_listing(self, stack: ContractStack) -> None:
         await stack.apply(
             *(
-                start(new_execution(f"run-{number}", workflow="odd" if number % 2 else "even", created_at=number))
+                start(
+                    new_execution(
+                        f"run-{number}", workflow="odd" if number % 2 else "even", created_at=number
+                    )
+                )
                 for number in range(8)
             )
         )
@@ -141,7 +150,12 @@ class ArchiveListing(Topic):
 
         assert found == (await stack.execution())
         assert found is not None
-        assert (found.id, found.workflow, found.version, found.definition) == (RUN, "orders", 1, "hash-of-orders")
+        assert (found.id, found.workflow, found.version, found.definition) == (
+            RUN,
+            "orders",
+            1,
+            "hash-of-orders",
+        )
         assert (found.input, found.created_at, found.priority) == (b'{"a":[]}', 12.25, 4)
         assert (found.tags, found.idempotency_key) == (new.tags, "once")
         assert (found.parent, found.relation) == ("run-0", "rerun")

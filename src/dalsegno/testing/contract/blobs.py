@@ -56,7 +56,9 @@ class BlobStorage(Topic):
 
         assert await stack.blobs.get("run-1", first) == await stack.blobs.get("run-2", second) == b"x"
 
-    @pytest.mark.parametrize("data", [b"", b"\x00", b"[]", b"\xff\xfe", MEBIBYTE], ids=["empty", "nul", "list", "ff", "1M"])
+    @pytest.mark.parametrize(
+        "data", [b"", b"\x00", b"[]", b"\xff\xfe", MEBIBYTE], ids=["empty", "nul", "list", "ff", "1M"]
+    )
     async def test_k3_whole_exactly_the_bytes_that_were_put(self, stack: ContractStack, data: bytes) -> None:
         await stack.apply(start("run-1"))
 

@@ -14,7 +14,9 @@ PATIENCE = 30.0
 """Seconds of real time after which a broker that should deliver has failed."""
 
 
-async def take(stack: ContractStack, worker: str = "w1", queue: str = "default", limit: int = 10) -> list[Lease]:
+async def take(
+    stack: ContractStack, worker: str = "w1", queue: str = "default", limit: int = 10
+) -> list[Lease]:
     return await asyncio.wait_for(stack.broker.take(worker, [queue], limit), PATIENCE)
 
 
@@ -40,7 +42,9 @@ class BrokerDelivery(Topic):
     guarantees = frozenset(("B1",))
     needs = frozenset(("commit", "broker"))
 
-    async def test_b1_at_least_once_announced_token_is_delivered_as_a_lease(self, stack: ContractStack) -> None:
+    async def test_b1_at_least_once_announced_token_is_delivered_as_a_lease(
+        self, stack: ContractStack
+    ) -> None:
         await announce_start(stack, "a")
 
         [lease] = await take(stack)
@@ -137,7 +141,9 @@ class BrokerHints(Topic):
         assert set(await stack.take()) == {"a"}
 
     async def test_b2_hint_only_false_announcements_yield_nothing(self, stack: ContractStack) -> None:
-        await stack.broker.announce([ReadyToken("ghost", "nowhere", "default", 9), ReadyToken("", "", "default", 0)])
+        await stack.broker.announce(
+            [ReadyToken("ghost", "nowhere", "default", 9), ReadyToken("", "", "default", 0)]
+        )
         await stack.broker.announce([])
         task = asyncio.create_task(take(stack))
         assert await is_waiting(task)

@@ -10,15 +10,29 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 Feature = Literal[
-    "commit", "gates", "cancelling", "pausing", "leases", "time", "sweep", "broker", "archive", "blobs",
-    "durable", "shared",
+    "commit",
+    "gates",
+    "cancelling",
+    "pausing",
+    "leases",
+    "time",
+    "sweep",
+    "broker",
+    "archive",
+    "blobs",
+    "durable",
+    "shared",
 ]
 """commit: ``commit``, ``claim`` and reading · gates: ``AdjustGate``, ``gate_used`` · cancelling: ``CancelTokens`` ·
 pausing: ``PauseExecution``, ``ResumeExecution`` · leases: ``lease``, ``release``, ``heartbeat``, ``expire`` · time:
 ``wake`` · sweep: ``sweep``, ``untouched`` · durable: the store outlives its connection · shared: several processes
 use one store."""
 
-ALL_GUARANTEES = frozenset("L1 L2 L3 L4 L5 L6 L7 L8 L9 B1 B2 A1 A2 A3 A4 K1 K2 K3 C1".split())
+ALL_GUARANTEES = frozenset(
+    f"{port}{number}"
+    for port, count in (("L", 9), ("B", 2), ("A", 4), ("K", 3), ("C", 1))
+    for number in range(1, count + 1)
+)
 WHOLE_STACK: frozenset[Feature] = frozenset(
     (
         "commit",

@@ -13,7 +13,7 @@ from dalsegno.testing.contract.stack import ContractStack
 
 
 class DurableStore(Topic):
-    guarantees = frozenset(("L2", "L6"))
+    guarantees = frozenset(("L1", "L2", "L6"))
     needs = frozenset(("commit", "leases", "time", "archive", "blobs", "durable"))
 
     async def test_l2_durable_commit_survives_a_crash_whole(self, stack: ContractStack) -> None:
@@ -39,7 +39,9 @@ class DurableStore(Topic):
         assert await again.archive.definition("orders") == definition
         assert await again.blobs.get(RUN, blob) == b"large"
 
-    async def test_l6_durable_leases_of_the_crashed_process_are_found_again(self, stack: ContractStack) -> None:
+    async def test_l6_durable_leases_of_the_crashed_process_are_found_again(
+        self, stack: ContractStack
+    ) -> None:
         await stack.begin(token("a"))
         stack.ledger.heartbeat("w1", 60)
 
@@ -76,7 +78,7 @@ class DurableStore(Topic):
 
 
 class SharedStore(Topic):
-    guarantees = frozenset(("L1", "L5", "L7", "L8"))
+    guarantees = frozenset(("L1", "L4", "L5", "L7", "L8"))
     needs = frozenset(("commit", "leases", "archive", "shared"))
 
     async def test_l1_shared_two_processes_never_lease_the_same_token(self, stack: ContractStack) -> None:
@@ -95,9 +97,13 @@ class SharedStore(Topic):
         lease = (await stack.begin(token("a")))["a"]
         transition = step(lease, token("b"), events=[event()])
 
-        outcomes = await asyncio.gather(*(side.commit(transition) for side in (stack, other) for _ in range(3)))
+        outcomes = await asyncio.gather(
+            *(side.commit(transition) for side in (stack, other) for _ in range(3))
+        )
 
-        assert sorted(type(outcome).__name__ for [outcome] in outcomes) == ["AlreadyApplied"] * 5 + ["Applied"]
+        assert sorted(type(outcome).__name__ for [outcome] in outcomes) == ["AlreadyApplied"] * 5 + [
+            "Applied"
+        ]
         assert await other.kinds() == ["ExecutionStarted", "NodeCompleted"]
 
     async def test_l5_shared_two_endings_of_two_processes(self, stack: ContractStack) -> None:
@@ -119,7 +125,10 @@ class SharedStore(Topic):
         spec = barrier(expected=16)
 
         outcomes = await asyncio.gather(
-            *((stack, other)[slot % 2].apply(step(leases[f"t{slot}"], arrive(spec, slot))) for slot in range(16))
+            *(
+                (stack, other)[slot % 2].apply(step(leases[f"t{slot}"], arrive(spec, slot)))
+                for slot in range(16)
+            )
         )
 
         assert [ready.token for [applied] in outcomes for ready in applied.ready] == ["join-merge"]
@@ -131,7 +140,9 @@ class SharedStore(Topic):
 
         await asyncio.gather(
             *(
-                (stack, other)[number % 2].apply(step(leases[f"t{number}"], events=[event(node=f"t{number}")]))
+                (stack, other)[number % 2].apply(
+                    step(leases[f"t{number}"], events=[event(node=f"t{number}")])
+                )
                 for number in range(20)
             )
         )

@@ -15,7 +15,9 @@ class LedgerCancelling(Topic):
     needs = frozenset(("commit", "cancelling"))
 
     async def test_l5_cancel_drops_ready_parked_and_leased_tokens(self, stack: ContractStack) -> None:
-        leases = await stack.begin(token("winner"), token("running", node="x"), token("sleeping", node="y", due=9e9))
+        leases = await stack.begin(
+            token("winner"), token("running", node="x"), token("sleeping", node="y", due=9e9)
+        )
         await stack.apply(step(leases["winner"], token("next", priority=1), token("ready", node="z")))
 
         await stack.apply(step((await stack.claim(1))[0], CancelTokens("", ("x", "y", "z")), token("stays")))
@@ -25,7 +27,9 @@ class LedgerCancelling(Topic):
         assert await stack.commit(step(leases["running"], token("late"))) == [Stale("fence")]
 
     async def test_l5_cancel_records_each_dropped_token(self, stack: ContractStack) -> None:
-        leases = await stack.begin(token("winner"), token("running", node="x"), token("sleeping", node="y", due=9e9))
+        leases = await stack.begin(
+            token("winner"), token("running", node="x"), token("sleeping", node="y", due=9e9)
+        )
 
         await stack.apply(step(leases["winner"], CancelTokens("", ("x", "y")), events=[event()]))
 

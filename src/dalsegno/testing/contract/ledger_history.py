@@ -31,19 +31,26 @@ class LedgerHistory(Topic):
         await stack.apply(start(RUN, *map(token, names)))
         leases = await stack.take()
 
-        await stack.apply(*(step(leases[name], events=[event(node=name), event(node=name)]) for name in names))
+        await stack.apply(
+            *(step(leases[name], events=[event(node=name), event(node=name)]) for name in names)
+        )
 
         events = (await stack.events())[1:]
         assert [found.node for found in events] == [name for name in names for _ in range(2)]
         assert [found.seq for found in events] == list(range(2, 52))
 
-    async def test_l8_ordered_history_of_executions_in_one_batch_is_separate(self, stack: ContractStack) -> None:
+    async def test_l8_ordered_history_of_executions_in_one_batch_is_separate(
+        self, stack: ContractStack
+    ) -> None:
         await stack.apply(start("run-a", token("a1"), token("a2")), start("run-b", token("b1")))
         leases = await stack.take()
 
         await stack.apply(*(step(leases[name], events=[event(node=name)]) for name in ("a1", "b1", "a2")))
 
-        assert [(found.seq, found.node) for found in await stack.events("run-a")][1:] == [(2, "a1"), (3, "a2")]
+        assert [(found.seq, found.node) for found in await stack.events("run-a")][1:] == [
+            (2, "a1"),
+            (3, "a2"),
+        ]
         assert [(found.seq, found.node) for found in await stack.events("run-b")][1:] == [(2, "b1")]
 
     async def test_l8_ordered_history_has_no_gap_where_a_commit_was_stale(self, stack: ContractStack) -> None:
@@ -67,7 +74,9 @@ class LedgerHistory(Topic):
         assert [found.seq for found in events] == list(range(1, 22))
         assert {found.node for found in events[1:]} == set(leases)
 
-    async def test_l8_ordered_history_steps_events_come_before_their_effects(self, stack: ContractStack) -> None:
+    async def test_l8_ordered_history_steps_events_come_before_their_effects(
+        self, stack: ContractStack
+    ) -> None:
         lease = (await stack.begin(token("a")))["a"]
 
         await stack.apply(step(lease, arrive(barrier(), 0), events=[event()]))

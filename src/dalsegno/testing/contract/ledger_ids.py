@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dalsegno.model.effect import OpenBarrier
 from dalsegno.model.transition import AlreadyApplied, Stale
-from dalsegno.testing.contract.build import RUN, aggregator, arrive, barrier, command, event, start, step, token
+from dalsegno.testing.contract.build import (
+    RUN,
+    aggregator,
+    arrive,
+    barrier,
+    command,
+    event,
+    start,
+    step,
+    token,
+)
 from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.split import item, open_items, open_split
 from dalsegno.testing.contract.stack import ContractStack
@@ -80,7 +90,9 @@ class LedgerIds(Topic):
         assert applied.ready == ()
         assert await stack.take() == {}
 
-    async def test_l3_stable_ids_of_one_execution_do_not_meet_those_of_another(self, stack: ContractStack) -> None:
+    async def test_l3_stable_ids_of_one_execution_do_not_meet_those_of_another(
+        self, stack: ContractStack
+    ) -> None:
         await stack.apply(start("run-a", token("t", data=b"a")), start("run-b", token("t", data=b"b")))
         leases = {lease.execution: lease for lease in await stack.claim()}
         assert {name: lease.data for name, lease in leases.items()} == {"run-a": b"a", "run-b": b"b"}

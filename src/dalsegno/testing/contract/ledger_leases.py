@@ -231,7 +231,11 @@ class LedgerNamedLeases(Topic):
     async def test_l1_named_tokens_that_are_not_ready_are_passed_over(self, stack: ContractStack) -> None:
         [applied] = await stack.apply(start(RUN, token("a"), token("b"), token("sleeper", due=9e9)))
         await stack.apply(step((await stack.claim(1))[0]))
-        names = [*applied.ready, ReadyToken("sleeper", RUN, "default", 0), ReadyToken("z", "nowhere", "default", 0)]
+        names = [
+            *applied.ready,
+            ReadyToken("sleeper", RUN, "default", 0),
+            ReadyToken("z", "nowhere", "default", 0),
+        ]
 
         assert [lease.token for lease in await stack.ledger.lease("w1", names)] == ["b"]
 

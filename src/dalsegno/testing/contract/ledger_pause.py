@@ -39,7 +39,9 @@ class LedgerPause(Topic):
         assert (await stack.execution()).paused_at is None
         assert await stack.kinds() == ["ExecutionStarted", "ExecutionPaused", "ExecutionResumed"]
 
-    async def test_l6_pause_running_steps_commit_and_what_they_spawn_is_held(self, stack: ContractStack) -> None:
+    async def test_l6_pause_running_steps_commit_and_what_they_spawn_is_held(
+        self, stack: ContractStack
+    ) -> None:
         lease = (await stack.begin(token("a")))["a"]
         await stack.apply(pause())
 
@@ -193,7 +195,7 @@ class LedgerPauseAndTime(Topic):
 
         [resumed] = await stack.apply(resume())
 
-        assert [ready.token for ready in resumed.ready if ready.token == "timeout"] == []
+        assert {ready.token for ready in resumed.ready} <= {"a"}
         assert (await stack.tokens())["timeout"].due == now + 1010
         assert (await stack.ledger.wake()).ready == ()
         stack.clock.set(now + 1010)

@@ -56,7 +56,14 @@ class LedgerPayloads(Topic):
         left = LeaveContext("", "k", data)
 
         await stack.apply(
-            step(leases["a"], StoreOutput("o", data), arrive(barrier(), 0, data), left, owed, events=[event(data=data)])
+            step(
+                leases["a"],
+                StoreOutput("o", data),
+                arrive(barrier(), 0, data),
+                left,
+                owed,
+                events=[event(data=data)],
+            )
         )
 
         assert (await stack.execution()).input == data
@@ -67,7 +74,9 @@ class LedgerPayloads(Topic):
         assert [found.data for found in await stack.events() if found.kind == "NodeCompleted"] == [data]
 
     @pytest.mark.parametrize("data", PAYLOADS.values(), ids=PAYLOADS.keys())
-    async def test_l2_payload_of_parked_tokens_and_endings_survives(self, stack: ContractStack, data: bytes) -> None:
+    async def test_l2_payload_of_parked_tokens_and_endings_survives(
+        self, stack: ContractStack, data: bytes
+    ) -> None:
         leases = await stack.begin(token("a"), token("b"))
         await stack.apply(step(leases["a"], park=Park(9e9, data, 2)))
         assert (await stack.tokens())["a"].data == data
@@ -114,7 +123,9 @@ class LedgerNames(Topic):
     async def test_l2_names_of_barriers_and_scopes_stay_apart(self, stack: ContractStack) -> None:
         leases = await stack.begin(*(token(name) for name in ODD_NAMES))
 
-        await stack.apply(*(step(leases[name], arrive(barrier(name), 0, name.encode())) for name in ODD_NAMES))
+        await stack.apply(
+            *(step(leases[name], arrive(barrier(name), 0, name.encode())) for name in ODD_NAMES)
+        )
 
         assert {view.node for view in (await stack.barriers()).values()} == set(ODD_NAMES)
         for name in ODD_NAMES:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dalsegno.model.effect import LeaveContext, StoreOutput
 from dalsegno.model.transition import ReadyToken, Stale
-from dalsegno.testing.contract.build import RUN, arrive, barrier, cancel, deadline, finish, last, start, step, token
+from dalsegno.testing.contract.build import (
+    RUN,
+    arrive,
+    barrier,
+    cancel,
+    deadline,
+    finish,
+    last,
+    start,
+    step,
+    token,
+)
 from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.stack import ContractStack
 
@@ -30,9 +41,13 @@ class LedgerSweep(Topic):
         assert await sweep_all(stack) == 0
         assert await stack.picture() == before
 
-    async def test_l5_sweep_removes_tokens_and_barriers_but_not_the_result(self, stack: ContractStack) -> None:
+    async def test_l5_sweep_removes_tokens_and_barriers_but_not_the_result(
+        self, stack: ContractStack
+    ) -> None:
         leases = await stack.begin(token("a"), token("b"))
-        await stack.apply(step(leases["a"], StoreOutput("out", b"1"), arrive(barrier(), 0), LeaveContext("", "0", b"x")))
+        await stack.apply(
+            step(leases["a"], StoreOutput("out", b"1"), arrive(barrier(), 0), LeaveContext("", "0", b"x"))
+        )
         await stack.apply(step(leases["b"], finish("FAILED", b'"why"')))
 
         assert await sweep_all(stack) > 0
@@ -59,7 +74,10 @@ class LedgerSweep(Topic):
 
     async def test_l5_sweep_records_live_nodes_as_cancelled(self, stack: ContractStack) -> None:
         leases = await stack.begin(
-            token("running", node="x"), token("sleeping", node="y", due=9e9), token("a"), deadline("timeout", 9e9)
+            token("running", node="x"),
+            token("sleeping", node="y", due=9e9),
+            token("a"),
+            deadline("timeout", 9e9),
         )
         await stack.apply(step(leases["a"], arrive(barrier(), 0)))
         await stack.apply(cancel())
@@ -116,7 +134,9 @@ class LedgerReconciling(Topic):
     guarantees = frozenset(("L6",))
     needs = frozenset(("commit", "sweep"))
 
-    async def test_l6_untouched_executions_are_found_in_id_order(self, stack: ContractStack) -> None:
+    async def test_l6_nothing_stuck_untouched_executions_are_found_in_id_order(
+        self, stack: ContractStack
+    ) -> None:
         for name in ("run-c", "run-a", "run-b"):
             await stack.apply(start(name, token("t")))
         stack.clock.advance(300)
@@ -127,15 +147,19 @@ class LedgerReconciling(Topic):
         assert await stack.ledger.untouched(now - 299, "run-b", 2) == ["run-c"]
         assert await stack.ledger.untouched(now - 301, "", 10) == []
 
-    async def test_l6_untouched_passes_over_ended_and_touched_ones(self, stack: ContractStack) -> None:
-        await stack.apply(start("run-ended", token("a")), start("run-moved", token("b")), start("run-stuck", token("c")))
+    async def test_l6_nothing_stuck_untouched_passes_over_ended_and_touched_ones(
+        self, stack: ContractStack
+    ) -> None:
+        await stack.apply(
+            start("run-ended", token("a")), start("run-moved", token("b")), start("run-stuck", token("c"))
+        )
         leases = await stack.take()
         stack.clock.advance(300)
         await stack.apply(cancel("run-ended"), step(leases["b"], token("b2")))
 
         assert await stack.ledger.untouched(stack.clock.now() - 10, "", 10) == ["run-stuck"]
 
-    async def test_l6_ready_tokens_can_be_announced_again(self, stack: ContractStack) -> None:
+    async def test_l6_nothing_stuck_ready_tokens_can_be_announced_again(self, stack: ContractStack) -> None:
         await stack.apply(start(RUN, token("a", priority=2), token("b", queue="gpu"), token("c", due=9e9)))
 
         ready = await stack.ledger.ready(RUN)

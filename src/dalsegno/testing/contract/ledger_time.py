@@ -107,7 +107,9 @@ class LedgerTimers(Topic):
         assert (again.attempt, again.data, again.reason) == (2, b"two", "timer")
         assert again.fence > lease.fence
 
-    async def test_l6_timer_stale_commit_of_the_attempt_before_changes_nothing(self, stack: ContractStack) -> None:
+    async def test_l6_timer_stale_commit_of_the_attempt_before_changes_nothing(
+        self, stack: ContractStack
+    ) -> None:
         lease = (await stack.begin(token("a")))["a"]
         await stack.apply(step(lease, park=Park(stack.clock.now() + 5, b"", attempt=2)))
         stack.clock.advance(5)
@@ -146,7 +148,9 @@ class LedgerLateTimers(Topic):
     needs = frozenset(("commit", "time"))
 
     async def test_l5_timer_of_an_ended_execution_wakes_nothing(self, stack: ContractStack) -> None:
-        await stack.apply(start(RUN, token("a", due=stack.clock.now() + 1), deadline("d", stack.clock.now() + 1)))
+        await stack.apply(
+            start(RUN, token("a", due=stack.clock.now() + 1), deadline("d", stack.clock.now() + 1))
+        )
         await stack.apply(cancel())
         events = await stack.events()
         stack.clock.advance(2)

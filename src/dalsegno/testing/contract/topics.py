@@ -9,25 +9,23 @@ from dalsegno.testing.contract.broker import BrokerDelivery, BrokerHints
 from dalsegno.testing.contract.capabilities import Capabilities, Topic
 from dalsegno.testing.contract.clock import SharedClock
 from dalsegno.testing.contract.durable import DurableStore, SharedStore
-from dalsegno.testing.contract.ledger_barriers import (
-    LedgerAnyBarriers,
-    LedgerBarriers,
-    LedgerSkippedSlots,
-    LedgerSplitBarriers,
-)
+from dalsegno.testing.contract.ledger_barriers import LedgerAnyBarriers, LedgerBarriers, LedgerSkippedSlots
 from dalsegno.testing.contract.ledger_cancelling import LedgerCancelling
-from dalsegno.testing.contract.ledger_ending import LedgerEndIfLast, LedgerEnding, LedgerItemEnding
+from dalsegno.testing.contract.ledger_ending import LedgerEndIfLast, LedgerEnding
 from dalsegno.testing.contract.ledger_gates import LedgerGates
 from dalsegno.testing.contract.ledger_history import LedgerHistory
 from dalsegno.testing.contract.ledger_ids import LedgerIds
 from dalsegno.testing.contract.ledger_isolation import LedgerClaims, LedgerIsolation
+from dalsegno.testing.contract.ledger_items import LedgerItemEnding
 from dalsegno.testing.contract.ledger_leases import LedgerFences, LedgerLostWorkers, LedgerNamedLeases
 from dalsegno.testing.contract.ledger_once import LedgerOnce
 from dalsegno.testing.contract.ledger_pause import LedgerPause, LedgerPauseAndLeases, LedgerPauseAndTime
 from dalsegno.testing.contract.ledger_payloads import LedgerNames, LedgerPayloads
+from dalsegno.testing.contract.ledger_split import LedgerSplitBarriers
 from dalsegno.testing.contract.ledger_sweep import LedgerReconciling, LedgerSweep
 from dalsegno.testing.contract.ledger_time import LedgerDeadlines, LedgerLateTimers, LedgerTimers
 from dalsegno.testing.contract.ledger_whole import LedgerOutbox, LedgerWhole
+from dalsegno.testing.contract.model import ModelComparison
 
 TOPICS: tuple[type[Topic], ...] = (
     LedgerOnce,
@@ -69,6 +67,7 @@ TOPICS: tuple[type[Topic], ...] = (
     SharedClock,
     DurableStore,
     SharedStore,
+    ModelComparison,
 )
 
 

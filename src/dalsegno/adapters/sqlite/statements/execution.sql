@@ -1,33 +1,38 @@
 -- Executions: the flight row that every commit writes, and the record beside it.
 
 -- :name flight
--- The lock and counters of one execution that is not swept yet. Columns in the order of ExecutionRow.
-SELECT id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at
+-- The lock and counters of one execution that is not swept yet. After the number, columns in ExecutionRow's order.
+SELECT number, id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at
 FROM flight
 WHERE id = ?;
 
 -- :name flights
 -- The same for many, from a JSON list of ids. Only warms: an id that is not found is asked for again one by one.
-SELECT flight.id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at
+SELECT number, flight.id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at
 FROM json_each(?) AS wanted
 JOIN flight ON flight.id = wanted.value;
 
 -- :name record
 -- An execution that was swept: it is known to have ended.
-SELECT id, state, definition, coalesce(epoch, 0), coalesce(seq, 0), coalesce(live, 0), priority, paused_at,
+SELECT number, id, state, definition, coalesce(epoch, 0), coalesce(seq, 0), coalesce(live, 0), priority, paused_at,
        coalesce(touched_at, 0), ended_at
 FROM execution
 WHERE id = ?;
 
+-- :name last_number
+-- Numbers are given out in the writer's transaction, one after the other.
+SELECT coalesce(max(number), 0)
+FROM execution;
+
 -- :name insert_flight
 -- Fails when the execution exists: creation is judged before.
-INSERT INTO flight (id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO flight (number, id, state, definition, epoch, seq, live, priority, touched_at, paused_at, ended_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- :name insert_record
-INSERT INTO execution (id, workflow, version, definition, state, created_at, priority, parent, relation,
+INSERT INTO execution (number, id, workflow, version, definition, state, created_at, priority, parent, relation,
                        idempotency_key, paused_at, ended_at, tags, error, context, output, input)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- :name insert_tag
 INSERT OR IGNORE INTO execution_tag (name, value, created_at, execution)
@@ -36,19 +41,20 @@ VALUES (?, ?, ?, ?);
 -- :name advance
 -- The hot path: counters only, so no index is touched.
 UPDATE flight
-SET epoch = ?, seq = ?, live = ?, touched_at = ?
-WHERE id = ?;
+SET epoch = column2, seq = column3, live = column4, touched_at = column5
+FROM (VALUES (?, ?, ?, ?, ?))
+WHERE number = column1;
 
 -- :name change_flight
 -- A pause, a resume or the ending.
 UPDATE flight
 SET state = ?, epoch = ?, seq = ?, live = ?, touched_at = ?, paused_at = ?, ended_at = ?
-WHERE id = ?;
+WHERE number = ?;
 
 -- :name change_record
 UPDATE execution
 SET state = ?, paused_at = ?, ended_at = ?, output = ?, context = ?, error = ?
-WHERE id = ?;
+WHERE number = ?;
 
 -- :name untouched
 -- Walks the flight rows by id; only unfinished executions and those not swept yet are there.

@@ -5,10 +5,15 @@
 INSERT INTO event (execution, seq, kind, node, scope, at, data, token, arrived, expected)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- :name events
-SELECT execution, seq, kind, node, scope, at, data, token, arrived, expected
+-- :name insert_step
+-- The hot path: what a step records carries data and names its token.
+INSERT INTO event (execution, seq, kind, node, scope, at, data, token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- :name events_of
+SELECT seq, kind, node, scope, at, data, token, arrived, expected
 FROM event
-WHERE execution = ? AND seq > ?
+WHERE execution = (SELECT number FROM execution WHERE id = ?) AND seq > ?
 ORDER BY seq
 LIMIT ?;
 
@@ -17,10 +22,10 @@ INSERT INTO output (execution, id, data)
 VALUES (?, ?, ?)
 ON CONFLICT DO UPDATE SET data = excluded.data;
 
--- :name output
+-- :name output_of
 SELECT data
 FROM output
-WHERE execution = ? AND id = ?;
+WHERE execution = (SELECT number FROM execution WHERE execution.id = ?) AND id = ?;
 
 -- :name put_blob
 -- The id names the content, so a second put changes nothing (K1).

@@ -1,7 +1,8 @@
 -- Where branches meet: scopes, barriers with their slots, gates, and what branches left.
+-- The writer knows an execution's number; readers (`…_of`) give its id.
 
 -- :name scope
-SELECT execution, path, barrier, slot, live, ended
+SELECT barrier, slot, live, ended
 FROM scope
 WHERE execution = ? AND path = ?;
 
@@ -11,17 +12,17 @@ VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET live = excluded.live, ended = excluded.ended;
 
 -- :name barrier
--- Columns in the order of BarrierRow.
-SELECT execution, id, scope, node, mode, expected, join_token, state, resolved, live, deadline, milestone_at,
+-- Columns in the order of BarrierRow, without the execution.
+SELECT id, scope, node, mode, expected, join_token, state, resolved, live, deadline, milestone_at,
        milestone_token
 FROM barrier
 WHERE execution = ? AND id = ?;
 
--- :name barriers
-SELECT execution, id, scope, node, mode, expected, join_token, state, resolved, live, deadline, milestone_at,
+-- :name barriers_of
+SELECT id, scope, node, mode, expected, join_token, state, resolved, live, deadline, milestone_at,
        milestone_token
 FROM barrier
-WHERE execution = ?;
+WHERE execution = (SELECT number FROM flight WHERE flight.id = ?);
 
 -- :name save_barrier
 INSERT INTO barrier (execution, id, scope, node, mode, expected, join_token, state, resolved, live, deadline,
@@ -35,10 +36,10 @@ SELECT 1
 FROM slot
 WHERE execution = ? AND barrier = ? AND slot = ?;
 
--- :name slots
+-- :name slots_of
 SELECT slot, live, data
 FROM slot
-WHERE execution = ? AND barrier = ?
+WHERE execution = (SELECT number FROM flight WHERE id = ?) AND barrier = ?
 ORDER BY slot;
 
 -- :name save_slot
@@ -48,9 +49,14 @@ VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
 -- :name gate
-SELECT execution, id, count, used
+SELECT count, used
 FROM gate
 WHERE execution = ? AND id = ?;
+
+-- :name gate_of
+SELECT used
+FROM gate
+WHERE execution = (SELECT number FROM flight WHERE flight.id = ?) AND id = ?;
 
 -- :name save_gate
 INSERT INTO gate (execution, id, count, used)
@@ -63,10 +69,10 @@ FROM left_context
 WHERE execution = ? AND scope = ?
 LIMIT 1;
 
--- :name left
+-- :name left_of
 SELECT key, data
 FROM left_context
-WHERE execution = ? AND scope = ?
+WHERE execution = (SELECT number FROM flight WHERE id = ?) AND scope = ?
 ORDER BY key;
 
 -- :name save_left

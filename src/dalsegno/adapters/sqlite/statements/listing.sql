@@ -126,3 +126,9 @@ WHERE id = ?;
 SELECT created_at
 FROM execution
 WHERE id = ?;
+
+-- :name states
+-- States of the executions named in a JSON list: asked again and again while somebody waits for them to end.
+SELECT id, state
+FROM execution
+WHERE id IN (SELECT value FROM json_each(?));

@@ -1,25 +1,23 @@
 -- Removing rows in chunks: after an ending (the sweep) and after the retention time (removal).
--- Every DELETE takes an execution and the most rows it may remove.
+-- Every DELETE takes an execution's number and the most rows it may remove.
 
 -- :name ended
 -- Executions whose rows are still to be swept, oldest ending first.
-SELECT id
+SELECT number, id
 FROM flight
 WHERE ended_at IS NOT NULL
 ORDER BY ended_at
 LIMIT ?;
 
 -- :name tokens
--- Columns in the order of TokenRow.
-SELECT execution, id, scope, kind, node, data, queue, priority, limit_key, live, state, due, fence, owner, attempt,
-       losses, reason, barrier, ready_at, digest
+SELECT number, id, state, kind, node, scope, live
 FROM token
 WHERE execution = ?
 LIMIT ?;
 
 -- :name delete_token
 DELETE FROM token
-WHERE execution = ? AND id = ?;
+WHERE number = ?;
 
 -- :name delete_scope
 DELETE FROM scope
@@ -58,8 +56,13 @@ WHERE execution = :execution
 
 -- :name delete_blob
 DELETE FROM blob
-WHERE execution = :execution
-  AND id IN (SELECT id FROM blob WHERE execution = :execution LIMIT :limit);
+WHERE rowid IN (
+    SELECT blob.rowid
+    FROM execution
+    JOIN blob ON blob.execution = execution.id
+    WHERE execution.number = :execution
+    LIMIT :limit
+);
 
 -- :name delete_tokens
 DELETE FROM token
@@ -69,27 +72,29 @@ WHERE execution = :execution
 -- :name land
 -- The record takes over the counters of the flight row, which goes in the same transaction.
 UPDATE execution
-SET (epoch, seq, live, touched_at) = (SELECT epoch, seq, live, touched_at FROM flight WHERE flight.id = :execution)
-WHERE id = :execution;
+SET (epoch, seq, live, touched_at) = (
+    SELECT epoch, seq, live, touched_at FROM flight WHERE flight.number = :execution
+)
+WHERE number = :execution;
 
 -- :name delete_flight
 DELETE FROM flight
-WHERE id = :execution;
+WHERE number = :execution;
 
 -- :name seq
 SELECT seq
 FROM flight
-WHERE id = ?;
+WHERE number = ?;
 
 -- :name count_event
 -- Events that the sweep adds continue the sequence.
 UPDATE flight
 SET seq = ?
-WHERE id = ?;
+WHERE number = ?;
 
 -- :name outdated
 -- Ended executions past the retention time.
-SELECT id
+SELECT number, id
 FROM execution
 WHERE ended_at IS NOT NULL AND ended_at < ?
 ORDER BY ended_at
@@ -97,15 +102,13 @@ LIMIT ?;
 
 -- :name delete_tags
 DELETE FROM execution_tag
-WHERE execution = :execution
-  AND created_at = (SELECT created_at FROM execution WHERE id = :execution)
-  AND (name, value) IN (
-      SELECT json_extract(tag.value, '$[0]'), json_extract(tag.value, '$[1]')
-      FROM execution
-      JOIN json_each(execution.tags) AS tag
-      WHERE execution.id = :execution
-  );
+WHERE (name, value, created_at, execution) IN (
+    SELECT json_extract(tag.value, '$[0]'), json_extract(tag.value, '$[1]'), created_at, execution.id
+    FROM execution
+    JOIN json_each(execution.tags) AS tag
+    WHERE execution.number = :execution
+);
 
 -- :name delete_execution
 DELETE FROM execution
-WHERE id = :execution;
+WHERE number = :execution;

@@ -1,55 +1,54 @@
--- Tokens. Every SELECT lists the columns in the order of TokenRow.
+-- Tokens. SELECTs list the token's number, then the columns in the order of TokenRow, whose execution is an id.
+-- A token never outlives its flight row. CROSS JOIN fixes the order: from the token to its flight.
 
 -- :name one
-SELECT execution, id, scope, kind, node, data, queue, priority, limit_key, live, state, due, fence, owner, attempt,
-       losses, reason, barrier, ready_at, digest
+SELECT token.number, flight.id, token.id, scope, kind, node, data, queue, token.priority, limit_key, token.live,
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest
 FROM token
-WHERE execution = ? AND id = ?;
+JOIN flight ON flight.number = token.execution
+WHERE token.execution = ? AND token.id = ?;
 
 -- :name many
--- From a JSON list of [execution, id] pairs. Only warms: what is not found is asked for again one by one.
-SELECT execution, id, scope, kind, node, data, queue, priority, limit_key, live, state, due, fence, owner, attempt,
-       losses, reason, barrier, ready_at, digest
+-- From a JSON list of [execution number, id] pairs. Only warms: what is not found is asked for again one by one.
+SELECT token.number, flight.id, token.id, scope, kind, node, data, queue, token.priority, limit_key, token.live,
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest
 FROM json_each(?) AS wanted
-JOIN token ON execution = json_extract(wanted.value, '$[0]') AND id = json_extract(wanted.value, '$[1]');
+JOIN token ON token.execution = json_extract(wanted.value, '$[0]')
+    AND token.id = json_extract(wanted.value, '$[1]')
+JOIN flight ON flight.number = token.execution;
 
 -- :name unfinished
 -- What has neither been consumed nor cancelled in one execution.
-SELECT execution, id, scope, kind, node, data, queue, priority, limit_key, live, state, due, fence, owner, attempt,
-       losses, reason, barrier, ready_at, digest
-FROM token
-WHERE execution = ? AND state IN ('ready', 'leased', 'parked', 'held');
+SELECT token.number, flight.id, token.id, scope, kind, node, data, queue, token.priority, limit_key, token.live,
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest
+FROM flight
+JOIN token ON token.execution = flight.number
+WHERE flight.id = ? AND token.state IN ('ready', 'leased', 'parked', 'held');
 
 -- :name ready
--- Ready tokens of one queue by priority, then age: reads as many index entries as it returns.
-SELECT execution, id, scope, kind, node, data, queue, priority, limit_key, live, state, due, fence, owner, attempt,
-       losses, reason, barrier, ready_at, digest, turn
+-- Ready tokens of one queue by priority, then age: reads as many index entries as it returns. The second parameter
+-- chooses the line: 0 for innocent tokens, 1 for those that killed workers before. The turn comes last.
+SELECT token.number, flight.id, token.id, scope, kind, node, data, queue, token.priority, limit_key, token.live,
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, turn
 FROM token
-WHERE state = 'ready' AND losses < 3 AND queue = ?
-ORDER BY priority DESC, ready_at, turn
-LIMIT ?;
-
--- :name suspect
--- The same for tokens that killed workers before; 3 is SUSPECT_LOSSES.
-SELECT execution, id, scope, kind, node, data, queue, priority, limit_key, live, state, due, fence, owner, attempt,
-       losses, reason, barrier, ready_at, digest, turn
-FROM token
-WHERE state = 'ready' AND losses >= 3 AND queue = ?
-ORDER BY priority DESC, ready_at, turn
+CROSS JOIN flight ON flight.number = token.execution
+WHERE token.state = 'ready' AND queue = ? AND (losses >= 3) = ?
+ORDER BY token.priority DESC, ready_at, turn
 LIMIT ?;
 
 -- :name holds_suspect
 SELECT 1
-FROM token
-WHERE state = 'leased' AND losses >= 3 AND owner = ?
-LIMIT 1;
+FROM worker
+JOIN token ON token.number = worker.suspect
+WHERE worker.id = ? AND token.state = 'leased' AND token.owner = worker.id;
 
 -- :name due
 -- Parked tokens whose time has come, earliest first.
-SELECT execution, id, scope, kind, node, data, queue, priority, limit_key, live, state, due, fence, owner, attempt,
-       losses, reason, barrier, ready_at, digest
+SELECT token.number, flight.id, token.id, scope, kind, node, data, queue, token.priority, limit_key, token.live,
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest
 FROM token
-WHERE state = 'parked' AND due IS NOT NULL AND due <= ?
+CROSS JOIN flight ON flight.number = token.execution
+WHERE token.state = 'parked' AND due IS NOT NULL AND due <= ?
 ORDER BY due
 LIMIT ?;
 
@@ -62,40 +61,55 @@ LIMIT 1;
 
 -- :name leased_by
 -- The only scan of the table; asked when a worker is known to be gone. The parameter is a JSON list of workers.
-SELECT execution, id
+SELECT flight.id, token.id
 FROM token
-WHERE state = 'leased' AND owner IN (SELECT value FROM json_each(?));
+CROSS JOIN flight ON flight.number = token.execution
+WHERE token.state = 'leased' AND owner IN (SELECT value FROM json_each(?));
 
 -- :name ready_of
-SELECT id, execution, queue, priority
-FROM token
-WHERE execution = ? AND state = 'ready'
+SELECT token.id, flight.id, queue, token.priority
+FROM flight
+JOIN token ON token.execution = flight.number
+WHERE flight.id = ? AND token.state = 'ready'
 ORDER BY ready_at, turn;
 
+-- :name last_number
+-- Numbers are given out in the writer's transaction, one after the other.
+SELECT coalesce(max(number), 0)
+FROM token;
+
 -- :name insert
--- Fails when the id exists: spawning is judged before.
-INSERT INTO token (execution, id, scope, kind, node, data, queue, priority, limit_key, live, state, due, fence,
-                   owner, attempt, losses, reason, barrier, ready_at, digest, turn)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- Fails when the id exists in its execution: spawning is judged before.
+INSERT INTO token (number, execution, id, scope, kind, node, data, queue, priority, limit_key, live, state, due,
+                   fence, owner, attempt, losses, reason, barrier, ready_at, digest, turn)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- :name insert_kept
--- The hot path: a token that its spawner keeps, leased from birth.
-INSERT INTO token (execution, id, scope, kind, node, data, queue, priority, live, owner, ready_at, state, fence)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'leased', 1);
+-- The hot path of a chain: a token that its spawner keeps, leased from birth.
+INSERT INTO token (number, execution, id, scope, kind, node, data, queue, priority, live, ready_at, owner, state,
+                   fence)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'leased', 1);
+
+-- :name insert_ready
+-- The hot path of a fan-out.
+INSERT INTO token (number, execution, id, scope, kind, node, data, queue, priority, live, ready_at, turn, state)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'ready');
 
 -- :name consume
 -- The hot path: a tombstone keeps the digest, by which the same commit is recognised when it comes again.
 UPDATE token
-SET state = 'consumed', owner = NULL, data = x'', digest = ?
-WHERE execution = ? AND id = ?;
+SET state = 'consumed', owner = NULL, data = x'', digest = column2
+FROM (VALUES (?, ?))
+WHERE number = column1;
 
 -- :name lease
 UPDATE token
-SET state = 'leased', owner = ?, fence = ?
-WHERE execution = ? AND id = ?;
+SET state = 'leased', owner = column2, fence = column3
+FROM (VALUES (?, ?, ?))
+WHERE number = column1;
 
 -- :name change
 UPDATE token
 SET data = ?, state = ?, due = ?, fence = ?, owner = ?, attempt = ?, losses = ?, reason = ?, barrier = ?,
     ready_at = ?, digest = ?, turn = ?
-WHERE execution = ? AND id = ?;
+WHERE number = ?;

@@ -11,6 +11,12 @@ INSERT INTO worker (id, expires_at, info)
 VALUES (?, NULL, x'')
 ON CONFLICT DO NOTHING;
 
+-- :name suspect
+-- Notes the suspicious token a worker was given: it gets no second one meanwhile.
+UPDATE worker
+SET suspect = ?
+WHERE id = ?;
+
 -- :name gone
 -- One that holds leases and was never heard of counts as gone.
 SELECT id

@@ -1,0 +1,1 @@
+"""``dalsegno bench``: what this machine and this store can do, measured in one run."""

@@ -1,0 +1,73 @@
+"""One measurement, as a table for people and an object for programs."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from types import TracebackType
+from typing import Any
+
+
+@dataclass(slots=True)
+class Report:
+    workload: str
+    store: str
+    steps_per_s: float
+    p50_ms: float | None
+    p99_ms: float | None
+    cpu_s: float
+    rss_mb: float
+    raw: dict[str, float]
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Meter:
+    """Wall time, CPU time and memory growth of a block."""
+
+    def __enter__(self) -> Meter:
+        self.rss_before = resident_mb()
+        self._cpu = _cpu_seconds()
+        self._wall = time.perf_counter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.seconds = time.perf_counter() - self._wall
+        self.cpu = _cpu_seconds() - self._cpu
+        self.rss = resident_mb()
+
+    @property
+    def growth(self) -> float:
+        """How much more memory the process has ever held than before the block, in MB."""
+        return max(peak_mb() - self.rss_before, 0.0)
+
+
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def resident_mb() -> float:
+    try:
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[1]) * resource.getpagesize() / 1e6
+    except OSError:
+        return peak_mb()
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """Nearest rank; None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]

@@ -1,0 +1,71 @@
+"""The timers workload: many parked, then some due in the same second."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from dalsegno.bench import documents
+from dalsegno.bench.raw import raw_limits
+from dalsegno.bench.report import Meter, Report, percentile
+from dalsegno.bench.workloads import Progress, application
+
+CHUNK = 1000
+FAR = 7 * 24 * 3600.0
+
+
+async def timers(url: str, progress: Progress, *, parked: int = 1_000_000, due: int = 2000) -> Report:
+    """Parks ``parked`` timers far in the future, then lets ``due`` more come due within one second."""
+    app = application(url)
+    woke: list[float] = []
+
+    @app.task(name="woke")
+    async def note(until: float) -> None:
+        woke.append((time.time() - until) * 1000)
+
+    async with app.running():
+        definition = await app.adeploy(documents.sleeper())
+        rates: list[float] = []
+
+        async def park(count: int, until: float) -> None:
+            """Started, and put to sleep by the worker: one step each."""
+            worker = app.engine.worker
+            goal = (worker.steps_done if worker is not None else 0) + count
+            await asyncio.gather(*(app.astart(definition.name, {"until": until}) for _ in range(count)))
+            while worker is not None and worker.steps_done < goal:
+                await asyncio.sleep(0.001)
+
+        with Meter() as meter:
+            done = 0
+            while done < parked:
+                count = min(CHUNK, parked - done)
+                began = time.perf_counter()
+                await park(count, time.time() + FAR)
+                rates.append(count / (time.perf_counter() - began))
+                done += count
+                if done % 10_000 == 0:
+                    progress(f"{done} parked, {rates[-1]:,.0f}/s")
+        progress(f"{due} due in the same second")
+        at = time.time() + max(3.0, due / 1000 * 2)
+        await asyncio.gather(
+            *(app.astart(definition.name, {"until": at + index / due}) for index in range(due))
+        )
+        while len(woke) < due:
+            await asyncio.sleep(0.05)
+    tenth = max(len(rates) // 10, 1)
+    return Report(
+        "timers",
+        url,
+        parked / meter.seconds,
+        percentile(woke, 0.5),
+        percentile(woke, 0.99),
+        meter.cpu,
+        meter.rss,
+        await raw_limits(url),
+        {
+            "parked": parked,
+            "due": due,
+            "parked_per_s_first_tenth": sum(rates[:tenth]) / tenth,
+            "parked_per_s_last_tenth": sum(rates[-tenth:]) / tenth,
+        },
+    )

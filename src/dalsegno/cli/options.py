@@ -1,0 +1,60 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import typer
+
+Store: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        "-s",
+        metavar="URL",
+        help="The store. Default: DALSEGNO_STORE, else sqlite:///dalsegno.db.",
+        show_default=False,
+    ),
+]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON value, nothing else, on stdout.")]
+Input: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--input", "-i", metavar="JSON", help="The start payload: JSON, @FILE, or - for stdin.", show_default=False
+    ),
+]
+AppName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--app",
+        metavar="MODULE:NAME",
+        help="A Python App whose tasks and nodes are used; modules in the current directory are found.",
+        show_default=False,
+    ),
+]
+Timeout: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--timeout",
+        metavar="DURATION",
+        help="Stop after this long (30s, 5m) with exit code 124; the execution can be resumed.",
+        show_default=False,
+    ),
+]
+Tags: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--tag", metavar="KEY=VALUE", help="A tag; may be given several times.", show_default=False),
+]
+Key: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--key", metavar="TEXT", help="Idempotency key: a second start with it is the first.", show_default=False
+    ),
+]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+ExecutionId: TypeAlias = Annotated[
+    str, typer.Argument(metavar="EXECUTION", help="The execution's id, or its first characters.", show_default=False)
+]
+Detach: TypeAlias = Annotated[
+    bool, typer.Option("--detach", help="Only create the new execution; a worker runs it.")
+]

@@ -1,0 +1,125 @@
+"""Where things are written: results to stdout, everything else to stderr; and the signs a terminal can show."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+
+
+def stdout() -> Console:
+    return Console(highlight=False, soft_wrap=False)
+
+
+def stderr() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+def emit(value: Any) -> None:
+    """One JSON value on stdout: on one line for programs, indented for people."""
+    ascii_only = not is_unicode(sys.stdout.encoding)
+    indent = 2 if sys.stdout.isatty() else None
+    print(json.dumps(value, ensure_ascii=ascii_only, indent=indent), flush=True)
+
+
+def is_unicode(encoding: str | None) -> bool:
+    return (encoding or "").lower().replace("-", "").startswith("utf")
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What stands for states and shapes; plain letters where a terminal knows no others."""
+
+    states: dict[str, str]
+    branch: str
+    last: str
+    through: str
+    bar: tuple[str, str, str]
+    """Done, the boundary, to do."""
+    dot: str
+    ellipsis: str
+
+
+UNICODE = Signs(
+    {
+        "PENDING": "○",
+        "QUEUED": "◌",
+        "RUNNING": "●",
+        "WAITING": "◔",
+        "PAUSED": "◫",
+        "COMPLETED": "✓",
+        "FAILED": "✗",
+        "SKIPPED": "–",
+        "CANCELLED": "⊘",
+    },
+    "├─ ",
+    "└─ ",
+    "│  ",
+    ("━", "╸", "─"),
+    "·",
+    "…",
+)
+ASCII = Signs(
+    {
+        "PENDING": ".",
+        "QUEUED": "o",
+        "RUNNING": ">",
+        "WAITING": "~",
+        "PAUSED": "=",
+        "COMPLETED": "+",
+        "FAILED": "x",
+        "SKIPPED": "-",
+        "CANCELLED": "/",
+    },
+    "|- ",
+    "`- ",
+    "|  ",
+    ("#", "#", "-"),
+    "-",
+    "...",
+)
+
+STYLES = {
+    "PENDING": "dim",
+    "QUEUED": "cyan",
+    "RUNNING": "bold cyan",
+    "WAITING": "yellow",
+    "PAUSED": "yellow",
+    "COMPLETED": "green",
+    "FAILED": "bold red",
+    "SKIPPED": "dim",
+    "CANCELLED": "magenta",
+}
+
+
+def signs_for(console: Console) -> Signs:
+    return UNICODE if is_unicode(console.encoding) and not console.legacy_windows else ASCII
+
+
+def span(seconds: float) -> str:
+    """A duration as one reads it: ``0.42 s``, ``12.3 s``, ``3:05 min``, ``2 h 10 min``, ``3 d 4 h``."""
+    seconds = max(seconds, 0.0)
+    if seconds < 10:
+        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}:{rest:02d} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02d} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def moment(at: float | None) -> str:
+    """A point in time in the user's zone."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S") if at is not None else ""
+
+
+def iso(at: float | None) -> str | None:
+    return datetime.fromtimestamp(at).astimezone().isoformat(timespec="milliseconds") if at is not None else None

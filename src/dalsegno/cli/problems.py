@@ -1,0 +1,141 @@
+"""Errors as the user meets them: one clear sentence and a hint, or one JSON object; never a traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Any
+
+from dalsegno.cli.group import ClickException
+from dalsegno.cli.output import emit, stderr
+from dalsegno.errors import (
+    BadConfiguration,
+    Conflict,
+    DalSegnoError,
+    Finding,
+    InternalError,
+    InvalidDefinition,
+    NotFound,
+    SchemaMismatch,
+    StoreFull,
+    StoreReadOnly,
+    Unavailable,
+)
+
+USAGE = 2
+BROKEN = 3
+INTERRUPTED = 130
+
+HINTS: dict[type[DalSegnoError], str] = {
+    NotFound: "`dalsegno ls` lists the executions of a store; --store (or DALSEGNO_STORE) says which store.",
+    Conflict: "`dalsegno show EXECUTION` tells what state it is in.",
+    BadConfiguration: "A store is named like sqlite:///dalsegno.db, by --store or DALSEGNO_STORE.",
+    Unavailable: "`dalsegno doctor` looks for the cause.",
+    StoreFull: "`dalsegno doctor` shows the free space.",
+    StoreReadOnly: "`dalsegno doctor` shows what is missing.",
+    SchemaMismatch: "`dalsegno --version` tells which version this is.",
+}
+
+
+class Refusal(DalSegnoError):
+    """A command cannot do what was asked; with a hint of its own."""
+
+    code = "DS-100"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class InvalidDocument(DalSegnoError):
+    """A document that was read from a file, with all that is wrong with it."""
+
+    code = InvalidDefinition.code
+
+    def __init__(self, file: str, findings: list[dict[str, Any]]) -> None:
+        self.file = file
+        self.findings = findings
+        count = sum(finding["severity"] == "error" for finding in findings)
+        super().__init__(f"{file} has {count} {'problem' if count == 1 else 'problems'}")
+
+
+def report(error: BaseException, *, as_json: bool) -> int:
+    """Says what went wrong where the user looks for it; the exit code that goes with it."""
+    if isinstance(error, BrokenPipeError):
+        _hush_stdout()
+        return 1
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if os.environ.get("DALSEGNO_DEBUG"):
+        traceback.print_exception(error)
+    if as_json:
+        emit(_as_object(error))
+    elif isinstance(error, ClickException):
+        error.show()  # type: ignore[attr-defined]  # click's own, with the usage line
+    elif isinstance(error, InvalidDocument):
+        _show_document(error)
+    elif isinstance(error, DalSegnoError) and not isinstance(error, InternalError):
+        _show(str(error), getattr(error, "hint", "") or _hint(error))
+    else:
+        _show(_unexpected(error), "Set DALSEGNO_DEBUG=1 to see where; please report it.")
+    return _exit_code(error)
+
+
+def _as_object(error: BaseException) -> dict[str, Any]:
+    if isinstance(error, ClickException):
+        return {"error": {"code": "DS-100", "message": error.format_message()}}  # type: ignore[attr-defined]
+    if not isinstance(error, DalSegnoError):
+        return {"error": {"code": InternalError.code, "message": _unexpected(error)}}
+    told: dict[str, Any] = {"error": {"code": error.code, "message": str(error)}}
+    if isinstance(error, InvalidDocument):
+        told["findings"] = error.findings
+    elif isinstance(error, InvalidDefinition):
+        told["findings"] = [finding.as_dict() for finding in error.findings]
+    return told
+
+
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, ClickException):
+        return int(getattr(error, "exit_code", USAGE))
+    return USAGE if isinstance(error, DalSegnoError) and not isinstance(error, InternalError) else BROKEN
+
+
+def _hint(error: DalSegnoError) -> str:
+    return next((hint for kind, hint in HINTS.items() if isinstance(error, kind)), "")
+
+
+def _unexpected(error: BaseException) -> str:
+    said = str(error).strip().splitlines()
+    return f"unexpected {type(error).__name__}{': ' + said[0] if said else ''}"
+
+
+def _show(message: str, hint: str) -> None:
+    console = stderr()
+    console.print("[bold red]error:[/]", _plain(message), soft_wrap=True)
+    if hint:
+        console.print(f"[dim]{_plain(hint)}[/]", soft_wrap=True)
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _show_document(error: InvalidDocument) -> None:
+    from dalsegno.cli.findings import show_findings
+
+    _show(str(error), "")
+    show_findings(stderr(), error.file, error.findings)
+
+
+def refuse_findings(file: str, findings: tuple[Finding, ...], text: str | bytes) -> InvalidDocument:
+    from dalsegno.cli.findings import located
+
+    return InvalidDocument(file, located(findings, text))
+
+
+def _hush_stdout() -> None:
+    """The reader went away (``| head``): nothing more can be written, not even at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,176 @@
+"""Python functions as tasks: async ones on the event loop, ordinary ones in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any
+
+from dalsegno.engine.run_context import RunContext
+from dalsegno.errors import InvalidInput, NotFound
+from dalsegno.model.retry import NO_RETRY, RetryPolicy
+from dalsegno.ports.node import NodeContext, NodeError
+
+CONTEXT_NAMES = frozenset(("ctx", "context"))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A registered function and how it is to be run."""
+
+    name: str
+    function: Callable[..., Any]
+    retry: RetryPolicy = NO_RETRY
+    timeout: float | None = None
+    queue: str | None = None
+    heartbeat: float | None = None
+    """Seconds within which a run must call ``ctx.heartbeat()``; a run that is silent for longer has failed."""
+    is_async: bool = False
+    parameters: tuple[str, ...] = ()
+    context_parameter: str | None = None
+
+
+def make_task(function: Callable[..., Any], **options: Any) -> Task:
+    parameters = list(inspect.signature(function).parameters.values())
+    context = next((each.name for each in parameters if _is_context(each)), None)
+    rest = tuple(each.name for each in parameters if each.name != context)
+    name = options.pop("name", None) or function.__name__
+    return Task(
+        name,
+        function,
+        is_async=inspect.iscoroutinefunction(function),
+        parameters=rest,
+        context_parameter=context,
+        **options,
+    )
+
+
+def _is_context(parameter: inspect.Parameter) -> bool:
+    """A parameter annotated with TaskContext, or a first one called ``ctx``."""
+    annotation = parameter.annotation
+    named = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    return named.rpartition(".")[2] in ("TaskContext", "NodeContext") or (
+        annotation is inspect.Parameter.empty and parameter.name in CONTEXT_NAMES
+    )
+
+
+class Tasks:
+    """The registry that ``task`` nodes run from. ``abandoned`` counts threads that outlived their timeout."""
+
+    def __init__(self, threads: int = 32) -> None:
+        self._tasks: dict[str, Task] = {}
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+        self.abandoned = 0
+
+    def register(self, task: Task) -> None:
+        if task.name in self._tasks:
+            raise InvalidInput(f"a task named '{task.name}' is registered already; give one of them another name")
+        self._tasks[task.name] = task
+
+    def find(self, name: str) -> Task | None:
+        return self._tasks.get(name)
+
+    def names(self) -> list[str]:
+        return sorted(self._tasks)
+
+    async def run(self, name: str, payload: Any, ctx: NodeContext) -> Any:
+        task = self._tasks.get(name)
+        if task is None:
+            known = ", ".join(f"'{other}'" for other in self.names()) or "none"
+            raise NotFound(f"no task is registered under that name in this process; registered: {known}")
+        if isinstance(ctx, RunContext):
+            ctx.use_retry(task.retry)
+        arguments, keywords = _arguments(task, payload, ctx)
+        if task.timeout is None and task.heartbeat is None:
+            if task.is_async:
+                return await task.function(*arguments, **keywords)
+            return await self._in_thread(task, arguments, keywords)
+        return await self._watched(task, arguments, keywords, ctx)
+
+    async def _watched(
+        self, task: Task, arguments: list[Any], keywords: dict[str, Any], ctx: NodeContext
+    ) -> Any:
+        """Runs under a time limit, a heartbeat, or both."""
+        if task.is_async:
+            work: asyncio.Future[Any] = asyncio.ensure_future(task.function(*arguments, **keywords))
+        else:
+            work = asyncio.ensure_future(self._in_thread(task, arguments, keywords))
+        try:
+            async with asyncio.timeout(task.timeout) as limit:
+                return await self._until_done(task, work, ctx)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise _too_long(task) from None
+        finally:
+            if not work.done():
+                work.cancel()
+
+    async def _until_done(self, task: Task, work: asyncio.Future[Any], ctx: NodeContext) -> Any:
+        beats = 0
+        while True:
+            done, _ = await asyncio.wait([work], timeout=task.heartbeat)
+            if done:
+                return work.result()
+            seen = getattr(ctx, "beats", 0)
+            if seen == beats:
+                raise _silent(task)
+            beats = seen
+
+    async def _in_thread(self, task: Task, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+        """A thread cannot be stopped: one that outlives its timeout is abandoned, and its place filled."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="dalsegno-task")
+        context = copy_context()
+        future = self._pool.submit(context.run, lambda: task.function(*arguments, **keywords))
+        try:
+            return await asyncio.shield(asyncio.wrap_future(future))
+        except asyncio.CancelledError:
+            if not future.cancel() and not future.done():
+                self.abandoned += 1
+                self._pool._max_workers += 1  # noqa: SLF001 - the pool has no other way to replace a lost thread
+                future.add_done_callback(lambda _: self._give_back())
+            raise
+
+    def _give_back(self) -> None:
+        with threading.Lock():
+            if self._pool is not None:
+                self._pool._max_workers -= 1  # noqa: SLF001 - see above
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+
+def _arguments(task: Task, payload: Any, ctx: NodeContext) -> tuple[list[Any], dict[str, Any]]:
+    """One parameter takes the whole input; several take an object's fields by name; none takes nothing."""
+    keywords: dict[str, Any] = {} if task.context_parameter is None else {task.context_parameter: ctx}
+    if not task.parameters:
+        return [], keywords
+    if len(task.parameters) == 1:
+        # By name where there is a context, which may stand before it.
+        return ([payload], {}) if not keywords else ([], {task.parameters[0]: payload, **keywords})
+    if not isinstance(payload, dict):
+        raise NodeError(
+            f"task '{task.name}' takes {', '.join(task.parameters)}; give its input as an object with these fields",
+            code="BAD_TASK_INPUT",
+            retryable=False,
+        )
+    return [], {**payload, **keywords}
+
+
+def _too_long(task: Task) -> NodeError:
+    return NodeError(f"task '{task.name}' did not end within its timeout of {task.timeout:g} s", code="TIMEOUT")
+
+
+def _silent(task: Task) -> NodeError:
+    return NodeError(
+        f"task '{task.name}' gave no heartbeat for {task.heartbeat:g} s", code="HEARTBEAT_TIMEOUT"
+    )

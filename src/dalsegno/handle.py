@@ -1,0 +1,142 @@
+"""Handles: one execution as user code sees it. Every call has an async twin with the prefix ``a``."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from dalsegno.core.diagnosis import Wait
+from dalsegno.core.summary import NodeSummary
+from dalsegno.core.values import decode_value
+from dalsegno.engine.client import Client
+from dalsegno.errors import WorkflowCancelled, WorkflowFailed
+from dalsegno.model.event import Event
+from dalsegno.model.execution import ExecutionView
+
+if TYPE_CHECKING:
+    from dalsegno.app import App
+
+T = TypeVar("T")
+
+
+class Handle:
+    """An execution by id. Making one costs nothing and checks nothing."""
+
+    __slots__ = ("_app", "id")
+
+    def __init__(self, app: App, execution: str) -> None:
+        self._app = app
+        self.id = execution
+
+    def __repr__(self) -> str:
+        return f"Handle({self.id!r})"
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The output, once it has ended. Raises WorkflowFailed, WorkflowCancelled or TimeoutError."""
+        return self._call(self._result(timeout))
+
+    async def aresult(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - the twin of ``result``
+        return await self._acall(self._result(timeout))
+
+    def wait(self, timeout: float | None = None) -> ExecutionView:
+        """The ended execution, however it ended."""
+        return self._call(self._wait(timeout))
+
+    async def await_end(self, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - twin of ``wait``
+        return await self._acall(self._wait(timeout))
+
+    def status(self) -> ExecutionView:
+        return self._call(self._client().status(self.id))
+
+    async def astatus(self) -> ExecutionView:
+        return await self._acall(self._client().status(self.id))
+
+    def nodes(self) -> dict[str, NodeSummary]:
+        """State and runs of every node."""
+        return self._call(self._client().nodes(self.id))
+
+    async def anodes(self) -> dict[str, NodeSummary]:
+        return await self._acall(self._client().nodes(self.id))
+
+    def context(self) -> dict[str, Any]:
+        """Every node's output by ``$<node id>``, once it has ended; before, what finished branches have left."""
+        return self._call(self._client().context(self.id))
+
+    async def acontext(self) -> dict[str, Any]:
+        return await self._acall(self._client().context(self.id))
+
+    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+        """The history from any number on."""
+        return self._call(self._client().events(self.id, after, limit))
+
+    async def aevents(self, after: int = 0, limit: int = 1000) -> list[Event]:
+        return await self._acall(self._client().events(self.id, after, limit))
+
+    def why(self) -> list[Wait]:
+        """What exactly it waits for."""
+        return self._call(self._client().why(self.id))
+
+    async def awhy(self) -> list[Wait]:
+        return await self._acall(self._client().why(self.id))
+
+    def cancel(self, reason: str | None = None) -> None:
+        self._call(self._client().cancel(self.id, reason))
+
+    async def acancel(self, reason: str | None = None) -> None:
+        await self._acall(self._client().cancel(self.id, reason))
+
+    def pause(self) -> None:
+        """Stops claims, not clocks: what runs commits, what comes due is held until ``resume``."""
+        self._call(self._client().pause(self.id))
+
+    async def apause(self) -> None:
+        await self._acall(self._client().pause(self.id))
+
+    def resume(self) -> None:
+        self._call(self._client().resume(self.id))
+
+    async def aresume(self) -> None:
+        await self._acall(self._client().resume(self.id))
+
+    def retry(self) -> Handle:
+        """A new execution from everything that failed or was interrupted."""
+        return self._call(self._rerun(None, None))
+
+    async def aretry(self) -> Handle:
+        return await self._acall(self._rerun(None, None))
+
+    def rerun(self, *nodes: str, context: Mapping[str, Any] | None = None) -> Handle:
+        """A new execution from these nodes on, with the recorded context, edited as asked."""
+        return self._call(self._rerun(nodes, context))
+
+    async def arerun(self, *nodes: str, context: Mapping[str, Any] | None = None) -> Handle:
+        return await self._acall(self._rerun(nodes, context))
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    async def _result(self, timeout: float | None) -> Any:  # noqa: ASYNC109 - see ``result``
+        view = await self._wait(timeout)
+        if view.state == "COMPLETED":
+            return decode_value(view.output) if view.output is not None else None
+        error = msgspec.json.decode(view.error) if view.error is not None else None
+        raise (WorkflowCancelled if view.state == "CANCELLED" else WorkflowFailed)(self.id, error)
+
+    async def _wait(self, timeout: float | None) -> ExecutionView:  # noqa: ASYNC109 - see ``result``
+        try:
+            return await self._client().wait(self.id, timeout)
+        except TimeoutError:
+            raise TimeoutError(f"execution {self.id} did not end within {timeout:g} s") from None
+
+    async def _rerun(self, nodes: Sequence[str] | None, context: Mapping[str, Any] | None) -> Handle:
+        return Handle(self._app, await self._client().rerun(self.id, nodes, context))
+
+    def _client(self) -> Client:
+        return self._app.client
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._app.host.call(work)
+
+    async def _acall(self, work: Coroutine[Any, Any, T]) -> T:
+        return await self._app.host.acall(work)

@@ -1,0 +1,52 @@
+"""Random interleavings of commits, duplicates, late commits and wakes give what the memory reference gives."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dalsegno.testing.contract.capabilities import Topic
+from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.twins import Twins
+
+OPERATIONS = (
+    "claim", "claim", "claim", "step", "step", "step", "step", "batch", "batch",
+    "duplicate", "stale", "wake", "wake", "pause", "resume", "release", "die",
+)  # fmt: skip
+"""Each as often as its share of the work."""
+
+NUMBERS = st.integers(0, 99)
+PROGRAMS = st.lists(st.tuples(st.sampled_from(OPERATIONS), NUMBERS, NUMBERS), min_size=10, max_size=60)
+
+
+class ModelComparison(Topic):
+    guarantees = frozenset(("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8", "L9"))
+    needs = frozenset(("commit", "gates", "cancelling", "pausing", "leases", "time"))
+
+    @settings(
+        derandomize=True,
+        database=None,
+        deadline=None,
+        max_examples=60,
+        report_multiple_bugs=False,
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,  # each example has executions of its own and ends them
+            HealthCheck.differing_executors,  # every binding runs the same function
+            HealthCheck.too_slow,
+        ],
+    )
+    @given(program=PROGRAMS)
+    async def test_any_interleaving_gives_what_the_reference_gives(
+        self, stack: ContractStack, program: list[tuple[str, int, int]]
+    ) -> None:
+        twins = Twins(stack, f"pair-{stack.clock.advance(1000):.0f}")
+        try:
+            await twins.begin()
+            for number, (operation, a, b) in enumerate(program):
+                await getattr(twins, operation)(a, b)
+                if number % 8 == 7:
+                    await twins.compare()
+            await twins.compare()
+        finally:
+            await twins.end()
+        await twins.compare()

@@ -1,0 +1,180 @@
+"""An event loop under virtual time: no sleeping, no threads, no I/O, and an order that one seed decides.
+
+Every handle belongs to the simulated process in whose context it was scheduled. Killing a process is a flag: its
+handles are dropped when their turn comes, so its coroutines stop at whatever await they had reached and never clean
+up, as after ``kill -9``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, TypeVar
+
+from dalsegno.errors import DalSegnoError
+
+_T = TypeVar("_T")
+
+
+class Life:
+    """Whether a simulated process lives."""
+
+    __slots__ = ("dead", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.dead = False
+
+
+OWNER: contextvars.ContextVar[Life | None] = contextvars.ContextVar("owner", default=None)
+
+
+class Exhausted(DalSegnoError):
+    """The simulation took more steps, or more virtual time, than it may."""
+
+    code = "DS-990"
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):
+    """Runs ready callbacks in an order drawn from ``order`` (None: first come, first served), then jumps to the next
+    timer. ``before_step`` is called with the number of every step: where faults are injected between any two awaits."""
+
+    def __init__(self, order: Random | None, max_steps: int, max_time: float) -> None:
+        self.steps = 0
+        self.problems: list[dict[str, Any]] = []
+        self.before_step: Callable[[int], None] = lambda step: None
+        self._order = order
+        self._max_steps = max_steps
+        self._max_time = max_time
+        self._now = 0.0
+        self._ready: list[tuple[Life | None, asyncio.Handle]] = []
+        self._timers: list[tuple[float, int, Life | None, asyncio.TimerHandle]] = []
+        self._ticket = itertools.count()
+        self._running = False
+        self._closed = False
+
+    # -- what asyncio asks of a loop ----------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self._now
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        context = context if context is not None else contextvars.copy_context()
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append((context.get(OWNER), handle))
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        context = context if context is not None else contextvars.copy_context()
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._ticket), context.get(OWNER), handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Cancelled timers are passed over when their time comes."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self,
+        coro: Coroutine[Any, Any, _T],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[_T]:
+        return asyncio.Task(coro, loop=self, name=name, context=context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Kept, to be judged after the run: a task that broke without anybody noticing is a finding."""
+        if not self._closed:
+            self.problems.append(context)
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def run(self, main: Coroutine[Any, Any, _T]) -> _T:
+        """Runs until ``main`` is done. A loop inside a running loop is fine: nothing here ever blocks."""
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        asyncio._set_running_loop(self)
+        self._running = True
+        try:
+            task = self.create_task(main)
+            while not task.done():
+                self._step()
+            return task.result()
+        finally:
+            self._running = False
+            asyncio._set_running_loop(None)
+            asyncio._set_running_loop(outer)
+
+    def _step(self) -> None:
+        if not self._ready:
+            self._jump()
+        handle = self._next()
+        if handle is None:
+            return
+        self.steps += 1
+        if self.steps > self._max_steps:
+            raise Exhausted(f"more than {self._max_steps} steps at virtual second {self._now:.1f}")
+        self.before_step(self.steps)
+        handle._run()
+
+    def _next(self) -> asyncio.Handle | None:
+        ready = self._ready
+        index = self._order.randrange(len(ready)) if self._order is not None and len(ready) > 1 else 0
+        owner, handle = ready.pop(index)
+        if handle.cancelled() or (owner is not None and owner.dead):
+            return None
+        return handle
+
+    def _jump(self) -> None:
+        """Nothing is ready: the next moment is that of the earliest timer."""
+        while self._timers:
+            when, _, owner, handle = heapq.heappop(self._timers)
+            if handle.cancelled() or (owner is not None and owner.dead):
+                continue
+            self._now = max(self._now, when)
+            if self._now > self._max_time:
+                raise Exhausted(f"not done after {self._max_time:g} virtual seconds")
+            self._ready.append((owner, handle))
+            while self._timers and self._timers[0][0] <= self._now:
+                _, _, owner, handle = heapq.heappop(self._timers)
+                self._ready.append((owner, handle))
+            return
+        raise Exhausted(f"nothing is left to run at virtual second {self._now:.1f}")

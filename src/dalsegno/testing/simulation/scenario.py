@@ -1,0 +1,31 @@
+"""What a run is about: a document, its input, and how the system around it is built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+
+class Scenario(Struct, frozen=True):
+    """``confluent``: every order of decisions must lead to the same outcome."""
+
+    document: dict[str, Any]
+    input: dict[str, Any]
+    confluent: bool = False
+    news: bool = False
+    """Workers claim what is ready, and messages only wake them; else every message names a token."""
+    concurrency: int = 4
+    bystander: bool = False
+    """A second, simple execution runs beside the first (L9)."""
+
+    def as_json(self) -> str:
+        return msgspec.json.format(msgspec.json.encode(self.document), indent=1).decode()
+
+
+BYSTANDER: dict[str, Any] = {
+    "name": "bystander",
+    "nodes": [{"id": name, "type": "work"} for name in ("one", "two", "three")],
+    "edges": [{"id": "e1", "src": "one", "dst": "two"}, {"id": "e2", "src": "two", "dst": "three"}],
+}

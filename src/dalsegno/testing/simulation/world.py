@@ -1,0 +1,201 @@
+"""A simulated system from start to end: two processes, a faulty wire between them and the store, one client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+
+from dalsegno.adapters.memory import MemoryStore
+from dalsegno.core.summary import NodeSummary
+from dalsegno.engine.client import Client, StartOptions
+from dalsegno.errors import Conflict, OperatorError
+from dalsegno.model.event import Event
+from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.model.transition import Applied, Transition
+from dalsegno.testing.simulation.broker import MessageBroker, NewsBroker, Post
+from dalsegno.testing.simulation.clock import SimulatedClock
+from dalsegno.testing.simulation.faults import Fault, Faults
+from dalsegno.testing.simulation.invariants import Watch
+from dalsegno.testing.simulation.ledger import Decision, ProcessLedger, RecordingLedger
+from dalsegno.testing.simulation.loop import Exhausted, VirtualLoop
+from dalsegno.testing.simulation.process import Process
+from dalsegno.testing.simulation.scenario import BYSTANDER, Scenario
+
+PROCESSES = 2
+RESTART_AFTER = 2.0
+COOL_DOWN = 100.0
+MAX_STEPS = 200_000
+MAX_TIME = 40_000.0
+KEY = "simulated"
+
+
+class Observation(Struct):
+    """What one run came to."""
+
+    view: ExecutionView | None
+    events: list[Event]
+    nodes: dict[str, NodeSummary]
+    context: dict[str, Any]
+    decisions: list[Decision]
+    findings: list[str]
+    """Promises that were not kept."""
+    struck: list[Fault]
+    steps: int
+    seconds: float
+
+
+class World:
+    def __init__(self, scenario: Scenario, schedule: Sequence[Fault] = (), order: int | None = None) -> None:
+        self.scenario = scenario
+        self.faults = Faults(schedule)
+        random = Random(order) if order is not None else None
+        self.loop = VirtualLoop(random, MAX_STEPS, MAX_TIME)
+        self.loop.before_step = self._before_step
+        self.clock = SimulatedClock(self.loop)
+        self.store = MemoryStore()
+        self.truth = RecordingLedger(self.clock, self.store)
+        self.truth.after_commit = self._after_commit
+        self.watch = Watch(self.store)
+        self.post = Post(self.faults, random)
+        self.processes: list[Process] = []
+        self.graveyard: list[Process] = []
+        self.findings: list[str] = []
+        self.execution = ""
+        self._bystander = ""
+        self._ended = asyncio.Event()
+        self._client: Process | None = None
+        self._born = 0
+
+    # -- faults ---------------------------------------------------------------------------------------------------
+
+    def _before_step(self, step: int) -> None:
+        fault = self.faults.step(step) if self.faults.steps else None
+        if fault is None or not self.processes:
+            return
+        if fault.kind == "crash":
+            self._crash(int(fault.arg) % len(self.processes))
+        elif fault.kind == "jump":
+            self.clock.jump(fault.arg)
+        elif self._client is not None and self.execution:
+            self._client.spawn(self._command(fault.kind))
+
+    def _crash(self, number: int) -> None:
+        process = self.processes[number]
+        if process.life.dead:
+            return
+        process.kill()
+        self.graveyard.append(process)
+        self.loop.call_later(RESTART_AFTER, self._restart, number)
+
+    def _restart(self, number: int) -> None:
+        self.processes[number] = self._process(f"p{number}")
+        self.processes[number].start()
+
+    def _process(self, name: str) -> Process:
+        self._born += 1
+        ledger = ProcessLedger(self.truth, self.faults)
+        broker = (NewsBroker if self.scenario.news else MessageBroker)(self.post, ledger)
+        return Process(f"{name}.{self._born}", ledger, broker, self.scenario.concurrency)
+
+    async def _command(self, kind: str) -> None:
+        try:
+            if kind == "pause":
+                await self.client.pause(self.execution)
+            elif kind == "resume":
+                await self.client.resume(self.execution)
+            else:
+                await self.client.cancel(self.execution)
+        except (Conflict, OperatorError):
+            return
+
+    # -- the run --------------------------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Client:
+        assert self._client is not None
+        return self._client.engine.client
+
+    def run(self) -> Observation:
+        observation = Observation(None, [], {}, {}, self.truth.decisions, self.findings, [], 0, 0.0)
+        try:
+            self.loop.run(self._main(observation))
+        except Exhausted as error:
+            self.findings.append(f"L6: {error}; {self._stuck()}")
+        except AssertionError as error:
+            self.findings.append(str(error))
+        self.findings += self.watch.findings
+        observation.struck = self.faults.struck
+        observation.steps, observation.seconds = self.loop.steps, self.loop.time()
+        self.loop.close()
+        return observation
+
+    async def _main(self, observation: Observation) -> None:
+        # The client reaches the store without faults: what is simulated is the system, not its user.
+        self._client = Process(
+            "client", ProcessLedger(self.truth, Faults(())), MessageBroker(self.post, ProcessLedger(self.truth, Faults(()))), 1
+        )
+        self.processes = [self._process(f"p{number}") for number in range(PROCESSES)]
+        for process in self.processes:
+            process.start()
+        definition, _ = await self.client.deploy(self.scenario.document)
+        if self.scenario.bystander:
+            await self.client.deploy(BYSTANDER)
+            self._bystander = await self.client.start("bystander", {}, StartOptions(idempotency_key=KEY))
+        options = StartOptions(idempotency_key=KEY)
+        self.execution = await self.client.start(definition.name, self.scenario.input, options)
+        self._client.spawn(self._never_paused_for_ever())
+        await self._ended.wait()
+        await self._after_the_end(observation)
+
+    async def _never_paused_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(60)
+            await self._command("resume")
+
+    def _after_commit(self, transition: Transition, applied: Applied) -> None:
+        self.watch.after_commit(transition, applied)
+        if applied.ended is not None and all(found.row.state in ENDED for found in self.store.executions.values()):
+            self._ended.set()
+
+    async def _after_the_end(self, observation: Observation) -> None:
+        self.watch.at_the_end()
+        await self.watch.send_again(self.truth)
+        ended = await self.client.status(self.execution)
+        await asyncio.sleep(COOL_DOWN)
+        observation.view = await self.client.status(self.execution)
+        observation.events = await self.client.all_events(self.execution)
+        observation.nodes = await self.client.nodes(self.execution)
+        observation.context = await self.client.context(self.execution)
+        self.watch.after_the_end(ended, observation.view, observation.events)
+        for process in (*self.processes, *self.graveyard):
+            self._look_at(process)
+        for problem in self.loop.problems:
+            self.findings.append(f"a task broke unseen: {problem.get('message')} {problem.get('exception')!r}")
+
+    def _look_at(self, process: Process) -> None:
+        for error in process.broken_roles():
+            self.findings.append(f"a role of {process.life.name} ended by itself: {error!r}")
+        for execution, reason in process.engine.reconciler.stuck.items():
+            self.findings.append(f"L6: the reconciler reports {execution} as stuck: {reason}")
+
+    def _stuck(self) -> str:
+        found = self.store.executions.get(self.execution)
+        if found is None:
+            return "the execution does not exist"
+        tokens = [
+            f"{token.kind} {token.node or '-'} {token.state} owner={token.owner} due={token.due}"
+            for token in found.tokens.values()
+            if token.state not in ("consumed", "cancelled")
+        ]
+        return f"state {found.row.state}, live {found.row.live}, tokens: " + "; ".join(tokens[:8])
+
+
+def observe(scenario: Scenario, schedule: Sequence[Fault] = (), order: int | None = None) -> Observation:
+    return World(scenario, schedule, order).run()
+
+
+Call = Callable[[], Awaitable[Any]]

@@ -1,0 +1,1 @@
+"""End-to-end scenarios: documents run by a whole engine, on every stack."""
