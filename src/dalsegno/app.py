@@ -15,7 +15,7 @@ from dalsegno.graph.duration import parse_duration
 from dalsegno.handle import Handle
 from dalsegno.hosting import Host
 from dalsegno.model.definition import Definition
-from dalsegno.model.retry import NO_RETRY, RetryPolicy
+from dalsegno.model.retry import RetryPolicy
 from dalsegno.nodes.builder import node_type
 from dalsegno.nodes.egress import ALLOW_EVERYTHING, EgressPolicy
 from dalsegno.nodes.http_client import HttpClients
@@ -61,6 +61,7 @@ class App:
     @overload
     def task(
         self,
+        /,
         *,
         name: str | None = None,
         retries: int | RetryPolicy = 0,
@@ -69,11 +70,30 @@ class App:
         heartbeat: float | str | None = None,
     ) -> Callable[[Function], Function]: ...
 
-    def task(self, function: Function | None = None, /, **options: Any) -> Any:
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        retries: int | RetryPolicy = 0,
+        timeout: float | str | None = None,
+        queue: str | None = None,
+        heartbeat: float | str | None = None,
+    ) -> Any:
         """Registers a function, async or not, that ``task`` nodes run by name. It stays an ordinary function."""
 
         def register(function: Function) -> Function:
-            self.tasks.register(make_task(function, **_task_options(options)))
+            policy = retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_attempts=retries + 1)
+            task = make_task(
+                function,
+                name=name,
+                retry=policy,
+                timeout=_seconds(timeout),
+                queue=queue,
+                heartbeat=_seconds(heartbeat),
+            )
+            self.tasks.register(task)
             return function
 
         return register(function) if function is not None else register
@@ -175,7 +195,10 @@ class App:
 
     async def _open_engine(self) -> Engine:
         stack = await open_stack(self.url, self._clock)
-        services = {"tasks": self.tasks, "http": HttpClients(self.egress if self.egress is not None else ALLOW_EVERYTHING)}
+        services = {
+            "tasks": self.tasks,
+            "http": HttpClients(self.egress or ALLOW_EVERYTHING),
+        }
         return Engine(stack, self.registry, services, self.settings)
 
     async def _deploy(self, document: str | bytes | Mapping[str, Any], name: str | None) -> Definition:
@@ -210,7 +233,7 @@ class Starter:
     async def _start(self, workflow: str, payload: Any, fields: Mapping[str, Any]) -> Handle:
         if fields and payload is not None:
             raise UsageError("give the input either as one value or as keywords, not both")
-        execution = await self._app.client.start(workflow, payload if not fields else fields, self._options)
+        execution = await self._app.client.start(workflow, fields or payload, self._options)
         return Handle(self._app, execution)
 
 
@@ -238,20 +261,5 @@ class Running:
         await self._app.aclose()
 
 
-def _task_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    retries = options.get("retries", 0)
-    policy = retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_attempts=retries + 1)
-    return {
-        "name": options.get("name"),
-        "retry": policy if policy != NO_RETRY else NO_RETRY,
-        "timeout": _seconds(options.get("timeout")),
-        "queue": options.get("queue"),
-        "heartbeat": _seconds(options.get("heartbeat")),
-    }
-
-
 def _seconds(duration: float | str | None) -> float | None:
     return parse_duration(duration) if duration is not None else None
-
-
-__all__ = ["App", "Handle", "Running", "Starter"]

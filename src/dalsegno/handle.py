@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -12,13 +12,21 @@ from dalsegno.core.summary import NodeSummary
 from dalsegno.core.values import decode_value
 from dalsegno.engine.client import Client
 from dalsegno.errors import WorkflowCancelled, WorkflowFailed
+from dalsegno.hosting import Host
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView
 
-if TYPE_CHECKING:
-    from dalsegno.app import App
-
 T = TypeVar("T")
+
+
+class Runtime(Protocol):
+    """What a handle needs of the application it belongs to."""
+
+    @property
+    def host(self) -> Host: ...
+
+    @property
+    def client(self) -> Client: ...
 
 
 class Handle:
@@ -26,7 +34,7 @@ class Handle:
 
     __slots__ = ("_app", "id")
 
-    def __init__(self, app: App, execution: str) -> None:
+    def __init__(self, app: Runtime, execution: str) -> None:
         self._app = app
         self.id = execution
 

@@ -77,7 +77,9 @@ class Host:
         loop = self._loop()
         if _running_loop() is loop:
             work.close()
-            raise UsageError("this call would block the event loop it runs on; await its twin with the prefix 'a'")
+            raise UsageError(
+                "this call would block the event loop it runs on; await its twin with the prefix 'a'"
+            )
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()

@@ -31,7 +31,7 @@ async def open_stack(url: str, clock: Clock | None = None) -> Stack:
 
 
 def _memory(url: str, clock: Clock) -> Stack:
-    from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryBroker, MemoryLedger, MemoryStore
+    from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryBroker, MemoryLedger, MemoryStore  # noqa: PLC0415 - only what is used is loaded
 
     store = MemoryStore()
     ledger = MemoryLedger(clock, store)
@@ -40,7 +40,7 @@ def _memory(url: str, clock: Clock) -> Stack:
 
 
 async def _sqlite(url: str, clock: Clock) -> Stack:
-    from dalsegno.adapters.sqlite import SqliteArchive, SqliteBlobs, SqliteBroker, SqliteLedger, SqliteStore
+    from dalsegno.adapters.sqlite import SqliteArchive, SqliteBlobs, SqliteBroker, SqliteLedger, SqliteStore  # noqa: PLC0415 - only what is used is loaded
 
     store = SqliteStore.open(sqlite_path(url), clock)
     ledger = SqliteLedger(store)

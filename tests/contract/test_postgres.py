@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from dalsegno.adapters.postgres import PostgresLedger, PostgresStore
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract import Capabilities, ContractStack, bind
+from tests.servers.postgres import PostgresServer
+
+DATABASE = "contract"
+
+
+@pytest.fixture(scope="module")
+def database(postgres_server: PostgresServer) -> Iterator[str]:
+    """One database for all tests here, emptied before each: creating one takes longer than a test."""
+    postgres_server.start()
+    yield postgres_server.create_database(DATABASE)
+    postgres_server.drop_database(DATABASE)
 
 
 @pytest.fixture
-async def stack(postgres_url: str) -> AsyncIterator[ContractStack]:
+async def stack(database: str) -> AsyncIterator[ContractStack]:
     clock = FakeClock()
-    ledger = PostgresLedger(await PostgresStore.open(postgres_url, clock))
+    store = await PostgresStore.open(database, clock)
+    await store.clear()
+    ledger = PostgresLedger(store)
     yield ContractStack(ledger, clock, read_events=ledger.events)  # type: ignore[arg-type]  # no whole Ledger yet
     await ledger.close()
 
 
 GUARANTEES = frozenset("L1 L2 L3 L5 L6 L7 L8 L9 C1".split())
-globals().update(bind(Capabilities(frozenset(("commit", "gates", "cancelling", "pausing", "time")), GUARANTEES)))
+FEATURES = frozenset(("commit", "gates", "cancelling", "pausing", "time"))
+globals().update(bind(Capabilities(FEATURES, GUARANTEES)))

@@ -8,9 +8,7 @@ from typing import Any
 def chain(steps: int) -> dict[str, Any]:
     """``steps`` durable steps in a row, each a Python task with a 10-byte output."""
     nodes = [{"id": f"s{index}", "type": "task", "parameters": {"task": "step"}} for index in range(steps)]
-    edges = [
-        {"id": f"e{index}", "src": f"s{index}", "dst": f"s{index + 1}"} for index in range(steps - 1)
-    ]
+    edges = [{"id": f"e{index}", "src": f"s{index}", "dst": f"s{index + 1}"} for index in range(steps - 1)]
     return {"name": f"bench-chain-{steps}", "nodes": nodes, "edges": edges}
 
 

@@ -6,8 +6,9 @@ import resource
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class Report:
 class Meter:
     """Wall time, CPU time and memory growth of a block."""
 
-    def __enter__(self) -> Meter:
+    def __enter__(self) -> Self:
         self.rss_before = resident_mb()
         self._cpu = _cpu_seconds()
         self._wall = time.perf_counter()
@@ -55,10 +56,10 @@ def _cpu_seconds() -> float:
 
 def resident_mb() -> float:
     try:
-        with open("/proc/self/statm") as statm:
-            return int(statm.read().split()[1]) * resource.getpagesize() / 1e6
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
         return peak_mb()
+    return pages * resource.getpagesize() / 1e6
 
 
 def peak_mb() -> float:

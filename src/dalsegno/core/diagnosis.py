@@ -70,7 +70,8 @@ def _wait(token: TokenView, barrier: BarrierView | None) -> Wait | None:
 
 
 def _at_barrier(token: TokenView, barrier: BarrierView) -> Wait:
-    sentence = f"node '{token.node}' waits for {barrier.expected - barrier.resolved} more of {barrier.expected} branches"
+    missing = barrier.expected - barrier.resolved
+    sentence = f"node '{token.node}' waits for {missing} more of {barrier.expected} branches"
     return Wait(
         "barrier",
         token.node,
@@ -111,8 +112,7 @@ def diagnose(inspection: Inspection) -> str | None:
     """None if something can still move the execution, else a sentence that says what is missing."""
     if inspection.execution.state in ENDED or inspection.execution.state == "PAUSED":
         return None
-    movable = [token for token in inspection.tokens if token.live and _can_move(token)]
-    if movable:
+    if any(_can_move(token) for token in inspection.tokens):
         return None
     parked = sorted({token.node for token in inspection.tokens if token.live})
     if not parked:

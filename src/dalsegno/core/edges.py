@@ -120,10 +120,8 @@ def close_edges(situation: Situation, edges: Iterable[Edge]) -> tuple[list[Effec
     lease = situation.lease
     for edge in edges:
         run = situation.plan.dead_run(edge)
-        for node in run.skipped:
-            events.append(NewEvent("NodeSkipped", node, lease.scope, situation.now))
-        for stop in run.stops:
-            effects.append(close_at(situation, stop))
+        events += [NewEvent("NodeSkipped", node, lease.scope, situation.now) for node in run.skipped]
+        effects += [close_at(situation, stop) for stop in run.stops]
     return effects, events
 
 

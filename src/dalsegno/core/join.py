@@ -59,11 +59,8 @@ def dead(situation: Situation) -> Step:
 
 def end_split(situation: Situation, summary: Result) -> Step:
     """All items of a split without aggregator have ended. ``summary`` is its ``{total, failed}``."""
-    fan = situation.body.fan
-    assert fan is not None
-    context, stores = extend(
-        situation.body.context, key_of(fan.split), value(summary.raw), situation.lease.token
-    )
+    lease, body = situation.lease, situation.body
+    context, stores = extend(body.context, key_of(lease.node), value(summary.raw), lease.token)
     effects, events = close_unit(situation, situation.node, ())
     effects = [*stores, *effects, branch_ends(situation, context)]
     return Step(transition_of(situation, effects, events), {})

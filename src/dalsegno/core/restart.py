@@ -101,9 +101,9 @@ def restart(plan: Plan, new: NewExecution, record: Restart, now: float) -> Trans
     builder = _Builder(plan, new, record, now)
     for name in plan.topological:
         node = plan.nodes[name]
-        if name in builder.again and node.depth == 0 and (node.barrier or node.gate):
-            if name not in record.starts or node.barrier:
-                builder.prefill(node)
+        runs_again = name in builder.again and node.depth == 0
+        if runs_again and (node.barrier or (node.gate and name not in record.starts)):
+            builder.prefill(node)
     for position, name in enumerate(record.starts):
         node = plan.nodes[name]
         if node.barrier:

@@ -35,7 +35,7 @@ class Situation(Struct, gc=False):
     @property
     def policy(self) -> RetryPolicy:
         own = self.node.retry
-        return own if self.retry is None or own is not NO_RETRY else self.retry
+        return own if self.retry is None or own != NO_RETRY else self.retry
 
 
 class Result(Struct, frozen=True, gc=False):

@@ -46,10 +46,8 @@ def chunk(total: int, window: int, cursor: int = 0) -> int:
     return min(CHUNK, total - cursor, room)
 
 
-def advance(situation: Situation, items: Sequence[Result]) -> Step:
+def advance(situation: Situation, fan: Fan, items: Sequence[Result]) -> Step:
     """Opens the items from the cursor on and says when the next advance is due."""
-    fan = situation.body.fan
-    assert fan is not None
     effects = _open_items(situation, fan, situation.body, items)
     onward = msgspec.structs.replace(fan, cursor=fan.cursor + len(items))
     effects += _next_advance(situation, onward, situation.body)

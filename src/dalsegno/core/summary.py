@@ -97,6 +97,6 @@ def _add_unvisited(plan: Plan, execution: ExecutionView, states: dict[str, set[N
     for name in plan.triggers:
         states[name].add("COMPLETED")
     if execution.state == "COMPLETED":
-        for name, found in states.items():
+        for found in states.values():
             if not found:
                 found.add("SKIPPED")

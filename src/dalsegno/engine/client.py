@@ -22,16 +22,16 @@ from dalsegno.engine.loader import Loader
 from dalsegno.engine.rerun import plan_rerun
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.worker import Worker
-from dalsegno.errors import Conflict, InvalidInput, NotFound
+from dalsegno.errors import Conflict, InvalidInput, NotFound, OperatorError
 from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.input_schema import check_input
 from dalsegno.model.definition import Definition
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView, NewExecution
 from dalsegno.model.ids import execution_id_for_key, new_execution_id
+from dalsegno.model.token import NewToken
 from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale, Transition
 from dalsegno.ports.archive import ExecutionFilter
-
 
 TaskQueue: TypeAlias = Callable[[str], str | None]
 
@@ -97,11 +97,17 @@ class Client:
         return new.id
 
     async def _create(self, new: NewExecution, transition: Transition) -> None:
-        worker, kept = self.worker, []
+        worker = self.worker
+        kept: list[NewToken] = []
         if worker is not None:
             transition, kept = worker.offer(transition)
         self.endings.started(new.id)
-        outcome = await self.committer.commit(transition, patient=False)
+        try:
+            outcome = await self.committer.commit(transition, patient=False)
+        except OperatorError:
+            if worker is not None and kept:
+                worker.doubt()
+            raise
         if isinstance(outcome, Refused):
             raise InvalidInput(f"the execution was not started: {outcome.message}")
         if worker is not None and kept and isinstance(outcome, Applied):
@@ -168,7 +174,7 @@ class Client:
             raise _no_execution(execution)
         return view
 
-    async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView:
+    async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - as users know it
         return await self.endings.wait(execution, timeout)
 
     async def executions(

@@ -90,8 +90,15 @@ class Committer:
             if not entry[1].done():
                 entry[1].set_result(outcome)
         if ready:
-            await self.broker.announce(ready)
+            await self._announce(ready)
         return deferred
+
+    async def _announce(self, ready: Sequence[ReadyToken]) -> None:
+        """Only a hint (B2): what could not be announced is committed all the same, and found again later."""
+        try:
+            await self.broker.announce(ready)
+        except OperatorError as error:
+            logger.warning("%d ready tokens were not announced (%s)", len(ready), error)
 
 
 def _give_up_impatient(

@@ -20,8 +20,7 @@ MAX_RUN = 0.05
 
 
 class Continuation:
-    def __init__(self, worker: str, queues: Sequence[str]) -> None:
-        self.worker = worker
+    def __init__(self, queues: Sequence[str]) -> None:
         self.queues = frozenset(queues)
         self.others_wait = False
         self._highest: int | None = None
@@ -43,8 +42,10 @@ class Continuation:
             return False
         return not self.others_wait or (hops < MAX_HOPS and seconds < MAX_RUN)
 
-    def keeping(self, transition: Transition, room: int) -> tuple[Transition, list[NewToken]]:
-        """The transition, asking to keep at most ``room`` of the tokens it spawns."""
+    def keeping(
+        self, transition: Transition, room: int, worker: str
+    ) -> tuple[Transition, list[NewToken]]:
+        """The transition, asking to keep at most ``room`` of the tokens it spawns for ``worker``."""
         kept: list[NewToken] = []
         for effect in transition.effects:
             if type(effect) is SpawnToken and self._keepable(effect.token) and len(kept) < room:
@@ -52,7 +53,7 @@ class Continuation:
         if not kept:
             return transition, []
         names = tuple([token.id for token in kept])
-        return msgspec.structs.replace(transition, keep=names, worker=self.worker), kept
+        return msgspec.structs.replace(transition, keep=names, worker=worker), kept
 
     def _keepable(self, token: NewToken) -> bool:
         return (

@@ -13,7 +13,6 @@ from dalsegno.ports.archive import Archive
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.node import NodeTypes
 
-
 CURRENT_FOR = 0.5
 """Another process may deploy a new version; a start may still use the one before for this long."""
 
@@ -52,7 +51,11 @@ class Definitions:
 
     async def by_name(self, name: str, version: int | None = None) -> Program:
         """The current version is looked up at most every ``CURRENT_FOR`` seconds; ``forget`` after a deploy here."""
-        if version is None and (known := self._current.get(name)) is not None and known[1] > self._clock.now():
+        if (
+            version is None
+            and (known := self._current.get(name)) is not None
+            and known[1] > self._clock.now()
+        ):
             return known[0]
         program = await self._find(name, version)
         if version is None:

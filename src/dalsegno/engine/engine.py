@@ -37,6 +37,9 @@ LONGEST_PAUSE = 5.0
 class Engine:
     """Everything of one process. ``start`` runs the roles, ``stop`` ends them gracefully."""
 
+    make_heartbeat: type[Heartbeat] = Heartbeat
+    """A simulation, which has no threads, puts its own here."""
+
     def __init__(
         self,
         stack: Stack,
@@ -80,8 +83,6 @@ class Engine:
         settings = self.settings
         name = settings.worker_name or worker_name()
         info = msgspec.json.encode({"queues": settings.queues, "concurrency": settings.concurrency})
-        self._heartbeat = Heartbeat(self.stack.ledger, name, settings.lease_seconds, info)
-        self._heartbeat.start()
         self.worker = Worker(
             name,
             self.stack.ledger,
@@ -91,6 +92,11 @@ class Engine:
             queues=settings.queues,
             concurrency=settings.concurrency,
         )
+        self._heartbeat = self.make_heartbeat(
+            self.stack.ledger, self.worker.names, settings.lease_seconds, info
+        )
+        self._heartbeat.start()
+        self.worker.renamed = self._heartbeat.soon
         self.client.worker = self.worker
         self._play("worker", self.worker.run)
 
@@ -113,7 +119,11 @@ class Engine:
                     error,
                     exc_info=not known,
                 )
-            pause = FIRST_PAUSE if self.stack.clock.now() - began > LONGEST_PAUSE else min(pause * 2, LONGEST_PAUSE)
+            pause = (
+                FIRST_PAUSE
+                if self.stack.clock.now() - began > LONGEST_PAUSE
+                else min(pause * 2, LONGEST_PAUSE)
+            )
             await asyncio.sleep(pause)
 
     async def stop(self) -> None:

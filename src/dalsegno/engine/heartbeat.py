@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Iterable
 
 from dalsegno.errors import DalSegnoError
 from dalsegno.ports.ledger import Ledger
@@ -12,26 +13,43 @@ logger = logging.getLogger("dalsegno.heartbeat")
 
 
 class Heartbeat:
-    def __init__(self, ledger: Ledger, worker: str, lease_seconds: float, info: bytes = b"") -> None:
+    """Keeps the leases under all ``names`` alive: those that the worker goes by when the time comes."""
+
+    def __init__(
+        self, ledger: Ledger, names: Callable[[], Iterable[str]], lease_seconds: float, info: bytes = b""
+    ) -> None:
         self.ledger = ledger
-        self.worker = worker
         self.lease_seconds = lease_seconds
+        self._names = names
         self._info = info
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"heartbeat-{worker}", daemon=True)
+        self._stopped = False
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
         """The first beat is synchronous: no lease is taken before the worker is known."""
-        self.ledger.heartbeat(self.worker, self.lease_seconds, self._info)
+        self.beat()
         self._thread.start()
 
+    def soon(self) -> None:
+        """There is a new name: it is made known at once."""
+        self._wake.set()
+
     def stop(self) -> None:
-        self._stop.set()
+        self._stopped = True
+        self._wake.set()
         self._thread.join(timeout=5)
 
+    def beat(self) -> None:
+        for name in self._names():
+            self.ledger.heartbeat(name, self.lease_seconds, self._info)
+
     def _run(self) -> None:
-        while not self._stop.wait(self.lease_seconds / 4):
+        while not self._stopped:
+            self._wake.wait(self.lease_seconds / 4)
+            self._wake.clear()
             try:
-                self.ledger.heartbeat(self.worker, self.lease_seconds, self._info)
+                if not self._stopped:
+                    self.beat()
             except DalSegnoError as error:
-                logger.warning("the heartbeat of %s was not stored (%s); trying again", self.worker, error)
+                logger.warning("the heartbeat was not stored (%s); trying again", error)

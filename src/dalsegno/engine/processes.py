@@ -31,7 +31,7 @@ def _is_dead(worker: str) -> bool:
 def _machine() -> str:
     """Host and boot: process ids mean nothing after a reboot, nor in another container."""
     boot = _read("/proc/sys/kernel/random/boot_id").strip()[:8]
-    space = os.readlink("/proc/self/ns/pid")[5:-1] if Path("/proc/self/ns/pid").exists() else "?"
+    space = _read_link("/proc/self/ns/pid")
     return f"{socket.gethostname()}:{boot}:{space}"
 
 
@@ -45,6 +45,13 @@ def _started(process: int) -> str:
     if len(fields) < 20 or fields[0] in ("Z", "X"):
         return "gone"
     return fields[19]
+
+
+def _read_link(path: str) -> str:
+    try:
+        return Path(path).readlink().name.strip("pid:[]")
+    except OSError:
+        return ""
 
 
 def _read(path: str) -> str:

@@ -104,6 +104,6 @@ class Reconciler:
             self._ended.clear()
             try:
                 while await self.ledger.sweep():
-                    await asyncio.sleep(0)
+                    pass
             except OperatorError as error:
                 logger.warning("sweeping has to wait (%s)", error)

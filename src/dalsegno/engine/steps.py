@@ -186,7 +186,7 @@ class Steps:
         count = split.chunk(fan.total, fan.window, fan.cursor)
         array = await self.loader.array(situation.lease.execution, situation.body, fan.items)
         items = await self._items(situation, array[fan.cursor : fan.cursor + count])
-        return split.advance(situation, items)
+        return split.advance(situation, fan, items)
 
     # -- joins ------------------------------------------------------------------------------------------------
 

@@ -66,11 +66,14 @@ class Tasks:
         self._tasks: dict[str, Task] = {}
         self._threads = threads
         self._pool: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
         self.abandoned = 0
 
     def register(self, task: Task) -> None:
         if task.name in self._tasks:
-            raise InvalidInput(f"a task named '{task.name}' is registered already; give one of them another name")
+            raise InvalidInput(
+                f"a task named '{task.name}' is registered already; give one of them another name"
+            )
         self._tasks[task.name] = task
 
     def find(self, name: str) -> Task | None:
@@ -101,8 +104,9 @@ class Tasks:
             work: asyncio.Future[Any] = asyncio.ensure_future(task.function(*arguments, **keywords))
         else:
             work = asyncio.ensure_future(self._in_thread(task, arguments, keywords))
+        limit = asyncio.timeout(task.timeout)
         try:
-            async with asyncio.timeout(task.timeout) as limit:
+            async with limit:
                 return await self._until_done(task, work, ctx)
         except TimeoutError:
             if not limit.expired():
@@ -134,12 +138,13 @@ class Tasks:
         except asyncio.CancelledError:
             if not future.cancel() and not future.done():
                 self.abandoned += 1
-                self._pool._max_workers += 1  # noqa: SLF001 - the pool has no other way to replace a lost thread
+                with self._lock:
+                    self._pool._max_workers += 1  # noqa: SLF001 - the pool has no other way to replace a lost thread
                 future.add_done_callback(lambda _: self._give_back())
             raise
 
     def _give_back(self) -> None:
-        with threading.Lock():
+        with self._lock:
             if self._pool is not None:
                 self._pool._max_workers -= 1  # noqa: SLF001 - see above
 
@@ -167,7 +172,9 @@ def _arguments(task: Task, payload: Any, ctx: NodeContext) -> tuple[list[Any], d
 
 
 def _too_long(task: Task) -> NodeError:
-    return NodeError(f"task '{task.name}' did not end within its timeout of {task.timeout:g} s", code="TIMEOUT")
+    return NodeError(
+        f"task '{task.name}' did not end within its timeout of {task.timeout:g} s", code="TIMEOUT"
+    )
 
 
 def _silent(task: Task) -> NodeError:

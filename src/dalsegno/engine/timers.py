@@ -55,8 +55,9 @@ class Timers:
                 await self.broker.announce(woken.ready)
             if len(woken.ready) < BATCH:
                 break
-        if woken.next_due is not None and (self._next is None or woken.next_due < self._next):
-            self._next = woken.next_due
-        if self._next is None:
-            return LONGEST_SLEEP
-        return max(self._next - self.ledger.now(), 0.0)
+        if woken.next_due is not None:
+            self._next = min(woken.next_due, self._noticed())
+        return max(self._noticed() - self.ledger.now(), 0.0)
+
+    def _noticed(self) -> float:
+        return self._next if self._next is not None else self.ledger.now() + LONGEST_SLEEP

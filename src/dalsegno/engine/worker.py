@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dalsegno.core.body import Body
 from dalsegno.core.complete import Step
@@ -13,22 +13,27 @@ from dalsegno.core.situation import RunRecord, Situation, run_event
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.continuation import Continuation, kept_leases
 from dalsegno.engine.steps import Steps
-from dalsegno.errors import DalSegnoError
+from dalsegno.errors import DalSegnoError, OperatorError
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.failure import Failure
 from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken
-from dalsegno.model.transition import Applied, Refused, Transition
+from dalsegno.model.transition import AlreadyApplied, Applied, ReadyToken, Refused, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 
 logger = logging.getLogger("dalsegno.worker")
 
 BROKEN_PAUSE = 1.0
+LONGEST_PAUSE = 15.0
 SHOW_STARTED_AFTER = 0.1
 """A run longer than this is shown as started while it goes on."""
 
 
 class Worker:
+    """A worker's heartbeat keeps everything alive that is leased under its name, so it must not hold what it does not
+    know of: whenever an answer that may have leased something was lost, it goes on under a new name (``doubt``). The
+    old one is kept alive only as long as something still runs under it; then what it held unknowingly expires."""
+
     def __init__(
         self,
         name: str,
@@ -50,10 +55,15 @@ class Worker:
         self.concurrency = concurrency
         self.running: dict[str, Lease] = {}
         self.started: dict[str, float] = {}
-        self.continuation = Continuation(name, self.queues)
+        self.continuation = Continuation(self.queues)
         self.steps_done = 0
         self._continues = continues
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.renamed: Callable[[], None] = lambda: None
+        """Called when there is a new name to keep alive."""
+        self._base = name
+        self._doubts = 0
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        """Runs in progress, and the name under which each was leased."""
         self._free = asyncio.Event()
         self._busy = asyncio.Event()
         self._stopping = False
@@ -68,15 +78,34 @@ class Worker:
                     self._free.clear()
                     await self._free.wait()
                     continue
-                leases = await self.broker.take(self.name, self.queues, room)
-                self.continuation.claimed(all_of_them=len(leases) < room)
-                if self._stopping:
-                    await self.ledger.release(self.name, leases)
-                    break
-                for lease in leases:
-                    self._launch(lease, None)
+                await self._receive(room)
         finally:
             watch.cancel()
+
+    async def _receive(self, room: int) -> None:
+        """Work that arrives while the worker stops goes straight back."""
+        name = self.name
+        try:
+            leases = await self.broker.take(name, self.queues, room)
+        except OperatorError:
+            self.doubt()
+            raise
+        self.continuation.claimed(all_of_them=len(leases) < room)
+        if self._stopping:
+            await self.ledger.release(name, leases)
+            return
+        for lease in leases:
+            self._launch(lease, None, name)
+
+    def doubt(self) -> None:
+        """Tokens may be leased to this worker without its knowing: it gives up its name."""
+        self._doubts += 1
+        self.name = f"{self._base}.{self._doubts}"
+        self.renamed()
+
+    def names(self) -> set[str]:
+        """What the heartbeat, in its thread, has to keep alive."""
+        return {self.name, *list(self._tasks.values())}
 
     # -- executions started in this process -------------------------------------------------------------------
 
@@ -85,16 +114,17 @@ class Worker:
         room = self.concurrency - len(self.running)
         if self._stopping or not self._continues or room <= 0 or self.continuation.others_wait:
             return transition, []
-        return self.continuation.keeping(transition, room)
+        return self.continuation.keeping(transition, room, self.name)
 
     def accept(self, new: NewExecution, kept: list[NewToken], applied: Applied) -> None:
         for lease in kept_leases(new.id, new.definition, 0, kept, applied, self.ledger.now()):
-            self._launch(lease, None)
+            self._launch(lease, None, self.name)
 
     async def stop(self, grace: float = 10.0) -> None:
         """No more claims; running steps finish, or are handed back once the grace is over."""
         self._stopping = True
         self._free.set()
+        names = self.names()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace)
         left = [task for task in self._tasks if not task.done()]
@@ -103,17 +133,17 @@ class Worker:
         if left:
             await asyncio.gather(*left, return_exceptions=True)
         await self.committer.drain()
-        if self.running:
-            await self.ledger.release(self.name, list(self.running.values()))
+        for name in names if self.running else ():
+            await self.ledger.release(name, list(self.running.values()))
 
-    def _launch(self, lease: Lease, body: Body | None) -> None:
+    def _launch(self, lease: Lease, body: Body | None, name: str) -> None:
         self.running[lease.token] = lease
         self._busy.set()
-        task = asyncio.get_running_loop().create_task(self._drive(lease, body))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = asyncio.get_running_loop().create_task(self._drive(lease, body, name))
+        self._tasks[task] = name
+        task.add_done_callback(self._tasks.pop)
 
-    async def _drive(self, lease: Lease, body: Body | None) -> None:
+    async def _drive(self, lease: Lease, body: Body | None, name: str) -> None:
         """Runs a token, and then one of those it spawned, as long as it is fair to others."""
         clock = asyncio.get_running_loop().time
         began, hops = clock(), 0
@@ -122,46 +152,71 @@ class Worker:
             while following is not None:
                 lease, hops = following, hops + 1
                 self.started[lease.token] = clock()
-                going_on = self._continues and self.continuation.may_go_on(hops, clock() - began, lease.priority)
-                following, body = await self._advance(lease, body, going_on)
-                del self.running[lease.token]
-                self.started.pop(lease.token, None)
+                going_on = self._continues and self.continuation.may_go_on(
+                    hops, clock() - began, lease.priority
+                )
+                following, body = await self._advance(lease, body, going_on, name)
+                self._done(lease)
                 if following is not None:
                     self.running[following.token] = following
         except Exception:
             # Not the node's failure (those are values) but ours: the token goes back and is tried elsewhere.
             logger.exception("step of token %s (node %s) broke", lease.token, lease.node)
-            await self._give_back(lease)
+            await asyncio.sleep(BROKEN_PAUSE)
+            await self._give_back(name, [lease])
+            self._done(lease)
         finally:
             self._free.set()
 
-    async def _give_back(self, lease: Lease) -> None:
-        """After a pause, so that a step that always breaks does not spin."""
-        await asyncio.sleep(BROKEN_PAUSE)
-        await self.ledger.release(self.name, [lease])
-        self.running.pop(lease.token, None)
-        self.started.pop(lease.token, None)
+    def _done(self, lease: Lease) -> None:
+        """After a lost lease the same token may be running here a second time: that run stays."""
+        if self.running.get(lease.token) is lease:
+            del self.running[lease.token]
+            self.started.pop(lease.token, None)
+
+    async def _give_back(self, name: str, leases: Sequence[Lease]) -> None:
+        """Until it is done: what is neither run nor handed back would stay leased for ever."""
+        pause = BROKEN_PAUSE
+        while True:
+            try:
+                await self.ledger.release(name, leases)
+                await self.broker.announce(
+                    [ReadyToken(lease.token, lease.execution, lease.queue, lease.priority) for lease in leases]
+                )
+                return
+            except OperatorError as error:
+                logger.warning("%d leases cannot be handed back (%s); trying again", len(leases), error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _advance(
-        self, lease: Lease, body: Body | None, going_on: bool
+        self, lease: Lease, body: Body | None, going_on: bool, name: str
     ) -> tuple[Lease | None, Body | None]:
         step = await self.steps.step(lease, body)
-        transition, kept = step.transition, []
+        transition: Transition = step.transition
+        kept: list[NewToken] = []
         if going_on and step.bodies and not self._stopping:
             room = self.concurrency - len(self.running) + 1
-            transition, kept = self.continuation.keeping(transition, room)
+            transition, kept = self.continuation.keeping(transition, room, name)
         outcome = await self.committer.commit(transition)
         if isinstance(outcome, Refused):
             step = self._refused(lease, body, outcome)
             outcome = await self.committer.commit(step.transition)
         self.steps_done += 1
+        if isinstance(outcome, AlreadyApplied) and kept:
+            # The answer to an earlier try was lost; what that one kept for this worker is handed back.
+            then = Applied(tuple([token.id for token in kept]))
+            await self._give_back(name, self._kept(lease, kept, then))
         if not isinstance(outcome, Applied) or not outcome.kept:
             return None, None
-        now = self.ledger.now()
-        leases = kept_leases(lease.execution, lease.definition, lease.epoch, kept, outcome, now)
+        leases = self._kept(lease, kept, outcome)
         for extra in leases[1:]:
-            self._launch(extra, step.bodies.get(extra.token))
+            self._launch(extra, step.bodies.get(extra.token), name)
         return leases[0], step.bodies.get(leases[0].token)
+
+    def _kept(self, lease: Lease, kept: Sequence[NewToken], applied: Applied) -> list[Lease]:
+        now = self.ledger.now()
+        return kept_leases(lease.execution, lease.definition, lease.epoch, kept, applied, now)
 
     def _refused(self, lease: Lease, body: Body | None, refused: Refused) -> Step:
         """The store cannot hold what the step wants to write: the node fails, its execution with it."""

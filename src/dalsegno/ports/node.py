@@ -78,14 +78,18 @@ class NodeContext(Protocol):
     """Stable over all attempts of this run."""
     attempt: int
     now: float
-    payload: Any
-    """What came over the incoming edge."""
-    input: Any
-    """The start payload."""
     outputs: Mapping[str, Any]
     """Outputs of the direct predecessors that are in the context, by node id, in edge order."""
     services: Mapping[str, Any]
     """Engine-wide resources by name: ``http`` (client pool), ``egress`` (policy), ``tasks`` (registry)."""
+
+    @property
+    def payload(self) -> Any:
+        """What came over the incoming edge."""
+
+    @property
+    def input(self) -> Any:
+        """The start payload."""
 
     def lookup(self, root: str) -> Any:
         """Value of a root that the node's parameters mention (``$json``, ``$trigger``, a node id …)."""

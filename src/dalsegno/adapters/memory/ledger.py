@@ -104,7 +104,8 @@ class MemoryLedger:
     async def release(self, worker: str, leases: Sequence[Lease]) -> None:
         for lease in leases:
             token = self.store.token(lease.execution, lease.token)
-            if token is not None and token.state == "leased" and token.fence == lease.fence:
+            held = token is not None and token.state == "leased" and token.owner == worker
+            if token is not None and held and token.fence == lease.fence:
                 self._take_back(token, lost=False)
 
     def _take_back(self, token: TokenRow, *, lost: bool) -> ReadyToken:

@@ -146,7 +146,12 @@ class Changes:
         others: list[Parameters] = []
         for number, (row, flight) in self.spawned.items():
             state = row.state
-            if state not in PLAIN_STATES or row.limit_key is not None or row.barrier is not None or row.reason:
+            if (
+                state not in PLAIN_STATES
+                or row.limit_key is not None
+                or row.barrier is not None
+                or row.reason
+            ):
                 others.append(_inserted(number, flight, row))
                 continue
             if state == "leased":

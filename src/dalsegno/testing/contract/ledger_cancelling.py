@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dalsegno.model.effect import CancelTokens
-from dalsegno.model.transition import Stale
+from dalsegno.model.transition import Park, Stale
 from dalsegno.testing.contract.build import arrive, barrier, event, last, last_of_item, step, token
 from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.split import item, open_split
@@ -44,6 +44,14 @@ class LedgerCancelling(Topic):
 
         assert set(await stack.tokens()) == {"join-collect", "item:1", "next"}
         assert set(await stack.take()) == {"next"}
+
+    async def test_l5_cancel_spares_the_canceller_that_parks(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a", node="x"), token("b", node="x"))
+
+        await stack.apply(step(leases["a"], CancelTokens("", ("x",)), park=Park(9e9, b"", 2)))
+
+        assert {name: found.state for name, found in (await stack.tokens()).items()} == {"a": "parked"}
+        assert (await stack.execution()).live == 1
 
     async def test_l5_cancel_of_a_waiting_join_cancels_its_barrier(self, stack: ContractStack) -> None:
         leases = await stack.begin(token("a"), token("b"), token("winner"))

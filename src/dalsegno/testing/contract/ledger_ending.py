@@ -196,6 +196,17 @@ class LedgerEndIfLast(Topic):
 
         assert applied.ended is None
 
+    async def test_l5_end_if_last_does_not_end_what_its_own_step_has_ended(
+        self, stack: ContractStack
+    ) -> None:
+        lease = (await stack.begin(token("a")))["a"]
+
+        [applied] = await stack.apply(step(lease, finish("FAILED", b'"bad"'), last()))
+
+        assert applied.ended == "FAILED"
+        assert (await stack.execution()).output == b'"bad"'
+        assert await stack.kinds() == ["ExecutionStarted", "ExecutionFailed"]
+
     async def test_l5_end_if_last_sees_contexts_left_earlier_in_the_same_commit(
         self, stack: ContractStack
     ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dalsegno.model.token import Lease
-from dalsegno.model.transition import AlreadyApplied, ReadyToken, Stale
+from dalsegno.model.transition import AlreadyApplied, Park, ReadyToken, Stale
 from dalsegno.testing.contract.build import RUN, cancel, event, start, step, token
 from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.stack import ContractStack
@@ -167,11 +167,22 @@ class LedgerLostWorkers(Topic):
 
         assert (await stack.take())["a"].losses == 5
 
+    async def test_l6_losses_are_those_of_one_attempt(self, stack: ContractStack) -> None:
+        """A token that came through, if only to fail and be tried again, is no suspect any more."""
+        await stack.begin(token("a"))
+        await lose(stack)
+        lease = (await stack.take())["a"]
+
+        await stack.apply(step(lease, park=Park(stack.clock.now() + 5, b"", attempt=2)))
+
+        assert (await stack.tokens())["a"].losses == 0
+
     async def test_l6_released_lease_is_ready_again_without_loss(self, stack: ContractStack) -> None:
         lease = (await stack.begin(token("a")))["a"]
 
         await stack.ledger.release("w1", [lease])
 
+        assert (await stack.tokens())["a"].owner is None
         again = (await stack.take("w2"))["a"]
         assert (again.losses, again.attempt) == (0, 1)
         assert again.fence > lease.fence

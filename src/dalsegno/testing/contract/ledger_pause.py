@@ -144,6 +144,20 @@ class LedgerPauseAndTime(Topic):
         assert [ready.token for ready in resumed.ready] == ["first", "second", "third"]
         assert [lease.token for lease in await stack.claim()] == ["first", "second", "third"]
 
+    async def test_l6_resume_counts_an_opened_barrier_from_its_opening(self, stack: ContractStack) -> None:
+        now = stack.clock.now()
+        leases = await stack.begin(token("a"), token("b"), token("sleeper", due=now + 2))
+        await stack.apply(step(leases["a"], arrive(barrier(timeout=99), 0)))
+        await stack.apply(pause())
+        stack.clock.set(now + 1)
+        await stack.apply(step(leases["b"], arrive(barrier(timeout=99), 1)))
+        stack.clock.set(now + 3)
+        await stack.ledger.wake()
+
+        [resumed] = await stack.apply(resume())
+
+        assert [ready.token for ready in resumed.ready] == [JOIN, "sleeper"]
+
     async def test_l6_resume_what_was_not_due_sleeps_on(self, stack: ContractStack) -> None:
         due = stack.clock.now() + 50
         await stack.apply(start(RUN, token("a", due=due)))

@@ -92,6 +92,17 @@ class LedgerSplitBarriers(Topic):
         await stack.apply(step(items[2], last_of_item(item(2))))
         assert set(await stack.take()) == {"advance-2"}
 
+    async def test_l7_split_milestone_at_a_tombstone_is_never_reached(self, stack: ContractStack) -> None:
+        items = await open_split(stack, 2, expected=10, milestone_at=1)
+        await stack.apply(step(items[0], last_of_item(item(0))))
+        advance = (await stack.take())["advance"]
+        await stack.apply(step(items[1], EndScope(item(1), b"bad", trip=True)))
+
+        [applied] = await stack.apply(step(advance, SetMilestone(aggregator().id, milestone(2, "advance-2"))))
+
+        assert applied.ready == ()
+        assert set(await stack.take()) == {"join-collect"}
+
     async def test_l7_split_milestone_reached_already_is_ready_at_once(self, stack: ContractStack) -> None:
         items = await open_split(stack, 3, expected=10, milestone_at=1)
         await stack.apply(step(items[0], last_of_item(item(0))))

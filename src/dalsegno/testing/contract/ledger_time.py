@@ -126,6 +126,7 @@ class LedgerTimers(Topic):
         stack.clock.advance(1)
         await stack.ledger.wake()
         await stack.apply(step((await stack.take())["a"], park=Park(now + 50, b"", attempt=2)))
+        assert (await stack.tokens())["a"].reason == ""
 
         stack.clock.advance(1)
         assert (await stack.ledger.wake()).ready == ()

@@ -51,22 +51,22 @@ CREATE OR REPLACE FUNCTION ds_adjust_gates(INOUT work ds_work, effects ds_effect
 DECLARE
     closing ds_new_token[];
 BEGIN
-    WITH adjusted AS (
-        INSERT INTO gate AS g (execution, id, count, used)
-        SELECT work.execution, (e.gate).id, min((e.gate).open_edges) + sum(e.number),
-               coalesce((SELECT array_agg(DISTINCT position) FROM unnest(effects) AS o, unnest(o.used) AS position
-                         WHERE (o.gate).id = (e.gate).id), '{}')
+    WITH wanted AS (
+        SELECT (e.gate).id, (e.gate).open_edges, (e.gate).closed, e.number AS delta, e.used
         FROM unnest(effects) AS e WHERE e.kind = 'AdjustGate'
-        GROUP BY (e.gate).id
+    ), summed AS (
+        SELECT id, min(open_edges) AS open_edges, sum(delta)::integer AS delta,
+               ARRAY(SELECT unnest(u.used) FROM wanted AS u WHERE u.id = wanted.id) AS used
+        FROM wanted GROUP BY id
+    ), adjusted AS (
+        INSERT INTO gate AS g (execution, id, count, used)
+        SELECT work.execution, id, open_edges + delta, used FROM summed
         ON CONFLICT (execution, id) DO UPDATE
-            SET count = g.count + (SELECT sum(o.number) FROM unnest(effects) AS o
-                                   WHERE o.kind = 'AdjustGate' AND (o.gate).id = g.id),
-                used = ARRAY(SELECT DISTINCT unnest(g.used || excluded.used))
+            SET count = g.count + (SELECT delta FROM summed WHERE summed.id = g.id), used = g.used || excluded.used
         RETURNING g.id, g.count
     )
-    SELECT array_agg(DISTINCT (e.gate).closed) INTO closing
-    FROM unnest(effects) AS e JOIN adjusted ON adjusted.id = (e.gate).id
-    WHERE e.kind = 'AdjustGate' AND adjusted.count = 0;
+    SELECT array_agg(wanted.closed) INTO closing
+    FROM wanted JOIN adjusted USING (id) WHERE adjusted.count = 0;
     IF closing IS NOT NULL THEN
         work := ds_spawn(work, closing);
     END IF;

@@ -13,7 +13,8 @@ SELECT slot, live, data FROM slot WHERE execution = $1 AND barrier = $2 ORDER BY
 SELECT key, data FROM left_context WHERE execution = $1 AND scope = $2 ORDER BY key;
 
 -- :name gate_used
-SELECT ARRAY(SELECT position FROM unnest(used) AS position ORDER BY position) FROM gate WHERE execution = $1 AND id = $2;
+SELECT ARRAY(SELECT DISTINCT position FROM unnest(used) AS position ORDER BY position)
+FROM gate WHERE execution = $1 AND id = $2;
 
 -- :name outputs
 SELECT id, data FROM output WHERE execution = $1 AND id = ANY ($2::text[]);

@@ -1,0 +1,99 @@
+"""``dalsegno bench``: one command, one workload, one report."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dalsegno.bench.report import Report
+from dalsegno.errors import UsageError
+
+Workload = Callable[..., Awaitable[Report]]
+WORKLOADS = ("chain", "fanout", "latency", "timers", "split100k")
+
+
+def _workload(name: str) -> Workload:
+    from dalsegno.bench import timers, workloads  # noqa: PLC0415 - only what is used is loaded
+
+    found: dict[str, Workload] = {
+        "chain": workloads.chain,
+        "fanout": workloads.fanout,
+        "latency": workloads.latency,
+        "timers": timers.timers,
+        "split100k": workloads.split100k,
+    }
+    if name not in found:
+        raise UsageError(f"there is no workload '{name}'; choose one of {', '.join(WORKLOADS)}")
+    return found[name]
+
+
+def bench(
+    workload: Annotated[str, typer.Argument(help="chain, fanout, latency, timers or split100k.")],
+    store: Annotated[str | None, typer.Option(help="Store URL; without it a fresh SQLite file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    executions: Annotated[int | None, typer.Option(help="chain: how many executions.")] = None,
+    steps: Annotated[int | None, typer.Option(help="chain: steps per execution.")] = None,
+    items: Annotated[int | None, typer.Option(help="fanout, split100k: items.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="fanout, latency: rounds.")] = None,
+    parked: Annotated[int | None, typer.Option(help="timers: how many are parked.")] = None,
+    due: Annotated[int | None, typer.Option(help="timers: how many come due in one second.")] = None,
+) -> None:
+    """Measure what this machine and this store can do."""
+    sizes = {
+        "executions": executions,
+        "steps": steps,
+        "items": items,
+        "rounds": rounds,
+        "parked": parked,
+        "due": due,
+    }
+    given = {name: size for name, size in sizes.items() if size is not None}
+    console = Console(stderr=True)
+    report = _measure(_workload(workload), store, given, lambda line: console.print(f"  {line}", style="dim"))
+    if as_json:
+        typer.echo(json.dumps(report.as_dict()))
+    else:
+        _show(report)
+
+
+def _measure(
+    workload: Workload, store: str | None, sizes: dict[str, Any], progress: Callable[[str], None]
+) -> Report:
+    try:
+        if store is not None:
+            return asyncio.run(workload(store, progress, **sizes))  # type: ignore[arg-type]
+        with tempfile.TemporaryDirectory(prefix="dalsegno-bench-", dir=".") as folder:
+            url = f"sqlite:///{Path(folder).resolve() / 'bench.db'}"
+            return asyncio.run(workload(url, progress, **sizes))  # type: ignore[arg-type]
+    except TypeError as error:
+        if "unexpected keyword argument" in str(error):
+            raise UsageError(f"this workload does not take {str(error).rpartition(' ')[2]}") from None
+        raise
+
+
+def _show(report: Report) -> None:
+    table = Table(title=f"{report.workload} on {report.store}", title_justify="left", show_header=False)
+    table.add_row("steps per second", f"{report.steps_per_s:,.0f}")
+    if report.p50_ms is not None and report.p99_ms is not None:
+        table.add_row("p50 / p99", f"{report.p50_ms:.2f} ms / {report.p99_ms:.2f} ms")
+    table.add_row("CPU", f"{report.cpu_s:.2f} s")
+    table.add_row("resident memory", f"{report.rss_mb:.0f} MB")
+    for name, figure in {
+        **report.details,
+        **{f"raw {name}": limit for name, limit in report.raw.items()},
+    }.items():
+        shown = f"{figure:,.2f}" if isinstance(figure, float) else f"{figure:,}"
+        table.add_row(name.replace("_", " "), shown)
+    Console().print(table)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("bench")(bench)

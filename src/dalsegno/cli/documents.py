@@ -1,0 +1,86 @@
+"""What users hand over on the command line: documents, payloads, tags, durations. Each bad one gets a clear refusal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dalsegno.cli.problems import Refusal
+from dalsegno.graph.duration import parse_duration
+
+STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A workflow document as it was read. ``name`` is what it is called if it does not say so itself."""
+
+    file: str
+    text: bytes
+    name: str
+
+
+def read_document(file: str) -> Document:
+    if file == STDIN:
+        return Document("stdin", sys.stdin.buffer.read(), "stdin")
+    return Document(file, _read(file, "document"), Path(file).stem)
+
+
+def read_payload(given: str | None, what: str = "input") -> Any:
+    """``JSON``, ``@file`` or ``-`` (stdin); nothing is None."""
+    if given is None:
+        return None
+    if given == STDIN:
+        return _json(sys.stdin.buffer.read(), f"the {what} on stdin")
+    if given.startswith("@"):
+        return _json(_read(given[1:], what), f"the {what} in {given[1:]}")
+    return _json(given.encode(errors="surrogateescape"), f"the {what}")
+
+
+def read_tags(given: Sequence[str] | None) -> dict[str, str]:
+    tags = {}
+    for each in given or ():
+        key, sign, text = each.partition("=")
+        if not sign or not key:
+            raise Refusal(f"the tag {each!r} is not KEY=VALUE", "Write it like --tag customer=acme.")
+        tags[key] = text
+    return tags
+
+
+def read_seconds(given: str | None) -> float | None:
+    if given is None:
+        return None
+    try:
+        return parse_duration(float(given) if given.replace(".", "", 1).isdigit() else given)
+    except ValueError as error:
+        raise Refusal(f"the timeout {given!r} is no duration: {error}", "Write it like 30s, 5m or 1h.") from None
+
+
+def _read(file: str, what: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except FileNotFoundError:
+        raise Refusal(f"there is no file {file}", f"Give the path of the {what}, or - for stdin.") from None
+    except IsADirectoryError:
+        raise Refusal(f"{file} is a directory", f"Give the path of the {what}'s file.") from None
+    except OSError as error:
+        raise Refusal(f"{file} cannot be read: {error.strerror or error}") from None
+
+
+def _json(text: bytes, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise Refusal(
+            f"{what} is not JSON: {error.msg} ({place})",
+            """Quote it for the shell: --input '{"name": "Ada"}'; or use @FILE.""",
+        ) from None
+    except UnicodeDecodeError:
+        raise Refusal(f"{what} is not valid UTF-8") from None
+    except (RecursionError, ValueError) as error:
+        raise Refusal(f"{what} cannot be used: {error}") from None
