@@ -2,7 +2,7 @@
 
 A transition of a chain consumes its token, spawns the next one and keeps it, records one event of about 150 bytes and
 moves its execution's counters. ``--busy`` lets a second thread burn the interpreter meanwhile, as an event loop under
-load does; ``--bare`` runs the same rows through plain ``executemany`` for comparison; ``--profile`` shows where time goes.
+load does; ``--cpu`` counts CPU time instead of waiting; ``--profile`` shows where time goes in the writer's thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ from dalsegno.model.token import NewToken
 from dalsegno.model.transition import Applied, Transition
 
 WORKER = "bench-worker"
-EVENT = b'{"queued": 1700000000.123, "started": 1700000000.124, "ended": 1700000000.125, "output": ' + b"x" * 60 + b"}"
+EVENT = (
+    b'{"queued": 1700000000.123, "started": 1700000000.124, "ended": 1700000000.125, "output": '
+    + b"x" * 60
+    + b"}"
+)
 
 
 CPU_ONLY = False
@@ -40,10 +44,13 @@ class SystemClock:
 def start(execution: str, token: str, now: float) -> Transition:
     new = NewExecution(execution, "chain", 1, "d" * 64, b'{"n": 1}', now)
     spawn = SpawnToken(NewToken(token, "", "node", "n0", b'{"c": 1}'))
-    return Transition(execution, (CreateExecution(new), spawn), (NewEvent("ExecutionStarted", "", "", now, b"{}"),), keep=(token,), worker=WORKER)
+    began = NewEvent("ExecutionStarted", "", "", now, b"{}")
+    return Transition(execution, (CreateExecution(new), spawn), (began,), keep=(token,), worker=WORKER)
 
 
-def step(execution: str, token: str, number: int, last: bool, now: float, data: bytes) -> tuple[Transition, str]:
+def step(
+    execution: str, token: str, number: int, last: bool, now: float, data: bytes
+) -> tuple[Transition, str]:
     event = NewEvent("NodeCompleted", f"n{number}", "", now, EVENT, token)
     if last:
         finish = FinishExecution("COMPLETED", NewEvent("ExecutionCompleted", "", "", now), b'"done"', data)
@@ -67,7 +74,10 @@ async def run(folder: Path, chains: int, steps: int, data: bytes) -> tuple[float
     batch = [start(name, token, now) for name, token in zip(names, tokens, strict=True)]
     costs.append(await timed(ledger, batch))
     for number in range(steps):
-        made = [step(name, token, number, number == steps - 1, now, data) for name, token in zip(names, tokens, strict=True)]
+        made = [
+            step(name, token, number, number == steps - 1, now, data)
+            for name, token in zip(names, tokens, strict=True)
+        ]
         tokens = [following for _, following in made]
         costs.append(await timed(ledger, [transition for transition, _ in made]))
     store.close()
@@ -102,7 +112,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--data", type=int, default=100, help="bytes of a token's data")
     parser.add_argument("--busy", action="store_true")
-    parser.add_argument("--cpu", action="store_true", help="count CPU time, not waiting: for a machine with other load")
+    parser.add_argument(
+        "--cpu", action="store_true", help="count CPU time, not waiting: for a machine with other load"
+    )
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     global CPU_ONLY  # noqa: PLW0603 - a script's option
@@ -120,7 +132,7 @@ def profile_writer() -> None:
     """Profiles the writer's thread only."""
     from dalsegno.adapters.sqlite.thread import DatabaseThread  # noqa: PLC0415 - only for this option
 
-    work = DatabaseThread._work
+    work = DatabaseThread._work  # noqa: SLF001 - a profiler looks inside
 
     def profiled(self: DatabaseThread) -> None:
         profile = cProfile.Profile()
@@ -128,7 +140,7 @@ def profile_writer() -> None:
         if "writer" in threading.current_thread().name:
             pstats.Stats(profile).sort_stats("tottime").print_stats(18)
 
-    DatabaseThread._work = profiled  # type: ignore[method-assign]
+    DatabaseThread._work = profiled  # type: ignore[method-assign]  # noqa: SLF001 - the same
 
 
 if __name__ == "__main__":

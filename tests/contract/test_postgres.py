@@ -32,6 +32,6 @@ async def stack(database: str) -> AsyncIterator[ContractStack]:
     await ledger.close()
 
 
-GUARANTEES = frozenset("L1 L2 L3 L5 L6 L7 L8 L9 C1".split())
+GUARANTEES = frozenset(["L1", "L2", "L3", "L5", "L6", "L7", "L8", "L9", "C1"])
 FEATURES = frozenset(("commit", "gates", "cancelling", "pausing", "time"))
 globals().update(bind(Capabilities(FEATURES, GUARANTEES)))

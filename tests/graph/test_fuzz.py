@@ -12,7 +12,7 @@ from dalsegno.errors import InvalidDefinition
 from dalsegno.graph.build import Compiled, load_graph
 from tests.graph.catalog import CATALOG
 
-quick = settings(derandomize=True, deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
+quick = settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 plain = st.recursive(

@@ -41,6 +41,7 @@ CASES: dict[str, tuple[Any, str, str, str]] = {
     "YAML too deep": ("a: " + "[" * 300 + "]" * 300, "", "too-deep", "200 levels"),
     "YAML two documents": ("a: 1\n---\nb: 1", "", "syntax", "Line 2"),
     "YAML control character": ("a: \x01", "", "encoding", "not allowed"),
+    "YAML half a surrogate": ("a: \ud800", "", "encoding", "surrogate"),
     "YAML merge of a text": ("<<: x", "", "syntax", "'<<'"),
     "text": ("just text", "", "not-an-object", "object"),
     "too large": ('{"a": "' + "x" * 10_000_000 + '"}', "", "too-large", "10,000,009 bytes"),

@@ -62,6 +62,13 @@ def test_ten_thousand_nodes_load_quickly(make: Any) -> None:
     assert len(plan.nodes) == COUNT
 
 
+def test_parameters_as_deep_as_a_document_may_be() -> None:
+    deep: Any = "{{ 1 }}"
+    for _ in range(195):
+        deep = [deep]
+    load_graph({"nodes": [{"id": "a", "type": "log", "parameters": {"message": deep}}]}, CATALOG)
+
+
 def test_references_over_long_distances() -> None:
     source = chain()
     for index in range(1, COUNT):

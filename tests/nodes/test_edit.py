@@ -115,10 +115,14 @@ async def test_nothing_to_edit_starts_an_empty_object() -> None:
 
 
 @pytest.mark.parametrize("payload", [[1], "text", 5])
-async def test_editing_what_is_no_object_fails(payload: Any) -> None:
-    with pytest.raises(NodeError, match="should be an object"):
-        await edited([{"name": "a", "value": 1}], payload)
+async def test_a_payload_that_is_no_object_starts_an_empty_one(payload: Any) -> None:
+    assert await edited([{"name": "a", "value": 1}], payload) == {"a": 1}
     assert await edited([{"name": "a", "value": 1}], payload, mode="keep_only") == {"a": 1}
+
+
+async def test_a_target_path_to_what_is_no_object_fails() -> None:
+    with pytest.raises(NodeError, match="should be an object"):
+        await edited([{"name": "a", "value": 1}], target_path="$json.n")
 
 
 @pytest.mark.parametrize("name", ["n.x", "user.tags.first", "user.tags[9]"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dalsegno.cli.problems import Refusal
-from dalsegno.graph.duration import parse_duration
+from dalsegno.graph.duration import BadDuration, parse_duration
 
 STDIN = "-"
 
@@ -55,9 +55,9 @@ def read_seconds(given: str | None) -> float | None:
     if given is None:
         return None
     try:
-        return parse_duration(float(given) if given.replace(".", "", 1).isdigit() else given)
-    except ValueError as error:
-        raise Refusal(f"the timeout {given!r} is no duration: {error}", "Write it like 30s, 5m or 1h.") from None
+        return parse_duration(given)
+    except BadDuration as error:
+        raise Refusal(f"the timeout {given!r} {error}") from None
 
 
 def _read(file: str, what: str) -> bytes:

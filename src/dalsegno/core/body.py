@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from dalsegno.core.context import EMPTY, Context, Entry
 
@@ -39,7 +39,7 @@ class Body(Struct, frozen=True, array_like=True, gc=False):
     path: str = ""
     """Edge positions at the forks behind this token: orders what branches leave, whatever came first."""
     loops: tuple[Loop, ...] = ()
-    sleeping: Raw | None = None
+    sleeping: Entry | None = None
     """Of a wait that was parked: its output once it wakes."""
     joined: bool = False
     """Of a join token that was parked for a retry: its slots are united already."""

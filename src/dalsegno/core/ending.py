@@ -45,14 +45,16 @@ def item_arrives(
     situation: Situation, payload: Entry | None, context: Context, edge: Edge, own: Entry | None
 ) -> EndIfLast:
     """A branch of an item reaches the aggregator. If it stays the only one, the item ends with ``own`` (the
-    aggregator's ``output`` expression) or its payload; several are ordered by in-edge and united later."""
+    aggregator's ``output`` expression) or its payload; several are ordered by in-edge and united later. Where there
+    is such an expression but it is not evaluated yet, the finisher does so, in the united context."""
+    expressed = own is None and "output" in situation.plan.nodes[edge.dst].parameters.expressions
     result = ItemResult(own) if own is not None else item_result(payload, context, situation.body)
     return EndIfLast(
         situation.lease.scope,
         finisher(situation),
         f"{edge.slot:06d}|{situation.lease.token}",
         encode(Body(context, payload, loops=situation.body.loops)),
-        slot_data=encode(result),
+        slot_data=encode(result) if not expressed else None,
         event=item_event(situation),
     )
 

@@ -7,7 +7,7 @@ import msgspec
 from dalsegno.core.body import ItemResult, encode
 from dalsegno.core.complete import Run, Step, complete, transition_of
 from dalsegno.core.context import VALUE, Entry
-from dalsegno.core.ending import failed
+from dalsegno.core.ending import failed, item_event
 from dalsegno.core.situation import Result, RunRecord, Situation, encode_record, run_event
 from dalsegno.graph.plan import Edge, Node
 from dalsegno.model.effect import EndScope
@@ -53,7 +53,8 @@ def halt(situation: Situation, failure: Failure) -> Step:
     if not lease.scope:
         finish = failed(situation, situation.body.context, failure)
         return Step(transition_of(situation, (finish,), (event,)), {})
-    end = EndScope(lease.scope, failed_item(failure), trip=situation.body.loops[-1].halts)
+    trip = situation.body.loops[-1].halts
+    end = EndScope(lease.scope, failed_item(failure), trip, item_event(situation))
     return Step(transition_of(situation, (end,), (event,)), {})
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dalsegno.core.body import Body, ItemResult, decode_body, encode
 from dalsegno.core.complete import Step, transition_of
 from dalsegno.core.context import Context, Entry, unite
-from dalsegno.core.ending import completed, failed, item_result
+from dalsegno.core.ending import completed, failed, item_event, item_result
 from dalsegno.core.situation import Result, Situation
 from dalsegno.model.barrier import LeftView
 from dalsegno.model.effect import Effect, EndScope, StoreOutput
@@ -43,7 +43,8 @@ def finish_item(situation: Situation, bodies: Sequence[Body], own: Entry | None)
         result = item_result(last.payload, last.context, last)
     else:
         result = ItemResult(None)
-    return Step(transition_of(situation, (EndScope(situation.lease.scope, encode(result)),)), {})
+    end = EndScope(situation.lease.scope, encode(result), event=item_event(situation))
+    return Step(transition_of(situation, (end,)), {})
 
 
 def expire(situation: Situation, timeout: float) -> Step:

@@ -24,7 +24,8 @@ class RunFacts(Struct, frozen=True):
 
 
 class _Record(Struct, frozen=True):
-    output: Raw | None = None
+    output: Raw = Raw()
+    """Empty where there is none: msgspec cannot decode ``Raw | None``."""
     output_ref: str | None = None
     error: dict[str, Any] | None = None
     edges: tuple[str, ...] | None = None
@@ -47,8 +48,8 @@ def run_facts(events: Iterable[Event]) -> dict[str, RunFacts]:
 def _entry(record: _Record) -> Entry | None:
     if record.error is not None:
         return value(msgspec.json.encode({"error": record.error}))
-    if record.output is not None:
-        return value(bytes(record.output))
+    if raw := bytes(record.output):
+        return value(raw)
     if record.output_ref is not None:
         kind, _, name = record.output_ref.partition(":")
         return reference(BLOB if kind == "blob" else OUTPUT, name)

@@ -13,7 +13,9 @@ import msgspec
 
 from dalsegno.core.body import Body, Fan, Loop, encode
 from dalsegno.core.complete import Run, Step, transition_of
-from dalsegno.core.context import THE_ITEM, Entry, place
+from dalsegno.core.context import THE_ITEM, Context, Entry, place
+from dalsegno.core.edges import deliver
+from dalsegno.core.ending import item_arrives
 from dalsegno.core.situation import Result, RunRecord, Situation, run_event
 from dalsegno.graph.plan import Node
 from dalsegno.model.barrier import BarrierSpec, Milestone
@@ -62,33 +64,36 @@ def _open_items(situation: Situation, fan: Fan, body: Body, items: Sequence[Resu
 
 
 def _open_item(situation: Situation, fan: Fan, body: Body, index: int, item: Result) -> list[Effect]:
-    """One item: its scope, and a token over each edge that leaves the split."""
+    """One item: its scope, and what each edge that leaves the split brings into it: a token, an arrival at a merge,
+    or the item itself at the aggregator."""
     scope = item_scope(situation.lease.scope, fan.token, index)
     owner = f"{fan.token}/item/{index}"
     entry, stores = place(item.raw, owner, item.blob)
     loop = Loop(fan.split, index, fan.total, entry, fan.halts)
-    inner = Body(body.context, THE_ITEM, "", (*body.loops, loop))
+    inner = Body(_inner_context(body.context), THE_ITEM, "", (*body.loops, loop))
     effects: list[Effect] = [*stores, OpenScope(scope, _barrier_id(situation, fan), index)]
     split = situation.plan.nodes[fan.split]
+    inside = _inside(situation, fan, scope, index, inner)
     for edge in split.success_edges:
+        if situation.plan.nodes[edge.dst].control == "aggregator":
+            effects.append(item_arrives(inside, THE_ITEM, inner.context, edge, None))
+            continue
         start = inner if not split.forks else msgspec.structs.replace(inner, path=f"{edge.position:04x}")
-        effects.append(SpawnToken(_item_token(situation, fan, scope, index, edge.id, edge.dst, start)))
+        effects += deliver(inside, edge, start, source_closes=True)
     return effects
 
 
-def _item_token(
-    situation: Situation, fan: Fan, scope: str, index: int, edge: str, target: str, body: Body
-) -> NewToken:
-    node = situation.plan.nodes[target]
-    return NewToken(
-        derive(fan.token, edge, str(index)),
-        scope,
-        "node",
-        target,
-        encode(body),
-        node.queue,
-        situation.lease.priority,
-    )
+def _inside(situation: Situation, fan: Fan, scope: str, index: int, body: Body) -> Situation:
+    """The situation as seen from an item: what starts there is named by the split's token and the item's index."""
+    lease = msgspec.structs.replace(situation.lease, token=derive(fan.token, "item", str(index)), scope=scope)
+    return Situation(situation.plan, lease, body, situation.now, situation.started_at)
+
+
+def _inner_context(context: Context) -> Context:
+    """Inside an item the working payload is the item, whatever was edited before the split."""
+    if "$json" not in context.entries and not context.pages:
+        return context
+    return Context({**context.entries, "$json": THE_ITEM}, context.pages, context.size)
 
 
 def _next_advance(situation: Situation, fan: Fan, body: Body) -> list[Effect]:

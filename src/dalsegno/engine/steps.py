@@ -74,7 +74,7 @@ class Steps:
         if situation.lease.losses >= fail.MAX_LOSSES:
             return await self._failed(program, situation, _at(situation, fail.WORKER_LOST))
         if situation.body.sleeping is not None:
-            output = Result(bytes(situation.body.sleeping))
+            output = Result(bytes(situation.body.sleeping.raw))
             return await self._completed(program, situation, Run(output, situation.node.success_edges), None)
         returned = await self.runner.run(program, situation, payload)
         situation.now = self.ledger.now()
@@ -126,7 +126,10 @@ class Steps:
     async def _contribution(
         self, program: Program, situation: Situation, run: Run
     ) -> Result | Failure | None:
-        """What the item brings to its aggregator, where that has an ``output`` expression."""
+        """What the item brings to its aggregator, where that has an ``output`` expression. Several branches of an
+        item may get there: then the expression is evaluated where they are united."""
+        if not situation.node.solitary:
+            return None
         plan = situation.plan
         for edge in run.taken:
             target = plan.nodes[edge.dst]

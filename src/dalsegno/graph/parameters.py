@@ -57,7 +57,7 @@ class ParameterCompiler:
         if node.trigger:
             node.compiled = Parameters(self._nothing, raw=node.parameters)
         elif not node.spec.kinds and not node.spec.local_names:
-            template = self._template(node.parameters, self.names, node.parameters_pointer)
+            template = self._template(node.parameters, self.names, node.parameters_pointer, condition=False)
             node.compiled = Parameters(template, roots=template.roots)
         else:
             node.compiled = self._compile_kinds(node, node.spec)
@@ -85,7 +85,8 @@ class ParameterCompiler:
                 expression = self._expression(node, key, kind, names)
                 if expression is not None:
                     expressions[key] = expression
-        template = self._template(templated, names, node.parameters_pointer)
+        condition = node.control == "switch"  # the rules of a switch are comparisons
+        template = self._template(templated, names, node.parameters_pointer, condition=condition)
         roots = template.roots.union(*(expression.roots for expression in expressions.values()))
         return Parameters(template, expressions, raw, roots)
 
@@ -95,9 +96,9 @@ class ParameterCompiler:
             known = self._with_locals[spec.local_names] = self.names.with_variables(*spec.local_names)
         return known
 
-    def _template(self, value: Any, names: RootNames, pointer: str) -> Template:
+    def _template(self, value: Any, names: RootNames, pointer: str, *, condition: bool) -> Template:
         try:
-            return compile_template(value, names, pointer)
+            return compile_template(value, names, pointer, condition=condition)
         except TemplateErrors as problems:
             for place, error in problems.errors:
                 self._report.error(place, "bad-expression", describe(error))

@@ -148,8 +148,9 @@ class Template:
 class _Compiler:
     """Walks one value; collects errors instead of stopping at the first."""
 
-    def __init__(self, names: RootNames) -> None:
+    def __init__(self, names: RootNames, condition: bool) -> None:
         self.names = names
+        self.condition = condition
         self.texts: list[_Text] = []
         self.errors: list[tuple[str, ExpressionError]] = []
 
@@ -170,7 +171,7 @@ class _Compiler:
 
     def text(self, source: str, pointer: str) -> tuple[Any, _Part | None]:
         try:
-            compiled = compile_string(source, self.names)
+            compiled = compile_string(source, self.names, self.condition)
         except ExpressionError as error:
             self.errors.append((pointer, error))
             return source, None
@@ -201,9 +202,12 @@ def _below(pointer: str, key: Any) -> str:
     return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
 
 
-def compile_template(value: Any, names: RootNames, pointer: str) -> Template:
-    """Compile a parameter value that stands at ``pointer``; raises `TemplateErrors` with all of them."""
-    compiler = _Compiler(names)
+def compile_template(value: Any, names: RootNames, pointer: str, *, condition: bool = False) -> Template:
+    """Compile a parameter value that stands at ``pointer``; raises `TemplateErrors` with all of them.
+
+    With ``condition`` a missing path is null, as in the operands of comparisons.
+    """
+    compiler = _Compiler(names, condition)
     shared, part = compiler.compile(value, pointer, 0)
     if compiler.errors:
         raise TemplateErrors(compiler.errors)

@@ -62,11 +62,10 @@ def _target(ctx: NodeContext, parameters: EditParameters) -> Any:
     target = ctx.evaluate("target_path") if given else working_payload(ctx)
     if target is None or isinstance(target, dict) or parameters.mode == "keep_only":
         return target
-    raise _failed(
-        f"what is edited should be an object, but is {json_type(target)}; name an object with 'target_path', "
-        "or build a new one with mode 'keep_only'",
-        "target_path",
-    )
+    if not given:
+        # A number or list as payload (an item of a split, say) is nothing to keep fields of: start afresh.
+        return None
+    raise _failed(f"what is edited should be an object, but is {json_type(target)}", "target_path")
 
 
 def _value(assignment: Assignment, target: Any, path: Path) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dalsegno.adapters.postgres.encoding import Fields, outcome_of, transition_fields
+from dalsegno.adapters.flat import Fields
+from dalsegno.adapters.postgres.encoding import outcome_of, transition_fields
 from dalsegno.adapters.postgres.errors import RefusedValue
 from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.adapters.postgres.views import execution_view

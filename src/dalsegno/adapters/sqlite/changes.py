@@ -144,6 +144,7 @@ class Changes:
         kept: list[Any] = []
         ready: list[Any] = []
         others: list[Parameters] = []
+        last: str | int | None
         for number, (row, flight) in self.spawned.items():
             state = row.state
             if (

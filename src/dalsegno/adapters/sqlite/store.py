@@ -49,6 +49,7 @@ class SqliteStore:
             tune(connection, WRITER_PRAGMAS)
             migrate(connection, path)
             reader = connect_reader(path)
+            connection.execute("PRAGMA busy_timeout = 0")  # from here on the writer waits by itself
         except BaseException:
             connection.close()
             raise

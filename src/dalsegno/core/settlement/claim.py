@@ -7,6 +7,7 @@ from typing import Literal
 from dalsegno.core.settlement.rows import ExecutionRow, TokenRow
 from dalsegno.core.settlement.scopes import is_closed
 from dalsegno.core.settlement.workspace import Workspace
+from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import ENDED
 
 SUSPECT_LOSSES = 3
@@ -19,9 +20,27 @@ def claimable(token: TokenRow, rows: Workspace) -> bool:
     fate = _fate(token, execution, rows)
     if fate == "run":
         return True
-    token.state = "held" if fate == "hold" else "cancelled"
-    rows.save_token(token)
+    if fate == "hold":
+        token.state = "held"
+        rows.save_token(token)
+    else:
+        _drop(token, execution, rows, execution.touched_at if execution is not None else 0.0)
     return False
+
+
+def _drop(token: TokenRow, execution: ExecutionRow | None, rows: Workspace, now: float) -> None:
+    """A token whose execution or scope has ended. What a whole execution leaves behind is recorded by its sweep, so
+    it only goes out of sight; of a scope it is recorded here."""
+    if execution is not None and execution.state in ENDED:
+        token.state = "held"
+    else:
+        token.state = "cancelled"
+        if execution is not None and token.live and token.kind in ("node", "join"):
+            execution.seq += 1
+            event = NewEvent("NodeCancelled", token.node, token.scope, now, token=token.id)
+            rows.add_event(execution.id, execution.seq, event, None, None)
+            rows.save_execution(execution)
+    rows.save_token(token)
 
 
 def _fate(token: TokenRow, execution: ExecutionRow | None, rows: Workspace) -> Literal["run", "hold", "drop"]:
@@ -37,8 +56,7 @@ def wake_row(token: TokenRow, rows: Workspace, now: float) -> bool:
     execution = rows.execution(token.execution)
     fate = _fate(token, execution, rows)
     if fate == "drop":
-        token.state = "cancelled"
-        rows.save_token(token)
+        _drop(token, execution, rows, now)
         return False
     token.ready_at = now
     if fate == "hold" and token.kind == "deadline":

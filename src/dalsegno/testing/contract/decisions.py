@@ -95,7 +95,9 @@ def _race(lease: Lease, choice: int) -> Parts:
 
 
 def _skip(lease: Lease, choice: int) -> Parts:
-    return [skip(_merge(lease, "all"), choice % SLOTS), _child(lease, 0)]
+    """Closes an edge unused: at the merge others arrive at, or at one that nobody reaches alive."""
+    spec = _merge(lease, "all") if choice % 4 == 0 else barrier("unreached", 2, scope=lease.scope)
+    return [skip(spec, choice % spec.expected), _child(lease, 0)]
 
 
 def _merge(lease: Lease, mode: BarrierMode) -> BarrierSpec:

@@ -47,12 +47,12 @@ class LedgerGates(Topic):
         leases = await stack.begin(token("a"), token("b"), token("c"))
         assert await stack.ledger.gate_used(RUN, gate().id) == ()
 
-        await stack.apply(step(leases["a"], adjust(gate(open_edges=9), -1, 3, 1)))
+        await stack.apply(step(leases["a"], adjust(gate(), -1, 3, 1)))
         await stack.apply(
-            step(leases["b"], adjust(gate(open_edges=9), -1, 12)), step(leases["c"], adjust(gate(), -1, 1))
+            step(leases["b"], adjust(gate(), 1, 12)), step(leases["c"], adjust(gate(), 1, 1, -1))
         )
 
-        assert await stack.ledger.gate_used(RUN, gate().id) == (1, 3, 12)
+        assert await stack.ledger.gate_used(RUN, gate().id) == (-1, 1, 3, 12)
 
     async def test_l7_gate_closes_once(self, stack: ContractStack) -> None:
         leases = await stack.begin(token("a"), token("b"), token("c"))

@@ -10,13 +10,13 @@ from dalsegno.testing.contract.stack import ContractStack
 from dalsegno.testing.contract.twins import Twins
 
 OPERATIONS = (
-    "claim", "claim", "claim", "step", "step", "step", "step", "batch", "batch",
-    "duplicate", "stale", "wake", "wake", "pause", "resume", "release", "die",
+    "claim", "claim", "step", "step", "step", "step", "step", "step", "batch", "batch", "batch",
+    "duplicate", "late", "wake", "pause", "resume", "resume", "release", "die",
 )  # fmt: skip
 """Each as often as its share of the work."""
 
 NUMBERS = st.integers(0, 99)
-PROGRAMS = st.lists(st.tuples(st.sampled_from(OPERATIONS), NUMBERS, NUMBERS), min_size=10, max_size=60)
+PROGRAMS = st.lists(st.tuples(st.sampled_from(OPERATIONS), NUMBERS, NUMBERS), min_size=20, max_size=80)
 
 
 class ModelComparison(Topic):
@@ -27,7 +27,7 @@ class ModelComparison(Topic):
         derandomize=True,
         database=None,
         deadline=None,
-        max_examples=60,
+        max_examples=100,
         report_multiple_bugs=False,
         suppress_health_check=[
             HealthCheck.function_scoped_fixture,  # each example has executions of its own and ends them

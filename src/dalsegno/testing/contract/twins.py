@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from dalsegno.adapters.memory import MemoryArchive, MemoryLedger, MemoryStore
 from dalsegno.core.settlement.scopes import is_closed
+from dalsegno.model.effect import SpawnToken
 from dalsegno.model.execution import ENDED
 from dalsegno.model.token import Lease, TokenView
 from dalsegno.model.transition import Applied, Outcome, ReadyToken, Transition
-from dalsegno.testing.contract.build import cancel, gate, pause, resume, start, token
+from dalsegno.testing.contract.build import cancel, deadline, gate, pause, resume, start, token
 from dalsegno.testing.contract.decisions import decide
 from dalsegno.testing.contract.stack import ContractStack
 
@@ -32,12 +33,16 @@ class Twins:
         )
         self.executions = (f"{name}-a", f"{name}-b")
         self.leases: list[Lease] = []
+        """All that were ever given."""
+        self.held: list[Lease] = []
+        """Those whose steps are still running."""
         self.sent: list[Transition] = []
         self.deaths = 0
 
     async def begin(self) -> None:
         for execution in self.executions:
-            await self.commit(start(execution, token("p"), token("q"), token("r")))
+            timeout = deadline("timeout", self.subject.clock.now() + 150)
+            await self.commit(start(execution, token("p"), token("q"), token("r"), timeout))
 
     async def end(self) -> None:
         """Leaves nothing alive for the next pair on the same store."""
@@ -50,24 +55,27 @@ class Twins:
         mine = {_key(lease): _plain(lease) for lease in await self.subject.claim(1000)}
         theirs = {_key(lease): _plain(lease) for lease in await self.reference.claim(1000)}
         assert mine == theirs
-        self.leases += theirs.values()
+        self._hold(theirs.values())
 
     async def step(self, a: int, b: int) -> None:
-        if self.leases:
-            await self.commit(decide(self.leases[-1 - a % len(self.leases)], b, WORKER))
+        await self.batch(1, b)
 
     async def batch(self, a: int, b: int) -> None:
-        chosen = {_key(lease): lease for lease in self.leases[-1 - a % 5 :]}
-        await self.commit(*(decide(lease, b + index, WORKER) for index, lease in enumerate(chosen.values())))
+        """Concludes up to ``a`` steps at once."""
+        if not self.held:
+            await self.claim(a, b)
+        chosen = [self.held.pop((a * b) % len(self.held)) for _ in range(min(a % 5, len(self.held)))]
+        await self.commit(*(decide(lease, b + index, WORKER) for index, lease in enumerate(chosen)))
 
     async def duplicate(self, a: int, b: int) -> None:
         if self.sent:
             await self.commit(self.sent[-1 - a % len(self.sent)])
 
-    async def stale(self, a: int, b: int) -> None:
+    async def late(self, a: int, b: int) -> None:
+        """Another conclusion about a token that was given away, maybe long ago and maybe more than once."""
         if self.leases:
             lease = self.leases[-1 - a % len(self.leases)]
-            await self.commit(decide(replace(lease, fence=lease.fence - 1), b, WORKER))
+            await self.commit(decide(replace(lease, fence=lease.fence - b % 2), b, WORKER))
 
     async def wake(self, a: int, b: int) -> None:
         self.subject.clock.advance(a)
@@ -82,8 +90,8 @@ class Twins:
         await self.commit(*(resume(execution) for execution in self.executions))
 
     async def release(self, a: int, b: int) -> None:
-        if self.leases:
-            lease = self.leases[-1 - a % len(self.leases)]
+        if self.held:
+            lease = self.held.pop(a % len(self.held))
             for side in (self.subject, self.reference):
                 await side.ledger.release(WORKER, [lease])
 
@@ -93,6 +101,7 @@ class Twins:
             mine = await self.subject.ledger.expire(dead=[WORKER])
             theirs = await self.reference.ledger.expire(dead=[WORKER])
             assert self._alive(mine) == self._alive(theirs)
+            self.held.clear()
 
     def _alive(self, tokens: Iterable[ReadyToken]) -> set[ReadyToken]:
         """Without those of ended executions, which a store may or may not still find."""
@@ -106,6 +115,14 @@ class Twins:
             theirs,
         )
         self.sent += batch
+        for transition, outcome in zip(batch, theirs, strict=True):
+            if isinstance(outcome, Applied):
+                self._hold(_kept_lease(transition, name) for name in outcome.kept)
+
+    def _hold(self, leases: Iterable[Lease]) -> None:
+        new = list(leases)
+        self.held += new
+        self.leases += new
 
     # -- comparison -------------------------------------------------------------------------------------------
 
@@ -139,6 +156,18 @@ class Twins:
 
 def _key(lease: Lease) -> tuple[str, str]:
     return lease.execution, lease.token
+
+
+def _kept_lease(transition: Transition, name: str) -> Lease:
+    [new] = [
+        effect.token
+        for effect in transition.effects
+        if isinstance(effect, SpawnToken) and effect.token.id == name
+    ]
+    place = (new.scope, new.kind, new.node, new.data, new.queue, new.priority)
+    return Lease(
+        name, transition.execution, 1, *place, 1, 0, "", transition.events[0].at, "", transition.epoch
+    )
 
 
 def _plain(lease: Lease) -> Lease:

@@ -53,6 +53,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._now = 0.0
         self._ready: list[tuple[Life | None, asyncio.Handle]] = []
         self._timers: list[tuple[float, int, Life | None, asyncio.TimerHandle]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
         self._ticket = itertools.count()
         self._running = False
         self._closed = False
@@ -104,7 +105,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         name: str | None = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[_T]:
-        return asyncio.Task(coro, loop=self, name=name, context=context)
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks.append(task)
+        return task
 
     def get_debug(self) -> bool:
         return False
@@ -116,7 +119,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._closed
 
     def close(self) -> None:
+        """Buries what is still alive. Until now every task was held, so that no collector ran a dead one's clean-up."""
         self._closed = True
+        for task in self._tasks:
+            coroutine = task.get_coro()
+            if not task.done() and coroutine is not None:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                coroutine.close()
+        self._tasks.clear()
         self._ready.clear()
         self._timers.clear()
 

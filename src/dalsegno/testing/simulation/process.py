@@ -1,32 +1,65 @@
-"""A simulated process: the real engine with its worker, timers and reconciler, and a heartbeat without a thread."""
+"""A simulated process: the real engine with all its roles, and a heartbeat without a thread."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs
 from dalsegno.engine.engine import Engine
+from dalsegno.engine.heartbeat import Heartbeat
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.stack import Stack
-from dalsegno.engine.worker import Worker
+from dalsegno.errors import OperatorError
 from dalsegno.ports.broker import Broker
+from dalsegno.ports.ledger import Ledger
 from dalsegno.testing.simulation.ledger import ProcessLedger
 from dalsegno.testing.simulation.loop import OWNER, Life
 from dalsegno.testing.simulation.nodes import simulation_registry
 
 LEASE_SECONDS = 20.0
-SETTINGS = EngineSettings(lease_seconds=LEASE_SECONDS, reconcile_every=5.0, untouched_after=30.0)
+RECONCILE_EVERY = 5.0
+UNTOUCHED_AFTER = 30.0
+
+
+class SimulatedHeartbeat(Heartbeat):
+    """Beats from a task of its process, and so stops with it."""
+
+    def __init__(
+        self, ledger: Ledger, names: Callable[[], Iterable[str]], lease_seconds: float, info: bytes = b""
+    ) -> None:
+        self.ledger = ledger
+        self.lease_seconds = lease_seconds
+        self._names = names
+        self._info = info
+
+    def start(self) -> None:
+        self.beat()
+        self._task = asyncio.get_running_loop().create_task(self._beat())
+
+    def soon(self) -> None:
+        self.beat()
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self.lease_seconds / 4)
+            self.beat()
+
+
+class SimulatedEngine(Engine):
+    make_heartbeat = SimulatedHeartbeat
 
 
 class Process:
-    """``kill`` stops it where it stands; ``roles`` that end by themselves are findings."""
+    """``kill`` stops it where it stands: nothing of it runs any more, not even its clean-up."""
 
     def __init__(self, name: str, ledger: ProcessLedger, broker: Broker, concurrency: int) -> None:
         self.life = Life(name)
-        self.ledger = ledger
         truth = ledger.truth
         stack = Stack(
             "simulation:",
@@ -37,25 +70,20 @@ class Process:
             truth.clock,
             ledger.close,
         )
-        self.engine = Engine(stack, simulation_registry(), settings=SETTINGS)
-        self.engine.worker = Worker(
-            name, ledger, broker, self.engine.committer, self.engine.steps, concurrency=concurrency
+        settings = EngineSettings(
+            concurrency=concurrency,
+            lease_seconds=LEASE_SECONDS,
+            reconcile_every=RECONCILE_EVERY,
+            untouched_after=UNTOUCHED_AFTER,
+            worker_name=name,
         )
-        self.roles: list[asyncio.Task[Any]] = []
+        self.engine = SimulatedEngine(stack, simulation_registry(), settings=settings)
 
     def start(self) -> None:
-        worker = self.engine.worker
-        assert worker is not None
-        self.ledger.heartbeat(self.life.name, LEASE_SECONDS)
-        self.roles += [
-            self.spawn(self._beat()),
-            self.spawn(self.engine.timers.run()),
-            self.spawn(self.engine.reconciler.run()),
-            self.spawn(worker.run()),
-        ]
+        self.spawn(self._boot())
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """A task of this process: it goes no further once the process is dead."""
+        """A task of this process, and so are all tasks that it creates."""
         context = contextvars.copy_context()
         context.run(OWNER.set, self.life)
         return asyncio.get_running_loop().create_task(work, context=context)
@@ -63,11 +91,9 @@ class Process:
     def kill(self) -> None:
         self.life.dead = True
 
-    def broken_roles(self) -> list[BaseException]:
-        ended = [role for role in self.roles if role.done() and not role.cancelled()]
-        return [role.exception() or AssertionError("a role returned") for role in ended]
-
-    async def _beat(self) -> None:
+    async def _boot(self) -> None:
         while True:
-            await asyncio.sleep(LEASE_SECONDS / 4)
-            self.ledger.heartbeat(self.life.name, LEASE_SECONDS)
+            try:
+                return await self.engine.start()
+            except OperatorError:
+                await asyncio.sleep(1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -22,12 +22,13 @@ from dalsegno.testing.simulation.faults import Fault, Faults
 from dalsegno.testing.simulation.invariants import Watch
 from dalsegno.testing.simulation.ledger import Decision, ProcessLedger, RecordingLedger
 from dalsegno.testing.simulation.loop import Exhausted, VirtualLoop
+from dalsegno.testing.simulation.overheard import Overheard
 from dalsegno.testing.simulation.process import Process
 from dalsegno.testing.simulation.scenario import BYSTANDER, Scenario
 
 PROCESSES = 2
 RESTART_AFTER = 2.0
-COOL_DOWN = 100.0
+COOL_DOWN = 30.0
 MAX_STEPS = 200_000
 MAX_TIME = 40_000.0
 KEY = "simulated"
@@ -121,13 +122,12 @@ class World:
 
     def run(self) -> Observation:
         observation = Observation(None, [], {}, {}, self.truth.decisions, self.findings, [], 0, 0.0)
-        try:
-            self.loop.run(self._main(observation))
-        except Exhausted as error:
-            self.findings.append(f"L6: {error}; {self._stuck()}")
-        except AssertionError as error:
-            self.findings.append(str(error))
-        self.findings += self.watch.findings
+        with Overheard() as overheard:
+            try:
+                self.loop.run(self._main(observation))
+            except Exhausted as error:
+                self.findings.append(f"L6: {error}; {self._stuck()}")
+        self.findings += [*self.watch.findings, *overheard.errors]
         observation.struck = self.faults.struck
         observation.steps, observation.seconds = self.loop.steps, self.loop.time()
         self.loop.close()
@@ -135,9 +135,8 @@ class World:
 
     async def _main(self, observation: Observation) -> None:
         # The client reaches the store without faults: what is simulated is the system, not its user.
-        self._client = Process(
-            "client", ProcessLedger(self.truth, Faults(())), MessageBroker(self.post, ProcessLedger(self.truth, Faults(()))), 1
-        )
+        wire = ProcessLedger(self.truth, Faults(()))
+        self._client = Process("client", wire, MessageBroker(self.post, wire), 1)
         self.processes = [self._process(f"p{number}") for number in range(PROCESSES)]
         for process in self.processes:
             process.start()
@@ -177,8 +176,6 @@ class World:
             self.findings.append(f"a task broke unseen: {problem.get('message')} {problem.get('exception')!r}")
 
     def _look_at(self, process: Process) -> None:
-        for error in process.broken_roles():
-            self.findings.append(f"a role of {process.life.name} ended by itself: {error!r}")
         for execution, reason in process.engine.reconciler.stuck.items():
             self.findings.append(f"L6: the reconciler reports {execution} as stuck: {reason}")
 
@@ -196,6 +193,3 @@ class World:
 
 def observe(scenario: Scenario, schedule: Sequence[Fault] = (), order: int | None = None) -> Observation:
     return World(scenario, schedule, order).run()
-
-
-Call = Callable[[], Awaitable[Any]]

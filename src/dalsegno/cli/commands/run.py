@@ -1,0 +1,130 @@
+"""``run``, ``resume``, ``retry``, ``rerun``: an execution in this process, to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dalsegno.cli.options import (
+    AppName,
+    Detach,
+    ExecutionId,
+    Input,
+    Json,
+    Key,
+    Quiet,
+    Store,
+    Tags,
+    Timeout,
+)
+
+if TYPE_CHECKING:
+    from dalsegno.engine.client import Client
+
+
+def register(app: typer.Typer) -> None:
+    app.command("run")(run)
+    app.command("resume")(resume)
+    app.command("retry")(retry)
+    app.command("rerun")(rerun)
+
+
+def run(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A JSON or YAML document; - for stdin.", show_default=False)],
+    input: Input = None,
+    store: Store = None,
+    app: AppName = None,
+    tag: Tags = None,
+    key: Key = None,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run a document to its end, with live progress.
+
+    Exit code: 0 completed, 1 failed or cancelled, 2 usage or validation, 124 timeout, 130 interrupted.
+    """
+    from dalsegno.cli.deploying import deploy_document
+    from dalsegno.cli.documents import read_document, read_payload, read_seconds, read_tags
+    from dalsegno.cli.launching import make_session, refuse_double_stdin
+    from dalsegno.engine.client import StartOptions
+
+    refuse_double_stdin(file, input)
+    document, payload = read_document(file), read_payload(input)
+    options = StartOptions(idempotency_key=key, tags=read_tags(tag))
+    session = make_session(store, app, json=json, quiet=quiet, seconds=read_seconds(timeout))
+
+    async def start(client: Client) -> str:
+        deployed = await deploy_document(session.app, document)
+        return await client.start(deployed.name, payload, options)
+
+    raise typer.Exit(session.run(start))
+
+
+def resume(
+    execution: ExecutionId,
+    store: Store = None,
+    app: AppName = None,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Go on with an execution here and now; ends a pause.
+
+    What a killed process held is taken over at once. An execution that has ended shows its result.
+    """
+    from dalsegno.cli.documents import read_seconds
+    from dalsegno.cli.launching import make_session
+    from dalsegno.cli.opening import find_execution, require_store
+
+    session = make_session(store, app, json=json, quiet=quiet, seconds=read_seconds(timeout))
+    require_store(session.app.url)
+
+    async def go_on(client: Client) -> str:
+        found = await find_execution(client, execution)
+        if (await client.status(found)).state == "PAUSED":
+            await client.resume(found)
+        return found
+
+    raise typer.Exit(session.run(go_on))
+
+
+def retry(
+    execution: ExecutionId,
+    store: Store = None,
+    app: AppName = None,
+    timeout: Timeout = None,
+    detach: Detach = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run again, as a new execution, what failed or was interrupted."""
+    from dalsegno.cli.launching import run_again
+
+    raise typer.Exit(run_again(execution, None, None, store, app, timeout, detach=detach, quiet=quiet, json=json))
+
+
+def rerun(
+    execution: ExecutionId,
+    nodes: Annotated[list[str], typer.Argument(metavar="NODE...", help="Where to begin.", show_default=False)],
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="JSON",
+            help="Outputs to change, by node: JSON, @FILE or -.",
+            show_default=False,
+        ),
+    ] = None,
+    store: Store = None,
+    app: AppName = None,
+    timeout: Timeout = None,
+    detach: Detach = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run again, as a new execution, from the given nodes on."""
+    from dalsegno.cli.launching import run_again
+
+    raise typer.Exit(run_again(execution, nodes, context, store, app, timeout, detach=detach, quiet=quiet, json=json))

@@ -1,0 +1,5 @@
+"""x"""
+import typer
+
+
+def register(app: typer.Typer) -> None: ...

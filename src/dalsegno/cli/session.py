@@ -1,0 +1,149 @@
+"""Running one execution in this process until it ends, is interrupted, or takes too long."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from dalsegno.app import App
+from dalsegno.cli.opening import serve_queues
+from dalsegno.cli.progress import Progress
+from dalsegno.cli.result import Command, Result, print_result, read_result
+from dalsegno.cli.screen import Screen, choose_screen, log_to
+from dalsegno.engine.client import Client
+from dalsegno.model.execution import ENDED
+
+GRACE = 5.0
+"""After Ctrl-C, what runs may finish within this time; then it is handed back."""
+OFTEN = 0.15
+SHARE = 10
+"""Looking takes at most a tenth of the time, however large the execution is."""
+TIMED_OUT = 124
+
+Prepare = Callable[[Client], Awaitable[str]]
+"""Creates or finds the execution; returns its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    app: App
+    command: Command
+    as_json: bool = False
+    quiet: bool = False
+    seconds: float | None = None
+
+    def run(self, prepare: Prepare) -> int:
+        """The exit code; everything has been printed."""
+        return asyncio.run(self._run(prepare))
+
+    async def _run(self, prepare: Prepare) -> int:
+        screen = choose_screen(quiet=self.quiet or self.as_json)
+        log_to(screen, quiet=self.quiet or self.as_json)
+        await self.app.host_here()
+        try:
+            with stop_signals() as stopping:
+                return await self._drive(await prepare(self.app.client), screen, stopping)
+        finally:
+            await self.app.aclose()
+
+    async def _drive(self, execution: str, screen: Screen, stopping: Stopping) -> int:
+        client, engine = self.app.client, self.app.engine
+        view = await client.status(execution)
+        program = await client.definitions.by_hash(view.definition)
+        if view.state not in ENDED:
+            serve_queues(self.app, {node.queue for node in program.plan.nodes.values()})
+            engine.settings = replace(engine.settings, grace=min(GRACE, engine.settings.grace))
+            await engine.start()
+        screen.begin(view, program.plan)
+        try:
+            progress = Progress(client, program.plan, execution)
+            await follow(progress, screen, stopping, self.seconds)
+        finally:
+            screen.end(await client.status(execution))
+        if stopping.signal is not None and engine.worker is not None:
+            screen.say("stopping: what runs may finish (Ctrl-C again stops at once)")
+            await engine.worker.stop(engine.settings.grace)
+        return self._report(await read_result(client, execution), stopping)
+
+    def _report(self, result: Result, stopping: Stopping) -> int:
+        if result.view.state in ENDED or self.as_json:
+            print_result(result, self.command, as_json=self.as_json)
+        if result.view.state in ENDED:
+            return result.exit_code
+        explain_resuming(result, self.command, stopping)
+        return 128 + stopping.signal if stopping.signal is not None else TIMED_OUT
+
+
+async def follow(progress: Progress, screen: Screen, stopping: Stopping, seconds: float | None = None) -> None:
+    """Shows an execution until it ends, someone wants to stop, or the time is over."""
+    ending = asyncio.ensure_future(progress.client.wait(progress.execution))
+    halt = asyncio.ensure_future(stopping.event.wait())
+    deadline = None if seconds is None else time.monotonic() + seconds
+    try:
+        while not ending.done() and not halt.done():
+            pause = await _show(progress, screen) if screen.live else None
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            pauses = [each for each in (pause, left) if each is not None]
+            await asyncio.wait((ending, halt), timeout=min(pauses, default=None), return_when="FIRST_COMPLETED")
+        if screen.live:
+            screen.show(await progress.look(complete=ending.done()))
+        if ending.done():
+            ending.result()  # an execution that went away is an error
+    finally:
+        ending.cancel()
+        halt.cancel()
+
+
+async def _show(progress: Progress, screen: Screen) -> float:
+    """One picture; how long to wait before the next."""
+    began = time.perf_counter()
+    screen.show(await progress.look())
+    return max(OFTEN, (time.perf_counter() - began) * SHARE)
+
+
+def explain_resuming(result: Result, command: Command, stopping: Stopping) -> None:
+    from dalsegno.cli.output import stderr
+
+    console = stderr()
+    why = "interrupted" if stopping.signal is not None else "the timeout is over"
+    if command.store.startswith("memory:"):
+        console.print(f"{why}; a memory: store ends with its process, so this execution is gone")
+        return
+    console.print(f"{why}; nothing is lost, execution {result.view.id} goes on with:", soft_wrap=True)
+    console.print("  " + command.line("resume", result.view.id), markup=False, soft_wrap=True)
+
+
+class Stopping:
+    """Set by the first SIGINT or SIGTERM; the second one ends the process where it stands."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.signal: int | None = None
+
+    def ask(self, number: int) -> None:
+        if self.signal is not None:
+            os.write(2, b"\x1b[?25h\n" if os.isatty(2) else b"\n")  # the live view had hidden the cursor
+            os._exit(128 + number)
+        self.signal = number
+        self.event.set()
+
+
+@contextmanager
+def stop_signals() -> Iterator[Stopping]:
+    stopping = Stopping()
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, stopping.ask, number)
+    try:
+        yield stopping
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

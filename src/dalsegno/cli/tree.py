@@ -1,0 +1,205 @@
+"""The live view: the nodes of an execution as a tree, with states, bars, countdowns and durations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from dalsegno.cli.output import STYLES, Signs, signs_for, span
+from dalsegno.cli.progress import Activity, Snapshot
+from dalsegno.graph.plan import Node, Plan
+from dalsegno.model.execution import ENDED
+
+BAR = 16
+LOUD = ("RUNNING", "QUEUED", "WAITING", "FAILED", "CANCELLED")
+"""States that are shown first where there is no room for all nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A node and the lines that lead to it."""
+
+    node: Node
+    guides: str
+
+
+def rows_of(plan: Plan, signs: Signs) -> list[Row]:
+    """Topological order; the nodes that run for each item stand below their split."""
+    return _branch(plan, [name for name in plan.topological if plan.nodes[name].split is None], "", signs)
+
+
+def _branch(plan: Plan, names: Sequence[str], guides: str, signs: Signs) -> list[Row]:
+    rows: list[Row] = []
+    for name in names:
+        is_last = name == names[-1]
+        rows.append(Row(plan.nodes[name], guides + (signs.last if is_last else signs.branch)))
+        inside = plan.members.get(name, ())
+        if inside:
+            rows += _branch(plan, inside, guides + ("   " if is_last else signs.through), signs)
+    return rows
+
+
+class TreeView:
+    """Draws snapshots of one execution for one console."""
+
+    def __init__(self, plan: Plan, console: Console) -> None:
+        self.plan = plan
+        self.console = console
+        self.signs = signs_for(console)
+        self.rows = rows_of(plan, self.signs)
+
+    def draw(self, snapshot: Snapshot) -> Group:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(self.console.width // 2, 20))
+        grid.add_column(no_wrap=True, overflow="ellipsis")
+        grid.add_column(no_wrap=True, justify="right", style="dim")
+        for row in self._fitting(snapshot):
+            if isinstance(row, str):
+                grid.add_row(Text(row, "dim"), "", "")
+            else:
+                grid.add_row(
+                    self._name(row, snapshot), self._doing(row.node, snapshot), self._time(row.node, snapshot)
+                )
+        return Group(self._head(snapshot), grid)
+
+    # -- parts ------------------------------------------------------------------------------------------------
+
+    def _head(self, snapshot: Snapshot) -> Text:
+        execution = snapshot.execution
+        ended = execution.ended_at if execution.state in ENDED else None
+        dot = f" {self.signs.dot} "
+        return Text.assemble(
+            (self.signs.states.get(execution.state, " "), STYLES.get(execution.state, "")),
+            " ",
+            (execution.workflow, "bold"),
+            (f" v{execution.version}", "dim"),
+            (dot, "dim"),
+            (execution.id, "dim"),
+            (dot, "dim"),
+            (execution.state.lower(), STYLES.get(execution.state, "")),
+            (dot, "dim"),
+            (span((ended or snapshot.now) - execution.created_at), "dim"),
+            overflow="ellipsis",
+            no_wrap=True,
+        )
+
+    def _name(self, row: Row, snapshot: Snapshot) -> Text:
+        state = snapshot.summaries[row.node.id].state
+        quiet = state in ("PENDING", "SKIPPED")
+        return Text.assemble(
+            (row.guides, "dim"),
+            (self.signs.states[state], STYLES[state]),
+            " ",
+            (row.node.id, "dim" if quiet else ""),
+        )
+
+    def _doing(self, node: Node, snapshot: Snapshot) -> Text:
+        summary = snapshot.summaries[node.id]
+        if node.control == "split" and node.id in snapshot.counts:
+            return self._bar(*snapshot.counts[node.id], failed=self._failed_inside(node, snapshot))
+        if summary.state in ("SKIPPED", "CANCELLED", "FAILED") and not summary.waiting:
+            return _counted(summary.state.lower(), summary.runs, STYLES[summary.state])
+        activity = snapshot.activities.get(node.id)
+        if activity is not None and snapshot.execution.state not in ENDED:
+            return self._activity(node, activity, snapshot)
+        if summary.runs > 1:
+            failed = f", {summary.failed} failed" if summary.failed else ""
+            return Text(f"{summary.runs:,} runs{failed}", "dim")
+        return Text(node.type if summary.state == "PENDING" else "", "dim")
+
+    def _activity(self, node: Node, activity: Activity, snapshot: Snapshot) -> Text:
+        """What its tokens do now; nothing is said twice."""
+        parts = []
+        if activity.running:
+            parts.append(f"{activity.running:,} running" if activity.running > 1 else "running")
+        if activity.queued:
+            verb = "held" if snapshot.execution.state == "PAUSED" else "queued"
+            parts.append(f"{activity.queued:,} {verb}" if activity.queued > 1 else verb)
+        if activity.sleeping:
+            parts.append(self._sleeping(node, activity, snapshot))
+        runs = snapshot.summaries[node.id].runs
+        if runs:
+            parts.append(f"{runs:,} done")
+        return Text(f" {self.signs.dot} ".join(parts), STYLES[snapshot.summaries[node.id].state])
+
+    def _sleeping(self, node: Node, activity: Activity, snapshot: Snapshot) -> str:
+        count = f"{activity.sleeping:,} " if activity.sleeping > 1 else ""
+        left = f" in {countdown(activity.due - snapshot.now)}" if activity.due is not None else ""
+        if activity.retrying:
+            return f"{count}attempt {activity.retrying}{left}"
+        if node.id in snapshot.counts:
+            arrived, expected = snapshot.counts[node.id]
+            limit = f", gives up{left}" if left else ""
+            return f"{arrived:,} of {expected:,} arrived{limit}"
+        return f"{count}wakes{left}" if left else f"{count}waiting"
+
+    def _bar(self, arrived: int, expected: int, failed: int) -> Text:
+        done = int(BAR * arrived / expected) if expected else BAR
+        full, edge, rest = self.signs.bar
+        text = Text(full * done, "green")
+        if done < BAR:
+            text.append(edge if arrived else rest, "green" if arrived else "dim")
+            text.append(rest * (BAR - done - 1), "dim")
+        text.append(f" {arrived:,}/{expected:,}")
+        if failed:
+            text.append(f" {failed:,} failed", STYLES["FAILED"])
+        return text
+
+    def _failed_inside(self, node: Node, snapshot: Snapshot) -> int:
+        return sum(snapshot.summaries[name].failed for name in self.plan.members.get(node.id, ()))
+
+    def _time(self, node: Node, snapshot: Snapshot) -> str:
+        began = snapshot.began.get(node.id)
+        state = snapshot.summaries[node.id].state
+        if began is None or state in ("SKIPPED", "PENDING"):
+            return ""
+        if state in ("RUNNING", "WAITING", "QUEUED") and snapshot.execution.state not in ENDED:
+            return span(snapshot.now - began)
+        ended = snapshot.ended.get(node.id)
+        return span(ended - began) if ended is not None else ""
+
+    # -- room -------------------------------------------------------------------------------------------------
+
+    def _fitting(self, snapshot: Snapshot) -> list[Row | str]:
+        """All rows, or as many as the terminal has: the loud ones first, the rest counted where it was left out."""
+        room = max(self.console.height - 3, 5)
+        if len(self.rows) <= room:
+            return list(self.rows)
+        kept = self._kept(snapshot, room // 2 + 1)
+        shown: list[Row | str] = []
+        left_out = 0
+        for row in self.rows:
+            if row.node.id in kept:
+                shown += [self._left_out(left_out)] if left_out else []
+                shown.append(row)
+                left_out = 0
+            else:
+                left_out += 1
+        return shown + ([self._left_out(left_out)] if left_out else [])
+
+    def _kept(self, snapshot: Snapshot, room: int) -> set[str]:
+        loud = [row.node.id for row in self.rows if snapshot.summaries[row.node.id].state in LOUD]
+        quiet = [row.node.id for row in self.rows if snapshot.summaries[row.node.id].state not in LOUD]
+        return {*loud[:room], *quiet[: max(room - len(loud), 0)]}
+
+    def _left_out(self, count: int) -> str:
+        return f"{self.signs.through}{self.signs.ellipsis} {count:,} more"
+
+
+def countdown(seconds: float) -> str:
+    """``3 s``, ``1:05``, ``2:00:09``: a clock that runs down without jumping between units."""
+    if seconds < 60:
+        return f"{max(seconds, 0):.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 24:
+        return span(seconds)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _counted(word: str, runs: int, style: str) -> Text:
+    return Text(f"{word} ({runs:,} runs)" if runs > 1 else word, style)

@@ -1,0 +1,67 @@
+"""What a run came to, without what may differ between two right runs: times, and who was quicker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dalsegno.testing.simulation.world import Observation
+
+
+class Outcome(Struct, frozen=True):
+    """``runs``: per node, committed runs and failed ones. ``context`` only of completed executions; None elsewhere and
+    where it cannot be foretold."""
+
+    state: str
+    output: Any
+    error: Any
+    runs: dict[str, tuple[int, int]]
+    context: dict[str, Any] | None
+
+
+def outcome_of(observation: Observation) -> Outcome | None:
+    view = observation.view
+    if view is None:
+        return None
+    return Outcome(
+        view.state,
+        timeless(_decoded(view.output)),
+        timeless(_decoded(view.error)),
+        {name: (node.runs, node.failed) for name, node in observation.nodes.items() if node.runs},
+        timeless(observation.context) if view.state == "COMPLETED" else None,
+    )
+
+
+def _decoded(raw: bytes | None) -> Any:
+    return msgspec.json.decode(raw) if raw is not None else None
+
+
+def timeless(value: Any) -> Any:
+    """When a wait woke, and how many had come when somebody gave up, depends on the clock."""
+    if isinstance(value, dict):
+        return {key: "some time" if key == "resume_at" else timeless(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [timeless(inner) for inner in value]
+    return value
+
+
+def differences(left: Outcome | None, right: Outcome | None) -> list[str]:
+    """Sentences, one per field that differs."""
+    if left is None or right is None:
+        return [] if left is right else ["only one of the two runs ended"]
+    found = []
+    for field in Outcome.__struct_fields__:
+        mine, other = getattr(left, field), getattr(right, field)
+        if mine != other and not (field == "context" and (mine is None or other is None)):
+            found.append(f"{field}: {_short(mine, other)}")
+    return found
+
+
+def _short(mine: Any, other: Any) -> str:
+    if isinstance(mine, dict) and isinstance(other, dict):
+        keys = [key for key in {**mine, **other} if mine.get(key, "absent") != other.get(key, "absent")]
+        mine = {key: mine.get(key, "absent") for key in keys}
+        other = {key: other.get(key, "absent") for key in keys}
+    return f"{str(mine)[:400]} ≠ {str(other)[:400]}"

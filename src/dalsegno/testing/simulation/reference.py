@@ -1,0 +1,388 @@
+"""An independent reading of graphs: a direct, recursive interpretation without tokens, barriers or counters.
+
+It foretells the outcome of graphs in which no order matters, and notices when one does. It shares nothing with the
+kernel but the plan's wiring (which edges lead where) and the node library's pure functions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from dalsegno.graph.plan import Edge, Node, Plan
+from dalsegno.nodes.merge import combine_payloads
+from dalsegno.ports.node import NodeError
+from dalsegno.testing.simulation.formulas import Missing, evaluate
+from dalsegno.testing.simulation.nodes import work_output
+from dalsegno.testing.simulation.outcome import Outcome, timeless
+
+LONG = 86_400.0
+RUN_LIMIT = 2_000
+
+
+class OrderMattersError(Exception):
+    """Two right runs of this graph may end differently."""
+
+
+class UnforeseeableError(Exception):
+    """The outcome is certain, but this reading cannot tell it (equal keys are ordered by hash)."""
+
+
+class _HaltError(Exception):
+    """A scope ends with this error."""
+
+    def __init__(self, error: dict[str, Any], node: Node) -> None:
+        super().__init__(error["message"])
+        self.error = error
+        self.node = node
+
+
+class _FailedError(Exception):
+    """A node failed with this error object."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(error["message"])
+        self.error = error
+
+
+class Visit(Struct, frozen=True):
+    """A token, in this reading: what it knows and where it came along."""
+
+    context: dict[str, Any]
+    payload: Any
+    path: str
+    loops: tuple[tuple[str, int, int, Any], ...] = ()
+    """split, index, total, item"""
+
+
+class Scope(Struct):
+    """One scope being read: what travels over its edges, what is left, what reaches its aggregator."""
+
+    over: dict[str, list[Visit]]
+    left: list[Visit]
+    collected: list[tuple[int, Visit]]
+
+
+def foretell(plan: Plan, payload: dict[str, Any]) -> Outcome:
+    return _Reading(plan, payload).outcome()
+
+
+class _Reading:
+    def __init__(self, plan: Plan, payload: dict[str, Any]) -> None:
+        self.plan = plan
+        self.input = payload
+        self.runs: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+        self._check_deadlines()
+
+    def _check_deadlines(self) -> None:
+        if self.plan.timeout is not None:
+            raise OrderMattersError("the execution has a deadline")
+        for node in self.plan.nodes.values():
+            if node.timeout is not None or (node.merge_timeout is not None and node.merge_timeout < LONG):
+                raise OrderMattersError(f"node {node.id} has a deadline")
+
+    # -- the execution --------------------------------------------------------------------------------------------
+
+    def outcome(self) -> Outcome:
+        start = Visit({"$trigger": self.input}, self.input, "")
+        scope = Scope({}, [], [])
+        try:
+            self._enter(scope, start)
+            self._read(scope, None, self._entries(start))
+            context = _united(sorted(scope.left, key=_key), lambda: _distinct(scope.left))
+            return self._ended("COMPLETED", self._output(context), None, context or {"$trigger": self.input})
+        except _HaltError as halt:
+            return self._ended("FAILED", None, halt.error, None)
+        except Missing:
+            return self._ended("FAILED", None, {"code": "OUTPUT_FAILED"}, None)
+
+    def _enter(self, scope: Scope, start: Visit) -> None:
+        edges = self.plan.entry_edges
+        for position, edge in enumerate(edges):
+            path = f"{position:04x}" if len(edges) > 1 else ""
+            scope.over.setdefault(edge.id, []).append(_moved(start, path=path))
+
+    def _entries(self, start: Visit) -> dict[str, Visit]:
+        names = [] if self.plan.triggers else [node.id for node in self.plan.nodes.values() if not node.in_edges]
+        if len(names) == 1:
+            return {names[0]: start}
+        return {name: _moved(start, path=f"{position:04x}") for position, name in enumerate(names)}
+
+    def _ended(self, state: str, output: Any, error: Any, context: dict[str, Any] | None) -> Outcome:
+        runs = {name: (count, self.failed[name]) for name, count in self.runs.items()}
+        return Outcome(state, timeless(output), error, runs, timeless(context) if context is not None else None)
+
+    def _output(self, context: dict[str, Any]) -> Any:
+        plan = self.plan
+        if plan.output is not None:
+            return evaluate(plan.output.text, Visit(context, None, ""), self.input)
+        outputs = [node.id for node in plan.nodes.values() if node.type == "output"]
+        leaves = [node.id for node in plan.nodes.values() if _is_leaf(node)]
+        sources = outputs or leaves
+        if len(sources) == 1:
+            return context.get(f"${sources[0]}")
+        return {name: context[f"${name}"] for name in sources if f"${name}" in context}
+
+    # -- one scope ------------------------------------------------------------------------------------------------
+
+    def _read(self, scope: Scope, split: str | None, entries: Mapping[str, Visit]) -> None:
+        """Nodes in topological order: when one is reached, everything that can lead to it is known."""
+        for name in self.plan.topological:
+            node = self.plan.nodes[name]
+            if node.split != split or node.control in ("trigger", "aggregator"):
+                continue
+            if name in entries:
+                self._visit(scope, node, entries[name])
+                continue
+            arrived = [(edge, visit) for edge in node.in_edges for visit in scope.over.get(edge.id, [])]
+            if node.join == "each":
+                for _, visit in arrived:
+                    self._visit(scope, node, visit)
+            elif arrived:
+                self._visit(scope, node, self._meet(node, arrived))
+
+    def _meet(self, node: Node, arrived: list[tuple[Edge, Visit]]) -> Visit:
+        edges = [edge.id for edge, _ in arrived]
+        if len(set(edges)) < len(edges):
+            raise OrderMattersError(f"several tokens over one edge into {node.id}")
+        if node.join == "any" and (len(edges) > 1 or node.losers):
+            raise OrderMattersError(f"a race at {node.id}")
+        context: dict[str, Any] = {}
+        for _, visit in arrived:
+            context |= visit.context
+        first = arrived[0][1]
+        return Visit(context, [visit.payload for _, visit in arrived], first.path, first.loops)
+
+    def _visit(self, scope: Scope, node: Node, visit: Visit) -> None:
+        self._count(node.id)
+        try:
+            if node.control == "split":
+                self._split(scope, node, visit)
+                return
+            output, taken = self._run(node, visit)
+        except _FailedError as failure:
+            self.failed[node.id] += 1
+            self._despite(scope, node, visit, failure.error)
+            return
+        self._go_on(scope, node, visit, output, taken)
+
+    def _count(self, node: str) -> None:
+        self.runs[node] += 1
+        if sum(self.runs.values()) > RUN_LIMIT:
+            raise UnforeseeableError("too much to read")
+
+    def _despite(self, scope: Scope, node: Node, visit: Visit, error: dict[str, Any]) -> None:
+        if node.strategy == "halt":
+            raise _HaltError(error, node)
+        if node.strategy == "branch":
+            taken = node.error_edges
+        elif node.control == "split":
+            self._gather(scope, node, visit, [])
+            return
+        elif node.control == "conditional":
+            taken = _by_id(node, [node.parameters.raw.get("false_edge_id")])
+        else:
+            taken = node.success_edges
+        self._go_on(scope, node, visit, {"error": error}, taken)
+
+    def _go_on(
+        self, scope: Scope, node: Node, visit: Visit, output: Any, taken: tuple[Edge, ...], *, keeps: bool = True
+    ) -> None:
+        context = {**visit.context, f"${node.id}": output} if keeps else visit.context
+        passes = node.control in ("conditional", "switch", "wait") or node.type == "log"
+        payload = visit.payload if passes else output
+        onward = Visit(context, payload, visit.path, visit.loops)
+        for edge in taken:
+            if self.plan.nodes[edge.dst].control == "aggregator":
+                scope.collected.append((edge.slot, onward))
+                continue
+            path = f"{visit.path}{edge.position:04x}" if _forks(node) else visit.path
+            scope.over.setdefault(edge.id, []).append(_moved(onward, path=path))
+        if not taken:
+            scope.left.append(onward)
+
+    # -- running --------------------------------------------------------------------------------------------------
+
+    def _run(self, node: Node, visit: Visit) -> tuple[Any, tuple[Edge, ...]]:
+        parameters = self._parameters(node, visit)
+        if node.type == "work":
+            return self._work(node, visit, parameters), node.success_edges
+        if node.control == "conditional":
+            text = node.parameters.expressions["expression"].text
+            try:
+                result = bool(evaluate(text, visit, self.input))
+            except Missing as missing:
+                raise UnforeseeableError("the message of a failed expression") from missing
+            edge = node.parameters.raw.get("true_edge_id" if result else "false_edge_id")
+            return {"result": result}, _by_id(node, [edge])
+        if node.control == "switch":
+            return self._switch(node, parameters)
+        if node.control == "merge":
+            return self._merge(node, parameters, visit), node.success_edges
+        if node.control == "wait":
+            return {"resume_at": "some time"}, node.success_edges
+        if node.type == "output":
+            return self._collect(node, visit), node.success_edges
+        return {"message": "hello", "level": "info"}, node.success_edges
+
+    def _parameters(self, node: Node, visit: Visit) -> dict[str, Any]:
+        def render(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {key: render(inner) for key, inner in value.items()}
+            if isinstance(value, list):
+                return [render(inner) for inner in value]
+            return evaluate(value, visit, self.input) if isinstance(value, str) and "$" in value else value
+
+        rendered = render(self.sources[node.id])
+        return rendered if isinstance(rendered, dict) else {}
+
+    @property
+    def sources(self) -> Mapping[str, dict[str, Any]]:
+        return PARAMETERS[self.plan.hash]
+
+    def _work(self, node: Node, visit: Visit, parameters: dict[str, Any]) -> Any:
+        attempts = min(parameters.get("fails", 0), node.retry.max_attempts)
+        if parameters.get("when", True) and attempts >= node.retry.max_attempts:
+            raise _FailedError(_error(f"programmed failure of {node.id}", "PROGRAMMED", node.id))
+        return work_output(node.id, visit.payload, parameters.get("note"), parameters.get("pad", 0))
+
+    def _switch(self, node: Node, parameters: dict[str, Any]) -> tuple[Any, tuple[Edge, ...]]:
+        rules, routes = parameters["rules"], node.parameters.raw["routes"]
+        index = next((index for index, rule in enumerate(rules) if rule["value"] == rule["compare"]), None)
+        if index is None and len(routes) > len(rules):
+            index = len(rules)
+        edge = routes[index] if index is not None and index < len(routes) else None
+        return {"output_index": index}, _by_id(node, [edge])
+
+    def _merge(self, node: Node, parameters: dict[str, Any], visit: Visit) -> Any:
+        try:
+            return combine_payloads(parameters.get("mode", "append"), visit.payload)
+        except NodeError as error:
+            raise _FailedError({**error.failure.as_dict(), "node": node.id}) from None
+
+    def _collect(self, node: Node, visit: Visit) -> dict[str, Any]:
+        names = [edge.src for edge in node.in_edges]
+        return {name: visit.context[f"${name}"] for name in names if f"${name}" in visit.context}
+
+    # -- splits ---------------------------------------------------------------------------------------------------
+
+    def _split(self, scope: Scope, node: Node, visit: Visit) -> None:
+        parameters = self._parameters(node, visit)
+        items = parameters["input_array"]
+        if not isinstance(items, list):
+            kind = "a number" if isinstance(items, int) else "null"
+            raise _FailedError(
+                _error(
+                    f"'input_array' should be a list, but is {kind}",
+                    "NOT_A_LIST",
+                    node.id,
+                    {"parameter": "input_array", "type": kind},
+                )
+            )
+        halts = parameters.get("on_item_error", "collect" if node.aggregator else "halt") == "halt"
+        results = []
+        for index, item in enumerate(items):
+            value, error = self._item(node, visit, index, len(items), item)
+            if error is not None and halts:
+                if len(items) > 1:
+                    raise OrderMattersError(f"an item ends the split {node.id} while others run")
+                self._count(node.id)
+                message = f"item {index} failed: {error['message']}"
+                details = {"index": index, "error": error}
+                raise _FailedError(_error(message, "ITEM_FAILED", node.id, details, "ItemFailed"))
+            results.append(({"error": error} if error is not None else value, error is not None))
+        self._gather(scope, node, visit, results)
+
+    def _gather(self, scope: Scope, node: Node, visit: Visit, results: list[tuple[Any, bool]]) -> None:
+        summary = {"total": len(results), "failed": sum(failed for _, failed in results)}
+        after = _moved(visit, context={**visit.context, f"${node.id}": summary})
+        if node.aggregator is None:
+            scope.left.append(after)
+            return
+        aggregator = self.plan.nodes[node.aggregator]
+        self._count(aggregator.id)
+        output = [value for value, _ in results]
+        self._go_on(scope, aggregator, after, output, aggregator.success_edges)
+
+    def _item(
+        self, node: Node, visit: Visit, index: int, total: int, item: Any
+    ) -> tuple[Any, dict[str, Any] | None]:
+        inner = Scope({}, [], [])
+        start = Visit(visit.context, item, "", (*visit.loops, (node.id, index, total, item)))
+        try:
+            for edge in node.success_edges:
+                path = f"{edge.position:04x}" if _forks(node) else ""
+                if edge.dst == node.aggregator:
+                    inner.collected.append((edge.slot, start))
+                else:
+                    inner.over.setdefault(edge.id, []).append(_moved(start, path=path))
+            self._read(inner, node.id, {})
+            return self._brought(node, inner), None
+        except _HaltError as halt:
+            if not halt.node.solitary:
+                raise OrderMattersError(f"{halt.node.id} ends its item while siblings may run") from None
+            return None, halt.error
+
+    def _brought(self, node: Node, inner: Scope) -> Any:
+        if not inner.collected or node.aggregator is None:
+            return None
+        slots = [slot for slot, _ in inner.collected]
+        last = max(inner.collected, key=lambda found: found[0])[1]
+        if slots.count(max(slots)) > 1:
+            raise UnforeseeableError("several tokens over the aggregator's last edge")
+        expression = self.plan.nodes[node.aggregator].parameters.expressions.get("output")
+        return evaluate(expression.text, last, self.input) if expression is not None else last.payload
+
+
+PARAMETERS: dict[str, Mapping[str, dict[str, Any]]] = {}
+"""By plan: the parameters as the document writes them."""
+
+
+def _error(
+    message: str, code: str, node: str, details: Any = None, kind: str | None = None
+) -> dict[str, Any]:
+    return {"message": message, "code": code, "type": kind or code, "details": details, "node": node}
+
+
+def _moved(visit: Visit, *, path: str | None = None, context: dict[str, Any] | None = None) -> Visit:
+    return Visit(
+        visit.context if context is None else context,
+        visit.payload,
+        visit.path if path is None else path,
+        visit.loops,
+    )
+
+
+def _by_id(node: Node, names: list[Any]) -> tuple[Edge, ...]:
+    return tuple(edge for edge in node.success_edges if edge.id in names)
+
+
+def _forks(node: Node) -> bool:
+    chooses = node.control in ("conditional", "switch")
+    return len(node.error_edges) > 1 or (len(node.success_edges) > 1 and not chooses)
+
+
+def _is_leaf(node: Node) -> bool:
+    return node.depth == 0 and not node.success_edges and node.control != "trigger"
+
+
+def _key(visit: Visit) -> str:
+    return f"{visit.path}|"
+
+
+def _united(visits: list[Visit], check: Callable[[], None]) -> dict[str, Any]:
+    check()
+    context: dict[str, Any] = {}
+    for visit in visits:
+        context |= visit.context
+    return context
+
+
+def _distinct(visits: list[Visit]) -> None:
+    keys = [_key(visit) for visit in visits]
+    if len(set(keys)) < len(keys):
+        raise UnforeseeableError("two branches left their contexts under equal paths")

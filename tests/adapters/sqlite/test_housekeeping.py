@@ -1,0 +1,93 @@
+"""Sweeping, retention, listing and the small print."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from dalsegno.adapters.sqlite import SqliteStore, archive
+from dalsegno.adapters.sqlite.raw import measure_raw
+from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.testing.contract import ContractStack
+from dalsegno.testing.contract.build import cancel, new_execution, start, step, token
+
+
+async def count(store: SqliteStore, table: str) -> int:
+    (rows,) = await store.read(
+        lambda connection: connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+    )
+    return int(rows)
+
+
+async def test_sweep_removes_no_more_rows_than_asked(store: SqliteStore, stack: ContractStack) -> None:
+    await stack.apply(start("run-1", *(token(f"t{number}") for number in range(25))))
+    await stack.apply(cancel())
+
+    assert [await stack.ledger.sweep(10) for _ in range(4)] == [10, 10, 6, 0]
+    assert await count(store, "token") == await count(store, "flight") == 0
+    events = await stack.events()
+    assert [event.seq for event in events] == list(range(1, 28))
+    assert sum(event.kind == "NodeCancelled" for event in events) == 25
+    assert (await stack.execution()).seq == 27
+
+
+async def test_retention_removes_every_row_in_chunks(
+    store: SqliteStore, stack: ContractStack, monkeypatch: object
+) -> None:
+    for number in range(5):
+        run = new_execution(f"run-{number}", tags=(("team", "a"), ("n", str(number))))
+        await stack.apply(start(run, *(token(f"t{n}") for n in range(10))))
+        await stack.apply(cancel(f"run-{number}"))
+        await stack.blobs.put(f"run-{number}", b"big")
+    while await stack.ledger.sweep():
+        pass
+    stack.clock.advance(100)
+    archive_rows, archive.REMOVED_ROWS = archive.REMOVED_ROWS, 7
+    try:
+        assert await stack.archive.remove_ended(stack.clock.now()) == 5
+    finally:
+        archive.REMOVED_ROWS = archive_rows
+
+    for table in ("execution", "execution_tag", "event", "blob", "output", "flight", "token"):
+        assert await count(store, table) == 0, table
+
+
+async def test_listing_by_any_filter_is_the_same_page(stack: ContractStack) -> None:
+    for number in range(12):
+        tags = (("even", str(number % 2 == 0)),)
+        run = new_execution(f"run-{number:02}", workflow=f"w{number % 3}", tags=tags, parent=f"p{number % 4}")
+        await stack.apply(start(run, token("a")))
+        if number % 5 == 0:
+            await stack.apply(cancel(f"run-{number:02}"))
+
+    async def names(**where: object) -> list[int]:
+        found = await stack.archive.executions(ExecutionFilter(**where))  # type: ignore[arg-type]
+        return [int(view.id[-2:]) for view in found]
+
+    assert await names() == list(range(11, -1, -1))
+    assert await names(workflow="w1") == [10, 7, 4, 1]
+    assert await names(states=("CANCELLED",)) == [10, 5, 0]
+    assert await names(states=("CANCELLED",), workflow="w2") == [5]
+    assert await names(states=("CANCELLED", "RUNNING"), parent="p1") == [9, 5, 1]
+    assert await names(tags=(("even", "True"),), workflow="w0") == [6, 0]
+    assert await names(tags=(("even", "True"), ("even", "False"))) == []
+
+
+async def test_people_can_read_the_file(path: Path, stack: ContractStack) -> None:
+    lease = (await stack.begin(token("a")))["a"]
+    await stack.apply(step(lease, token("b", due=2e9)))
+    shell = sqlite3.connect(path)
+
+    tokens = shell.execute("SELECT execution, id, state, due FROM token_view ORDER BY id").fetchall()
+    kinds = shell.execute("SELECT execution, seq, kind FROM event_view").fetchall()
+    shell.close()
+
+    assert tokens == [("run-1", "a", "consumed", None), ("run-1", "b", "parked", "2033-05-18 03:33:20")]
+    assert kinds == [("run-1", 1, "ExecutionStarted")]
+
+
+def test_raw_measurement_leaves_nothing_behind(tmp_path: Path, monkeypatch: object) -> None:
+    rates = measure_raw(tmp_path / "store.db")
+
+    assert rates["batched_rows_per_s"] > rates["single_commits_per_s"] > 0
+    assert list(tmp_path.iterdir()) == []
