@@ -79,7 +79,8 @@ class Client:
         document = msgspec.json.decode(compiled.definition_source)
         changed = False
         for node in document.get("nodes", ()):
-            name = node.get("parameters", {}).get("task")
+            parameters = node.get("parameters") or {}
+            name = parameters.get("task", parameters.get("name"))
             queue = task_queue(name) if node.get("type") == "task" and isinstance(name, str) else None
             if queue is not None and "queue" not in node:
                 node["queue"] = queue

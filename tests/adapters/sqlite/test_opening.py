@@ -113,10 +113,12 @@ async def test_read_only_store_shows_but_does_not_change(
 
 
 async def test_file_that_became_read_only_is_told(store: SqliteStore, stack: ContractStack) -> None:
-    await store.write(lambda rows: rows.connection.execute("PRAGMA query_only = ON") and None)
+    assert store._writer is not None
+    connection = store._writer._connection
+    connection.execute("PRAGMA query_only = ON")
 
     with pytest.raises(StoreReadOnly, match="permissions"):
         await stack.commit(start("run", token("a")))
 
-    await store.write(lambda rows: rows.connection.execute("PRAGMA query_only = OFF") and None)
+    connection.execute("PRAGMA query_only = OFF")
     await stack.apply(start("run", token("a")))

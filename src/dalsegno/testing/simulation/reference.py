@@ -66,13 +66,17 @@ class Scope(Struct):
     collected: list[tuple[int, Visit]]
 
 
-def foretell(plan: Plan, payload: dict[str, Any]) -> Outcome:
-    return _Reading(plan, payload).outcome()
+def foretell(plan: Plan, parameters: Mapping[str, dict[str, Any]], payload: dict[str, Any]) -> Outcome:
+    """``parameters``: of every node, as the document writes them."""
+    return _Reading(plan, parameters, payload).outcome()
 
 
 class _Reading:
-    def __init__(self, plan: Plan, payload: dict[str, Any]) -> None:
+    def __init__(
+        self, plan: Plan, parameters: Mapping[str, dict[str, Any]], payload: dict[str, Any]
+    ) -> None:
         self.plan = plan
+        self.parameters = parameters
         self.input = payload
         self.runs: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
@@ -96,9 +100,11 @@ class _Reading:
             context = _united(sorted(scope.left, key=_key), lambda: _distinct(scope.left))
             return self._ended("COMPLETED", self._output(context), None, context or {"$trigger": self.input})
         except _HaltError as halt:
+            if not halt.node.solitary:
+                raise OrderMattersError(f"{halt.node.id} ends the execution while siblings may run") from None
             return self._ended("FAILED", None, halt.error, None)
-        except Missing:
-            return self._ended("FAILED", None, {"code": "OUTPUT_FAILED"}, None)
+        except Missing as missing:
+            raise UnforeseeableError("the message of a failed expression") from missing
 
     def _enter(self, scope: Scope, start: Visit) -> None:
         edges = self.plan.entry_edges
@@ -119,7 +125,7 @@ class _Reading:
     def _output(self, context: dict[str, Any]) -> Any:
         plan = self.plan
         if plan.output is not None:
-            return evaluate(plan.output.text, Visit(context, None, ""), self.input)
+            return evaluate(plan.output.source, Visit(context, None, ""), self.input)
         outputs = [node.id for node in plan.nodes.values() if node.type == "output"]
         leaves = [node.id for node in plan.nodes.values() if _is_leaf(node)]
         sources = outputs or leaves
@@ -212,7 +218,7 @@ class _Reading:
         if node.type == "work":
             return self._work(node, visit, parameters), node.success_edges
         if node.control == "conditional":
-            text = node.parameters.expressions["expression"].text
+            text = node.parameters.expressions["expression"].source
             try:
                 result = bool(evaluate(text, visit, self.input))
             except Missing as missing:
@@ -237,12 +243,8 @@ class _Reading:
                 return [render(inner) for inner in value]
             return evaluate(value, visit, self.input) if isinstance(value, str) and "$" in value else value
 
-        rendered = render(self.sources[node.id])
-        return rendered if isinstance(rendered, dict) else {}
-
-    @property
-    def sources(self) -> Mapping[str, dict[str, Any]]:
-        return PARAMETERS[self.plan.hash]
+        rendered: dict[str, Any] = render(self.parameters[node.id])
+        return rendered
 
     def _work(self, node: Node, visit: Visit, parameters: dict[str, Any]) -> Any:
         attempts = min(parameters.get("fails", 0), node.retry.max_attempts)
@@ -335,11 +337,7 @@ class _Reading:
         if slots.count(max(slots)) > 1:
             raise UnforeseeableError("several tokens over the aggregator's last edge")
         expression = self.plan.nodes[node.aggregator].parameters.expressions.get("output")
-        return evaluate(expression.text, last, self.input) if expression is not None else last.payload
-
-
-PARAMETERS: dict[str, Mapping[str, dict[str, Any]]] = {}
-"""By plan: the parameters as the document writes them."""
+        return evaluate(expression.source, last, self.input) if expression is not None else last.payload
 
 
 def _error(

@@ -20,6 +20,11 @@ class Scenario(Struct, frozen=True):
     bystander: bool = False
     """A second, simple execution runs beside the first (L9)."""
 
+    def parameters(self) -> dict[str, dict[str, Any]]:
+        """Of every node, as the document writes them."""
+        nodes = self.document.get("dag", self.document)["nodes"]
+        return {node["id"]: node.get("config") or node.get("parameters") or {} for node in nodes}
+
     def as_json(self) -> str:
         return msgspec.json.format(msgspec.json.encode(self.document), indent=1).decode()
 

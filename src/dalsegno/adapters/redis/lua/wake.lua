@@ -1,0 +1,44 @@
+-- Makes due tokens ready, in due order. A barrier whose deadline passed is timed out with its join token; while its
+-- execution is paused a token is held, and the execution's own deadline waits for the resume that moves it.
+--
+-- KEYS  none: which executions the timers belong to is known only inside
+-- ARGV  1 the time in Unix seconds, or '' for the server's · 2 how many (at most 500)
+-- Reply msgpack: { { token, execution, queue, priority }…, next due in seconds or false }
+
+local now, rows = time_of(ARGV[1]), {}
+local due = redis.call('ZRANGE', PREFIX.timers, '-inf', string.format('%.17g', now * 1000), 'BYSCORE',
+                       'LIMIT', 0, tonumber(ARGV[2]))
+
+local function wake(run, token, paused)
+    local work = { run = run, now = now, ready = {} }
+    if paused and token.kind == 'deadline' then
+        token.state = 'held'
+        return
+    end
+    token.reason = token.barrier and 'timeout' or 'timer'
+    local barrier = token.barrier and load_barrier(run, token.barrier)
+    if barrier and barrier.state == 'waiting' then barrier.state, barrier.changed = 'timeout', true end
+    make_ready(work, token)
+    if token.state == 'ready' then
+        rows[#rows + 1] = { token.id, run.id, token.queue, token.priority }
+    end
+end
+
+for _, member in ipairs(due) do
+    local execution, id = split_member(member)
+    local run = load_run(PREFIX.exec .. execution, execution)
+    local token = run and load_token(run, id)
+    if token and token.state == 'parked' and token.due then
+        change(run, token)
+        if run.ended_at or is_closed(run, token.scope) then
+            token.state = 'done'
+        else
+            wake(run, token, run.state == 'PAUSED')
+        end
+    else
+        redis.call('ZREM', PREFIX.timers, member)
+    end
+end
+write_all()
+local next_due = redis.call('ZRANGE', PREFIX.timers, 0, 0, 'WITHSCORES')[2]
+return cmsgpack.pack({ rows, next_due and tonumber(next_due) / 1000 or false })
