@@ -98,14 +98,14 @@ def test_an_ignored_conditional_goes_along_its_false_edge(stage: Stage) -> None:
 
 
 def test_an_ignored_switch_goes_to_its_fallback(stage: Stage) -> None:
-    nodes = {"s": switch("{{ $trigger.missing.deep }}", "x", **IGNORE)}
+    nodes = {"s": switch("{{ [1] - 1 }}", "x", **IGNORE)}
     ended = stage.run(graph("s > x, s > other", nodes))
     assert ended.state == "COMPLETED"
     assert ended.states == {"s": "FAILED", "x": "SKIPPED", "other": "COMPLETED"}
 
 
 def test_an_ignored_switch_without_fallback_ends_its_branch(stage: Stage) -> None:
-    nodes = {"s": switch("{{ $trigger.missing.deep }}", "x", **IGNORE)}
+    nodes = {"s": switch("{{ [1] - 1 }}", "x", **IGNORE)}
     ended = stage.run(graph("s > x", nodes))
     assert ended.state == "COMPLETED"
     assert ended.states == {"s": "FAILED", "x": "SKIPPED"}

@@ -11,7 +11,6 @@ from dalsegno.core.body import Body, ItemResult, encode
 from dalsegno.core.context import KEY, VALUE, Context, Entry, reference_name
 from dalsegno.core.situation import Situation, encode_record, system_token
 from dalsegno.graph.plan import Edge, Plan
-from dalsegno.lang import ExpressionFailed
 from dalsegno.model.effect import EndIfLast, FinishExecution
 from dalsegno.model.event import NewEvent
 from dalsegno.model.failure import Failure
@@ -120,7 +119,7 @@ def failed(situation: Situation, context: Context, failure: Failure) -> FinishEx
     return FinishExecution("FAILED", event, None, encode(Body(context=context)), error)
 
 
-def output_failure(error: ExpressionFailed) -> Failure:
+def output_failure(error: Exception) -> Failure:
     return Failure(
         f"the workflow's output expression failed: {error}", code="OUTPUT_FAILED", type="OutputFailed"
     )

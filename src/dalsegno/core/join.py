@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from dalsegno.core.body import Body, ItemResult, decode_body, decode_result
+from dalsegno.core.body import Body, ItemResult, decode_body
 from dalsegno.core.complete import Step, transition_of
 from dalsegno.core.context import Entry, extend, key_of, unite, value
 from dalsegno.core.edges import close_unit
@@ -41,15 +41,6 @@ def meet(situation: Situation, slots: Sequence[SlotView]) -> Meeting:
     return Meeting(body, arrivals, tuple(stores))
 
 
-def item_results(slots: Sequence[SlotView], total: int) -> list[ItemResult]:
-    """One per item, in item order; an item that is still open (the barrier gave up) has none."""
-    results = [ItemResult(None)] * total
-    for slot in slots:
-        if slot.data is not None:
-            results[slot.slot] = decode_result(slot.data)
-    return results
-
-
 def dead(situation: Situation) -> Step:
     """No branch will come: the node is skipped, and so is what only it leads to."""
     effects, events = skip_unit(situation, situation.node)
@@ -78,15 +69,13 @@ def merge_timeout(situation: Situation, arrived: int, expected: int) -> Failure:
     )
 
 
-def item_failure(results: Sequence[ItemResult]) -> Failure:
+def item_failure(index: int, result: ItemResult) -> Failure:
     """The split's own failure, when a failed item fails all of it."""
-    first = next(index for index, result in enumerate(results) if result.failed)
-    entry = results[first].value
-    error = msgspec.json.decode(entry.raw)["error"] if entry is not None else {}
+    error = msgspec.json.decode(result.value.raw)["error"] if result.value is not None else {}
     return Failure(
-        f"item {first} failed: {error.get('message', 'no reason recorded')}",
+        f"item {index} failed: {error.get('message', 'no reason recorded')}",
         code="ITEM_FAILED",
         type="ItemFailed",
-        details={"index": first, "error": error},
+        details={"index": index, "error": error},
         retryable=False,
     )

@@ -42,9 +42,7 @@ class Continuation:
             return False
         return not self.others_wait or (hops < MAX_HOPS and seconds < MAX_RUN)
 
-    def keeping(
-        self, transition: Transition, room: int, worker: str
-    ) -> tuple[Transition, list[NewToken]]:
+    def keeping(self, transition: Transition, room: int, worker: str) -> tuple[Transition, list[NewToken]]:
         """The transition, asking to keep at most ``room`` of the tokens it spawns for ``worker``."""
         kept: list[NewToken] = []
         for effect in transition.effects:

@@ -27,6 +27,7 @@ class Runner:
     async def run(self, program: Program, situation: Situation, payload: Any = None) -> Any:
         """What the node returned, or the Failure it came to. Only cancellation passes through."""
         node = situation.node
+        limit: asyncio.Timeout | None = None
         try:
             node_type = self.types.get(node.type)
             context = await self._context(program, situation, node_type, payload)
@@ -34,14 +35,11 @@ class Runner:
             if node.timeout is None:
                 return await node_type.execute(context, parameters)
             async with asyncio.timeout(node.timeout) as limit:
-                try:
-                    return await node_type.execute(context, parameters)
-                except TimeoutError:
-                    if not limit.expired():
-                        raise
+                return await node_type.execute(context, parameters)
         except Exception as error:  # noqa: BLE001 - a node may raise anything; it becomes a value
+            if limit is not None and limit.expired() and isinstance(error, TimeoutError):
+                return _timed_out(node)
             return failure_of(error, node)
-        return _timed_out(node)
 
     async def _context(
         self, program: Program, situation: Situation, node_type: NodeType, payload: Any
@@ -51,7 +49,9 @@ class Runner:
         predecessors = [edge.src for edge in node.in_edges] if "$predecessors" in needs else []
         roots = node.parameters.roots
         if needs:
-            roots = roots.union(needs, predecessors)
+            # What the caller hands over may not be stored yet, and need not be loaded.
+            handed = ("$payload",) if payload is not None else ()
+            roots = roots.union(needs.difference(handed), predecessors)
         meta = execution_meta(program, lease.execution)
         lookup = await self.loader.lookup(lease.execution, situation.body, roots, meta)
         outputs = _outputs(predecessors, lookup) if predecessors else {}

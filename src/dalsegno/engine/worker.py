@@ -91,11 +91,17 @@ class Worker:
             self.doubt()
             raise
         self.continuation.claimed(all_of_them=len(leases) < room)
-        if self._stopping:
-            await self.ledger.release(name, leases)
-            return
-        for lease in leases:
+        # Executions started here meanwhile may have taken the slots this call was made for.
+        room = max(self.concurrency - len(self.running), 0) if not self._stopping else 0
+        for lease in leases[:room]:
             self._launch(lease, None, name)
+        if len(leases) > room:
+            await self._hand_back(name, leases[room:])
+
+    async def _hand_back(self, name: str, leases: Sequence[Lease]) -> None:
+        await self.ledger.release(name, leases)
+        ready = [ReadyToken(lease.token, lease.execution, lease.queue, lease.priority) for lease in leases]
+        await self.broker.announce(ready)
 
     def doubt(self) -> None:
         """Tokens may be leased to this worker without its knowing: it gives up its name."""
@@ -181,7 +187,10 @@ class Worker:
             try:
                 await self.ledger.release(name, leases)
                 await self.broker.announce(
-                    [ReadyToken(lease.token, lease.execution, lease.queue, lease.priority) for lease in leases]
+                    [
+                        ReadyToken(lease.token, lease.execution, lease.queue, lease.priority)
+                        for lease in leases
+                    ]
                 )
                 return
             except OperatorError as error:

@@ -42,10 +42,12 @@ class Transition(Struct, frozen=True, gc=False):
 
     def digest(self) -> bytes:
         """Names the decision, not its timing: equal digests mean the same step came to the same conclusion."""
-        parts = [f"{self.token}/{self.park.attempt if self.park else 0}"]
-        parts += [f"{event.kind}/{event.node}/" for event in self.events]
-        parts += [_mark(effect) for effect in self.effects]
-        return blake2b("".join(parts).encode(), digest_size=8).digest()
+        text = f"{self.token}/{self.park.attempt if self.park else 0}"
+        for event in self.events:
+            text += f"{event.kind}/{event.node}/"
+        for effect in self.effects:
+            text += _mark(effect)
+        return blake2b(text.encode(), digest_size=8).digest()
 
 
 def _mark(effect: Effect) -> str:

@@ -15,6 +15,9 @@ from dalsegno.model.transition import Outcome, ReadyToken, Transition
 __all__ = ["Inspection", "Ledger", "OutboxEntry", "Woken", "WorkerView"]
 
 
+SLOTS_PAGE = 2000
+
+
 class Woken(Struct, frozen=True):
     ready: tuple[ReadyToken, ...]
     next_due: float | None
@@ -84,8 +87,10 @@ class Ledger(Protocol):
     async def wake(self, limit: int = 500) -> Woken:
         """Makes due tokens ready."""
 
-    async def slots(self, execution: str, barrier: str) -> list[SlotView]:
-        """The resolved slots of a barrier, in slot order."""
+    async def slots(
+        self, execution: str, barrier: str, after: int = -1, limit: int = SLOTS_PAGE
+    ) -> list[SlotView]:
+        """The resolved slots of a barrier with numbers greater than ``after``, in order, at most ``limit``."""
 
     async def left(self, execution: str, scope: str) -> list[LeftView]:
         """What branches left in a scope, in key order."""

@@ -16,7 +16,7 @@ from dalsegno.model.execution import ENDED
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.clock import Clock
-from dalsegno.ports.ledger import Inspection, OutboxEntry, Woken, WorkerView
+from dalsegno.ports.ledger import SLOTS_PAGE, Inspection, OutboxEntry, Woken, WorkerView
 
 
 class MemoryLedger:
@@ -145,10 +145,13 @@ class MemoryLedger:
 
     # -- reading ----------------------------------------------------------------------------------------------
 
-    async def slots(self, execution: str, barrier: str) -> list[SlotView]:
+    async def slots(
+        self, execution: str, barrier: str, after: int = -1, limit: int = SLOTS_PAGE
+    ) -> list[SlotView]:
         found = self._find(execution)
         slots = found.slots.get(barrier, {}) if found is not None else {}
-        return [SlotView(slot, *slots[slot]) for slot in sorted(slots)]
+        numbers = sorted(slot for slot in slots if slot > after)
+        return [SlotView(slot, *slots[slot]) for slot in numbers[:limit]]
 
     async def left(self, execution: str, scope: str) -> list[LeftView]:
         found = self._find(execution)

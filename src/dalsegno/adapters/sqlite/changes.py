@@ -21,10 +21,15 @@ Parameters = tuple[Any, ...]
 
 ADVANCE = BulkStatement(SQL["execution.advance"])
 CONSUME = BulkStatement(SQL["token.consume"])
+INSERT_FLIGHT = BulkStatement(SQL["execution.insert_running_flight"])
+INSERT_RECORD = BulkStatement(SQL["execution.insert_running_record"])
 INSERT_KEPT = BulkStatement(SQL["token.insert_kept"])
 INSERT_READY = BulkStatement(SQL["token.insert_ready"])
+INSERT_TOKEN = BulkStatement(SQL["token.insert"])
+MAKE_READY = BulkStatement(SQL["token.make_ready"])
 LEASE = BulkStatement(SQL["token.lease"])
 INSERT_STEP = BulkStatement(SQL["history.insert_step"])
+INSERT_NOTE = BulkStatement(SQL["history.insert_note"])
 SAVE_SCOPE = BulkStatement(SQL["join.save_scope"])
 SAVE_SLOT = BulkStatement(SQL["join.save_slot"])
 
@@ -45,6 +50,7 @@ class Changes:
         "gates",
         "left",
         "left_scopes",
+        "notes",
         "outbox",
         "outputs",
         "owners",
@@ -79,6 +85,8 @@ class Changes:
         self.outbox: list[Parameters] = []
         self.steps: list[Any] = []
         """Parameters of ``insert_step``: most events."""
+        self.notes: list[Any] = []
+        """Parameters of ``insert_note``."""
         self.events: list[Parameters] = []
 
     def write(self, connection: sqlite3.Connection) -> None:
@@ -98,6 +106,7 @@ class Changes:
         _each(connection, "history.save_output", self.outputs)
         _each(connection, "history.insert_outbox", self.outbox)
         INSERT_STEP.run(connection, self.steps)
+        INSERT_NOTE.run(connection, self.notes)
         _each(connection, "history.insert_event", self.events)
 
     def _write_executions(self, connection: sqlite3.Connection) -> None:
@@ -118,16 +127,28 @@ class Changes:
         _each(connection, "execution.change_record", [_change_record(flight) for flight in moved])
 
     def _write_created(self, connection: sqlite3.Connection) -> None:
-        created = [(self.executions[name], new) for name, new in self.created.items()]
-        _each(connection, "execution.insert_flight", [_flight(flight) for flight, _ in created])
-        _each(connection, "execution.insert_record", [_record(flight, new) for flight, new in created])
-        tags = [(*tag, new.created_at, new.id) for _, new in created for tag in new.tags]
+        flights: list[Any] = []
+        records: list[Any] = []
+        others = []
+        for name, new in self.created.items():
+            flight = self.executions[name]
+            if flight.row.state == "RUNNING" and new.parent is None and new.idempotency_key is None:
+                flights += _running_flight(flight)
+                records += _running_record(flight, new)
+            else:
+                others.append((flight, new))
+        INSERT_FLIGHT.run(connection, flights)
+        INSERT_RECORD.run(connection, records)
+        _each(connection, "execution.insert_flight", [_flight(flight) for flight, _ in others])
+        _each(connection, "execution.insert_record", [_record(flight, new) for flight, new in others])
+        tags = [(*tag, new.created_at, new.id) for new in self.created.values() for tag in new.tags]
         _each(connection, "execution.insert_tag", tags)
 
     def _write_tokens(self, connection: sqlite3.Connection) -> None:
         CONSUME.run(connection, self.consumed)
         self._write_spawned(connection)
         leased: list[Any] = []
+        ready: list[Any] = []
         changed: list[Parameters] = []
         for number, row in self.tokens.items():
             if number in self.spawned:
@@ -135,15 +156,18 @@ class Changes:
             if row.state == "leased":
                 self.owners.add(row.owner)
                 leased += (number, row.owner, row.fence)
+            elif row.state == "ready":
+                ready += (number, row.ready_at, next(_turns), row.reason, row.losses, row.due)
             else:
                 changed.append(_changed(number, row))
         LEASE.run(connection, leased)
+        MAKE_READY.run(connection, ready)
         _each(connection, "token.change", changed)
 
     def _write_spawned(self, connection: sqlite3.Connection) -> None:
         kept: list[Any] = []
         ready: list[Any] = []
-        others: list[Parameters] = []
+        others: list[Any] = []
         last: str | int | None
         for number, (row, flight) in self.spawned.items():
             state = row.state
@@ -153,7 +177,7 @@ class Changes:
                 or row.barrier is not None
                 or row.reason
             ):
-                others.append(_inserted(number, flight, row))
+                others += _inserted(number, flight, row)
                 continue
             if state == "leased":
                 self.owners.add(row.owner)
@@ -176,7 +200,7 @@ class Changes:
             )
         INSERT_KEPT.run(connection, kept)
         INSERT_READY.run(connection, ready)
-        _each(connection, "token.insert", others)
+        INSERT_TOKEN.run(connection, others)
 
 
 def _each(connection: sqlite3.Connection, statement: str, rows: list[Parameters]) -> None:
@@ -186,6 +210,25 @@ def _each(connection: sqlite3.Connection, statement: str, rows: list[Parameters]
 
 def _turn(row: TokenRow) -> int:
     return next(_turns) if row.state == "ready" else 0
+
+
+def _running_flight(flight: Flight) -> Parameters:
+    row = flight.row
+    return flight.number, row.id, row.definition, row.epoch, row.seq, row.live, row.priority, row.touched_at
+
+
+def _running_record(flight: Flight, new: NewExecution) -> Parameters:
+    return (
+        flight.number,
+        new.id,
+        new.workflow,
+        new.version,
+        new.definition,
+        new.created_at,
+        new.priority,
+        json.dumps(new.tags) if new.tags else "[]",
+        bytearray(new.input),
+    )
 
 
 def _flight(flight: Flight) -> Parameters:
@@ -256,11 +299,11 @@ def _inserted(number: int, flight: Flight, row: TokenRow) -> Parameters:
         row.scope,
         row.kind,
         row.node,
-        row.data,
+        bytearray(row.data),
         row.queue,
         row.priority,
         row.limit_key,
-        row.live,
+        1 if row.live else 0,
         row.state,
         row.due,
         row.fence,
@@ -288,7 +331,7 @@ def _changed(number: int, row: TokenRow) -> Parameters:
         row.barrier,
         row.ready_at,
         row.digest,
-        _turn(row),
+        0,
         number,
     )
 

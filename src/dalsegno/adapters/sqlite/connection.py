@@ -16,11 +16,11 @@ WRITER_PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",  # a commit that was reported is on the disk
     "PRAGMA wal_autocheckpoint = 4000",
-    "PRAGMA cache_size = -65536",
+    "PRAGMA cache_size = -16384",
     "PRAGMA temp_store = MEMORY",
     "PRAGMA journal_size_limit = 67108864",
 )
-READER_PRAGMAS = ("PRAGMA query_only = ON", "PRAGMA cache_size = -16384", "PRAGMA temp_store = MEMORY")
+READER_PRAGMAS = ("PRAGMA query_only = ON", "PRAGMA cache_size = -8192", "PRAGMA temp_store = MEMORY")
 
 
 def connect_writer(path: Path, *, create: bool) -> sqlite3.Connection:

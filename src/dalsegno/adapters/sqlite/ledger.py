@@ -15,7 +15,7 @@ from dalsegno.errors import DalSegnoError, OperatorError
 from dalsegno.model.barrier import LeftView, SlotView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Refused, Transition
-from dalsegno.ports.ledger import Inspection, OutboxEntry, Woken, WorkerView
+from dalsegno.ports.ledger import SLOTS_PAGE, Inspection, OutboxEntry, Woken, WorkerView
 
 
 class SqliteLedger:
@@ -82,8 +82,10 @@ class SqliteLedger:
 
     # -- reading ----------------------------------------------------------------------------------------------
 
-    async def slots(self, execution: str, barrier: str) -> list[SlotView]:
-        rows = await self._all("join.slots_of", execution, barrier)
+    async def slots(
+        self, execution: str, barrier: str, after: int = -1, limit: int = SLOTS_PAGE
+    ) -> list[SlotView]:
+        rows = await self._all("join.slots_of", execution, barrier, after, limit)
         return [SlotView(slot, bool(live), data) for slot, live, data in rows]
 
     async def left(self, execution: str, scope: str) -> list[LeftView]:

@@ -70,6 +70,9 @@ class SqliteWorkspace:
         for row in changes.tokens.values():
             if row.state not in UNFINISHED and (found := self._flights.get(row.execution)) is not None:
                 found.forget_token(row.id)
+        for (_, path), scope in changes.scopes.items():
+            if scope.ended and (found := self._flights.get(scope.execution)) is not None:
+                found.scopes.pop(path, None)  # a split of many items must not fill the memory
         for execution, flight in changes.executions.items():
             if flight.row.ended_at is not None:
                 self.forget(execution)
@@ -275,8 +278,14 @@ class SqliteWorkspace:
         self, execution: str, seq: int, event: NewEvent, arrived: int | None, expected: int | None
     ) -> None:
         number, data, token = self._flights[execution].number, event.data, event.token
-        if data is not None and token is not None and expected is None:
-            self.changes.steps += (
+        changes = self.changes
+        if data is None or expected is not None:
+            row = (number, seq, event.kind, event.node, event.scope, event.at, data, token, arrived, expected)
+            changes.events.append(row)
+        elif token is None:
+            changes.notes += (number, seq, event.kind, event.node, event.scope, event.at, bytearray(data))
+        else:
+            changes.steps += (
                 number,
                 seq,
                 event.kind,
@@ -286,7 +295,3 @@ class SqliteWorkspace:
                 bytearray(data),
                 token,
             )
-            return
-        self.changes.events.append(
-            (number, seq, event.kind, event.node, event.scope, event.at, data, token, arrived, expected)
-        )

@@ -150,3 +150,5 @@ class LedgerNames(Topic):
         await stack.apply(start(RUN, *(arrive(spec, slot) for slot in (10, 2, 1, 33, 0))))
 
         assert [slot.slot for slot in await stack.ledger.slots(RUN, spec.id)] == [0, 1, 2, 10, 33]
+        page = await stack.ledger.slots(RUN, spec.id, after=1, limit=2)
+        assert [slot.slot for slot in page] == [2, 10]

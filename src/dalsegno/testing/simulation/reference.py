@@ -80,6 +80,7 @@ class _Reading:
         self.input = payload
         self.runs: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
+        self.doubts: list[str] = []
         self._check_deadlines()
 
     def _check_deadlines(self) -> None:
@@ -104,7 +105,7 @@ class _Reading:
                 raise OrderMattersError(f"{halt.node.id} ends the execution while siblings may run") from None
             return self._ended("FAILED", None, halt.error, None)
         except Missing as missing:
-            raise UnforeseeableError("the message of a failed expression") from missing
+            raise UnforeseeableError("the message of a failed output") from missing
 
     def _enter(self, scope: Scope, start: Visit) -> None:
         edges = self.plan.entry_edges
@@ -119,6 +120,8 @@ class _Reading:
         return {name: _moved(start, path=f"{position:04x}") for position, name in enumerate(names)}
 
     def _ended(self, state: str, output: Any, error: Any, context: dict[str, Any] | None) -> Outcome:
+        if self.doubts:
+            raise UnforeseeableError(self.doubts[0])
         runs = {name: (count, self.failed[name]) for name, count in self.runs.items()}
         return Outcome(state, timeless(output), error, runs, timeless(context) if context is not None else None)
 
@@ -221,8 +224,9 @@ class _Reading:
             text = node.parameters.expressions["expression"].source
             try:
                 result = bool(evaluate(text, visit, self.input))
-            except Missing as missing:
-                raise UnforeseeableError("the message of a failed expression") from missing
+            except Missing:
+                self.doubts.append("the message of a failed expression")
+                raise _FailedError(_error("?", "?", node.id)) from None
             edge = node.parameters.raw.get("true_edge_id" if result else "false_edge_id")
             return {"result": result}, _by_id(node, [edge])
         if node.control == "switch":
@@ -267,8 +271,9 @@ class _Reading:
             raise _FailedError({**error.failure.as_dict(), "node": node.id}) from None
 
     def _collect(self, node: Node, visit: Visit) -> dict[str, Any]:
-        names = [edge.src for edge in node.in_edges]
-        return {name: visit.context[f"${name}"] for name in names if f"${name}" in visit.context}
+        loops = {split: {"item": item, "index": index, "total": total} for split, index, total, item in visit.loops}
+        known = {**visit.context, **{f"${split}": loop for split, loop in loops.items()}}
+        return {edge.src: known[f"${edge.src}"] for edge in node.in_edges if f"${edge.src}" in known}
 
     # -- splits ---------------------------------------------------------------------------------------------------
 

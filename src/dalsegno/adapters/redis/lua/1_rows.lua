@@ -5,13 +5,8 @@
 -- payloads lie beside them as they came. Every row belongs to an execution `run`, whose `base` is the beginning of
 -- all its keys. Key names come from keys.py as SUFFIX.
 
-local cjson, bit = nil, nil -- not needed; numbers and payloads must not pass through them
-
-local runs = {}        -- execution id → run
-local appended = {}    -- events in the order in which they were recorded
-local announced = {}   -- {queue key, score, member}: ready tokens, in order
-local slept = {}       -- timers: member → due
-local unslept = {}     -- timers to remove
+local runs = {}     -- execution id → run
+local appended = {} -- events in the order in which they were recorded
 
 local function or_nil(value)
     if value == false then return nil end

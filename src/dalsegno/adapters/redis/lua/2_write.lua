@@ -1,8 +1,21 @@
 -- Writing everything that was decided. Nothing above this file writes.
 
+-- A number for the order of things that happen at the same instant.
+local turn_now
+local function next_turn()
+    turn_now = (turn_now or tonumber(redis.call('GET', KEY.turn) or '0')) + 1
+    return turn_now
+end
+
 -- Names a token among all executions: in timers and among the ready ones. The length makes it unambiguous.
 local function member_of(run, token)
     return #run.id .. ':' .. run.id .. ':' .. token.id
+end
+
+local function split_member(member)
+    local length, rest = string.match(member, '^(%d+):(.*)$')
+    length = tonumber(length)
+    return string.sub(rest, 1, length), string.sub(rest, length + 2)
 end
 
 -- Among ready tokens of one priority age decides, then the order in which they became ready.
@@ -12,8 +25,8 @@ end
 
 local function write_token(run, token)
     local base, member = run.base, member_of(run, token)
-    if token.was_ready then redis.call('ZREM', PREFIX.ready .. token.queue, token.was_ready) end
-    if token.was_due then redis.call('ZREM', PREFIX.timers, member) end
+    if token.was_ready then redis.call('ZREM', KEY.ready .. token.queue, token.was_ready) end
+    if token.was_due then redis.call('ZREM', KEY.timers, member) end
     if token.state == 'done' then
         redis.call('HDEL', base .. SUFFIX.tokens, token.id)
         redis.call('HDEL', base .. SUFFIX.data, token.id)
@@ -23,9 +36,9 @@ local function write_token(run, token)
     redis.call('HSET', base .. SUFFIX.tokens, token.id, pack_token(token))
     if token.data then redis.call('HSET', base .. SUFFIX.data, token.id, token.data) end
     if token.state == 'ready' then
-        redis.call('ZADD', PREFIX.ready .. token.queue, -token.priority, ready_member(run, token))
+        redis.call('ZADD', KEY.ready .. token.queue, -token.priority, ready_member(run, token))
     elseif token.state == 'parked' and token.due then
-        redis.call('ZADD', PREFIX.timers, string.format('%.17g', token.due * 1000), member)
+        redis.call('ZADD', KEY.timers, string.format('%.17g', token.due * 1000), member)
     end
 end
 
@@ -62,9 +75,9 @@ local function write_payloads(run)
     for id, data in pairs(run.outputs) do redis.call('HSET', base .. SUFFIX.outputs, id, data) end
     for field, value in pairs(run.about) do redis.call('HSET', base .. SUFFIX.about, field, value) end
     for _, entry in ipairs(run.outbox) do
-        if redis.call('HSETNX', PREFIX.outbox_entries, entry.id, entry.data) == 1 then
-            redis.call('HSET', PREFIX.outbox_about, entry.id, cmsgpack.pack({ run.id, entry.topic }))
-            redis.call('ZADD', PREFIX.outbox, redis.call('INCR', PREFIX.turn), entry.id)
+        if redis.call('HSETNX', KEY.outbox_entries, entry.id, entry.data) == 1 then
+            redis.call('HSET', KEY.outbox_about, entry.id, cmsgpack.pack({ run.id, entry.topic }))
+            redis.call('ZADD', KEY.outbox, next_turn(), entry.id)
         end
     end
 end
@@ -82,7 +95,8 @@ local function write_all()
         end
     end
     for _, event in ipairs(appended) do
-        redis.call('XADD', PREFIX.events, '*', 'execution', event.execution, 'event', event.packed,
+        redis.call('XADD', KEY.events, '*', 'execution', event.execution, 'event', event.packed,
                    'data', event.data or '')
     end
+    if turn_now then redis.call('SET', KEY.turn, string.format('%.0f', turn_now)) end
 end

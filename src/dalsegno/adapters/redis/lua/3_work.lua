@@ -1,14 +1,6 @@
 -- What every effect needs: history, counters, tokens that come, wake and go.
 -- `work` is one transition being applied to `work.run`; `work.counts` sums changes of live counts.
 
--- The place of a token among those that became ready at the same instant.
-local turn_now = nil
-local function next_turn()
-    if not turn_now then turn_now = tonumber(redis.call('GET', PREFIX.turn) or '0') end
-    turn_now = turn_now + 1
-    return turn_now
-end
-
 -- Records an event under the next number of its execution (L8).
 local function record(work, event, arrived, expected)
     local run = work.run

@@ -2,20 +2,20 @@
 -- Tokens that may not run are put where claims no longer find them: gone with their execution or scope, held while
 -- their execution is paused.
 --
--- KEYS  none: which executions a queue leads to is known only inside
--- ARGV  1 worker · 2 how many · 3… queues
--- Reply msgpack rows in the order of Lease's fields without data, and the payloads: { rows, data, data, … };
---       an empty reply with more to look at ends with 'more'
+-- KEYS  those of 0_keys.lua; which executions a queue leads to is known only inside
+-- ARGV  those of 0_keys.lua, then 5 worker · 6 how many · 7… queues
+-- Reply { rows as msgpack in the order of Lease's fields without data, 'more' or '', payloads… }; 'more': there may be
+--       more, but this call has looked at enough
 
 local LOOK = 500
-local worker, wanted, rows, data, looked = ARGV[1], tonumber(ARGV[2]), {}, {}, 0
+local worker, wanted, rows, data, looked = ARGV[5], tonumber(ARGV[6]), {}, {}, 0
 
 -- The best of all queues' heads, taken out of its queue.
 local heads = {}
 local function pop_best()
     local best
-    for i = 3, #ARGV do
-        local queue = PREFIX.ready .. ARGV[i]
+    for i = 7, #ARGV do
+        local queue = KEY.ready .. ARGV[i]
         if heads[queue] == nil then
             local found = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
             heads[queue] = found[1] and { queue = queue, member = found[1], score = tonumber(found[2]) } or false
@@ -46,7 +46,7 @@ while #rows < wanted and looked < LOOK do
     if not head then break end
     looked = looked + 1
     local execution, id = split_member(string.sub(head.member, 32))
-    local run = load_run(PREFIX.exec .. execution, execution)
+    local run = load_run(KEY.exec .. execution, execution)
     local token = run and load_token(run, id)
     if token and token.state == 'ready' then
         token.changed = true

@@ -1,17 +1,16 @@
 -- Commits a batch of transitions: each is refused, recognised, or applied whole, in the batch's order (L1–L5, L7, L8).
 -- Nothing is written before everything is decided, so a call that fails has changed nothing.
 --
--- KEYS  1…n      the base of each execution's keys, in the order of first mention
--- ARGV  1        the time in Unix seconds, or '' for the server's
---       2        msgpack: the transitions as adapters/flat.py lays them out, each after its execution's number in
---                KEYS; a payload is the number of the argument that holds it
---       3…       payloads
+-- KEYS  those of 0_keys.lua, then the base of each execution's keys, in the order of first mention
+-- ARGV  those of 0_keys.lua, then
+--       5   msgpack: the transitions as adapters/flat.py lays them out, each after the number of its execution's base;
+--           a payload is the number of the argument that holds it
+--       6…  payloads
 -- Reply msgpack: { now, outcomes }, an outcome being { kind, reason, kept, ready, ended, next_due }
 
-local FIRST_PAYLOAD = 2
 
 local function payload(number)
-    return number and ARGV[FIRST_PAYLOAD + number]
+    return number and ARGV[FIRST_ARGUMENT + number]
 end
 
 -- From the positions of adapters/flat.py to names.
@@ -46,7 +45,7 @@ local function to_effect(raw)
 end
 
 local function to_transition(raw)
-    return { base = KEYS[raw[1]], execution = raw[2], token = raw[3], fence = raw[4], epoch = raw[5], scope = raw[6],
+    return { base = KEYS[SHARED_KEYS + raw[1]], execution = raw[2], token = raw[3], fence = raw[4], epoch = raw[5], scope = raw[6],
              digest = raw[7], worker = raw[8], keep = raw[9], park_due = raw[10], park_data = payload(raw[11]),
              park_attempt = raw[12], creates = raw[13], events = raw[14], effects = raw[15] }
 end
@@ -129,7 +128,7 @@ local function settle(t, now)
 end
 
 local now, outcomes = time_of(ARGV[1]), {}
-for place, raw in ipairs(cmsgpack.unpack(ARGV[2])) do
+for place, raw in ipairs(cmsgpack.unpack(ARGV[FIRST_ARGUMENT])) do
     outcomes[place] = settle(to_transition(raw), now)
 end
 write_all()

@@ -1,13 +1,13 @@
 -- Makes due tokens ready, in due order. A barrier whose deadline passed is timed out with its join token; while its
 -- execution is paused a token is held, and the execution's own deadline waits for the resume that moves it.
 --
--- KEYS  none: which executions the timers belong to is known only inside
--- ARGV  1 the time in Unix seconds, or '' for the server's · 2 how many (at most 500)
+-- KEYS  those of 0_keys.lua; which executions the timers belong to is known only inside
+-- ARGV  those of 0_keys.lua, then 5 how many (at most 500)
 -- Reply msgpack: { { token, execution, queue, priority }…, next due in seconds or false }
 
 local now, rows = time_of(ARGV[1]), {}
-local due = redis.call('ZRANGE', PREFIX.timers, '-inf', string.format('%.17g', now * 1000), 'BYSCORE',
-                       'LIMIT', 0, tonumber(ARGV[2]))
+local due = redis.call('ZRANGE', KEY.timers, '-inf', string.format('%.17g', now * 1000), 'BYSCORE',
+                       'LIMIT', 0, tonumber(ARGV[5]))
 
 local function wake(run, token, paused)
     local work = { run = run, now = now, ready = {} }
@@ -26,7 +26,7 @@ end
 
 for _, member in ipairs(due) do
     local execution, id = split_member(member)
-    local run = load_run(PREFIX.exec .. execution, execution)
+    local run = load_run(KEY.exec .. execution, execution)
     local token = run and load_token(run, id)
     if token and token.state == 'parked' and token.due then
         change(run, token)
@@ -36,9 +36,19 @@ for _, member in ipairs(due) do
             wake(run, token, run.state == 'PAUSED')
         end
     else
-        redis.call('ZREM', PREFIX.timers, member)
+        redis.call('ZREM', KEY.timers, member)
     end
 end
 write_all()
-local next_due = redis.call('ZRANGE', PREFIX.timers, 0, 0, 'WITHSCORES')[2]
-return cmsgpack.pack({ rows, next_due and tonumber(next_due) / 1000 or false })
+
+-- The score is in milliseconds; the token knows its time exactly.
+local function next_due()
+    local member = redis.call('ZRANGE', KEY.timers, 0, 0)[1]
+    if not member then return false end
+    local execution, id = split_member(member)
+    local run = load_run(KEY.exec .. execution, execution)
+    local token = run and load_token(run, id)
+    return token and token.due or now
+end
+
+return cmsgpack.pack({ rows, next_due() })

@@ -24,8 +24,17 @@ WHERE id = ?;
 SELECT coalesce(max(number), 0)
 FROM execution;
 
+-- :name insert_running_flight
+-- The usual start. Fails when the execution exists: creation is judged before.
+INSERT INTO flight (number, id, definition, epoch, seq, live, priority, touched_at, state)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'RUNNING');
+
+-- :name insert_running_record
+INSERT INTO execution (number, id, workflow, version, definition, created_at, priority, tags, input, state)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'RUNNING');
+
 -- :name insert_flight
--- Fails when the execution exists: creation is judged before.
+-- A start that has ended already, or one with a parent or a key.
 INSERT INTO flight (number, id, state, definition, epoch, seq, live, priority, touched_at, paused_at, ended_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 

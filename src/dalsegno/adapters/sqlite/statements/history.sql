@@ -10,6 +10,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 INSERT INTO event (execution, seq, kind, node, scope, at, data, token)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
+-- :name insert_note
+-- The same for what is not about a token: a start, an ending.
+INSERT INTO event (execution, seq, kind, node, scope, at, data)
+VALUES (?, ?, ?, ?, ?, ?, ?);
+
 -- :name events_of
 SELECT seq, kind, node, scope, at, data, token, arrived, expected
 FROM event

@@ -39,8 +39,9 @@ WHERE execution = ? AND barrier = ? AND slot = ?;
 -- :name slots_of
 SELECT slot, live, data
 FROM slot
-WHERE execution = (SELECT number FROM flight WHERE id = ?) AND barrier = ?
-ORDER BY slot;
+WHERE execution = (SELECT number FROM flight WHERE id = ?) AND barrier = ? AND slot > ?
+ORDER BY slot
+LIMIT ?;
 
 -- :name save_slot
 -- A slot that is resolved stays as it is (L7).

@@ -108,6 +108,14 @@ SET state = 'leased', owner = column2, fence = column3
 FROM (VALUES (?, ?, ?))
 WHERE number = column1;
 
+-- :name make_ready
+-- Woken, opened, handed back or lost: whatever makes a stored token ready leaves its work as it was.
+UPDATE token
+SET state = 'ready', owner = NULL, ready_at = column2, turn = column3, reason = column4, losses = column5,
+    due = column6
+FROM (VALUES (?, ?, ?, ?, ?, ?))
+WHERE number = column1;
+
 -- :name change
 UPDATE token
 SET data = ?, state = ?, due = ?, fence = ?, owner = ?, attempt = ?, losses = ?, reason = ?, barrier = ?,

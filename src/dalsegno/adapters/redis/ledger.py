@@ -1,0 +1,180 @@
+"""RedisLedger: the ledger's contract on one Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from dalsegno.adapters.redis.encoding import MOST_ENTRIES, Envelope, absent, outcome_of, weigh
+from dalsegno.adapters.redis.errors import RefusedValue, driver_errors
+from dalsegno.adapters.redis.store import RedisStore
+from dalsegno.adapters.redis.views import barrier_view, execution_view, slot_view, token_view
+from dalsegno.model.barrier import LeftView, SlotView
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import Outcome, ReadyToken, Refused, Transition
+from dalsegno.ports.ledger import Inspection, OutboxEntry, Woken
+
+decode = msgspec.msgpack.decode
+
+
+class RedisLedger:
+    """Covers ``commit`` with all effects, ``claim``, ``wake``, the outbox, and reading one execution.
+
+    Named leases, heartbeats, expiry, reconciling and sweeping are not here yet: it is no whole Ledger.
+    """
+
+    def __init__(self, store: RedisStore) -> None:
+        self.store = store
+
+    def now(self) -> float:
+        return self.store.now()
+
+    # -- committing -------------------------------------------------------------------------------------------
+
+    async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
+        outcomes: dict[int, Outcome] = {}
+        envelopes = self._pack(batch, range(len(batch)), outcomes)
+        if envelopes:
+            answers = await self.store.run(*(envelope.call() for envelope in envelopes))
+            for envelope, answer in zip(envelopes, answers, strict=True):
+                await self._settle(batch, envelope.places, answer, outcomes)
+        return [outcomes[place] for place in range(len(batch))]
+
+    def _pack(
+        self, batch: Sequence[Transition], places: Sequence[int], outcomes: dict[int, Outcome]
+    ) -> list[Envelope]:
+        """As few calls as their size allows; sent together, applied in order, each whole."""
+        envelopes: list[Envelope] = []
+        for place in places:
+            transition = batch[place]
+            if not envelopes or envelopes[-1].entries + weigh(transition) > MOST_ENTRIES:
+                envelopes.append(Envelope(self.store.keys))
+            try:
+                envelopes[-1].add(place, transition)
+            except UnicodeEncodeError as error:
+                outcomes[place] = Refused(f"a name is not valid Unicode: {error}")
+        return [envelope for envelope in envelopes if envelope.places]
+
+    async def _settle(
+        self, batch: Sequence[Transition], places: Sequence[int], answer: Any, outcomes: dict[int, Outcome]
+    ) -> None:
+        """Halves what a script cannot work with until the offender stands alone; all others are applied."""
+        try:
+            with driver_errors():
+                if isinstance(answer, Exception):
+                    raise answer
+        except RefusedValue as error:
+            if len(places) == 1:
+                outcomes[places[0]] = Refused(str(error))
+                return
+            middle = len(places) // 2
+            for half in (places[:middle], places[middle:]):
+                [envelope] = self._pack(batch, half, outcomes)
+                [again] = await self.store.run(envelope.call())
+                await self._settle(batch, half, again, outcomes)
+            return
+        now, rows = decode(answer)
+        self.store.saw(now)
+        for place, row in zip(places, rows, strict=True):
+            outcomes[place] = outcome_of(row, batch[place])
+
+    # -- leases -----------------------------------------------------------------------------------------------
+
+    async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
+        leases: list[Lease] = []
+        more = True
+        while more and len(leases) < limit:
+            wanted = limit - len(leases)
+            packed, rest, *payloads = await self.store.run_one("claim", worker, wanted, *queues)
+            leases += [
+                Lease(*row[:6], data, *row[6:]) for row, data in zip(decode(packed), payloads, strict=True)
+            ]
+            more = rest == b"more"
+        return leases
+
+    # -- time -------------------------------------------------------------------------------------------------
+
+    async def wake(self, limit: int = 500) -> Woken:
+        rows, next_due = decode(await self.store.run_one("wake", min(limit, MOST_ENTRIES)))
+        return Woken(tuple(ReadyToken(*row) for row in rows), absent(next_due))
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    async def slots(self, execution: str, barrier: str) -> list[SlotView]:
+        found = await self._hash(self.store.keys.of(execution, "slots", barrier))
+        return sorted((slot_view(*item) for item in found.items()), key=lambda view: view.slot)
+
+    async def left(self, execution: str, scope: str) -> list[LeftView]:
+        found = await self._hash(self.store.keys.of(execution, "left", scope))
+        return sorted((LeftView(key.decode(), data) for key, data in found.items()), key=lambda view: view.key)
+
+    async def gate_used(self, execution: str, gate: str) -> tuple[int, ...]:
+        with driver_errors():
+            packed = await self.store.client.hget(self.store.keys.of(execution, "gates"), gate)
+        return tuple(sorted(set(decode(packed)[1]))) if packed else ()
+
+    async def outputs(self, execution: str, ids: Sequence[str]) -> dict[str, bytes]:
+        if not ids:
+            return {}
+        with driver_errors():
+            found = await self.store.client.hmget(self.store.keys.of(execution, "outputs"), list(ids))
+        return {name: data for name, data in zip(ids, found, strict=True) if data is not None}
+
+    async def inspect(self, execution: str) -> Inspection | None:
+        keys = self.store.keys
+        with driver_errors():
+            pipeline = self.store.client.pipeline(transaction=True)
+            pipeline.get(keys.of(execution, "flight"))
+            for what in ("about", "tokens", "data", "barriers"):
+                pipeline.hgetall(keys.of(execution, what))
+            flight, about, tokens, data, barriers = await pipeline.execute()
+        if flight is None:
+            return None
+        return Inspection(
+            execution_view(execution, flight, about),
+            tuple(token_view(token, row, data[token]) for token, row in tokens.items()),
+            tuple(barrier_view(*item) for item in barriers.items()),
+        )
+
+    async def ready(self, execution: str) -> tuple[ReadyToken, ...]:
+        tokens = await self._hash(self.store.keys.of(execution, "tokens"))
+        views = (token_view(token, row, b"") for token, row in tokens.items())
+        return tuple(
+            ReadyToken(view.id, execution, view.queue, view.priority) for view in views if view.state == "ready"
+        )
+
+    async def _hash(self, key: str) -> dict[bytes, bytes]:
+        with driver_errors():
+            found: dict[bytes, bytes] = await self.store.client.hgetall(key)
+        return found
+
+    # -- leaving ----------------------------------------------------------------------------------------------
+
+    async def outbox(self, limit: int = 100) -> list[OutboxEntry]:
+        keys, client = self.store.keys, self.store.client
+        with driver_errors():
+            ids = await client.zrange(keys.outbox, 0, limit - 1)
+            if not ids:
+                return []
+            addresses = await client.hmget(keys.outbox_about, ids)
+            payloads = await client.hmget(keys.outbox_entries, ids)
+        rows = zip(ids, addresses, payloads, strict=True)
+        return [
+            OutboxEntry(name.decode(), *decode(address), data) for name, address, data in rows if data is not None
+        ]
+
+    async def delivered(self, ids: Sequence[str]) -> None:
+        if not ids:
+            return
+        keys = self.store.keys
+        with driver_errors():
+            pipeline = self.store.client.pipeline(transaction=True)
+            pipeline.zrem(keys.outbox, *ids)
+            pipeline.hdel(keys.outbox_about, *ids)
+            pipeline.hdel(keys.outbox_entries, *ids)
+            await pipeline.execute()
+
+    async def close(self) -> None:
+        await self.store.close()

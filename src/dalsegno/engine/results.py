@@ -1,0 +1,30 @@
+"""Values on their way into the ledger: checked, encoded once, and put into a blob where they are large."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dalsegno.core.situation import Result
+from dalsegno.core.values import encode_value
+from dalsegno.ports.blobs import Blobs
+
+BLOB_SIZE = 256 * 1024
+"""Values from this size on are kept as blobs, apart from the rows."""
+
+
+class Results:
+    def __init__(self, blobs: Blobs) -> None:
+        self.blobs = blobs
+
+    async def of(self, execution: str, value: Any, what: str) -> Result:
+        """Raises NotJson, which names the place inside ``what``."""
+        return await self.of_raw(execution, encode_value(value, what))
+
+    async def of_raw(self, execution: str, raw: bytes) -> Result:
+        if len(raw) < BLOB_SIZE:
+            return Result(raw)
+        return Result(raw, await self.blobs.put(execution, raw))
+
+    async def of_each(self, execution: str, values: Sequence[Any], what: str) -> list[Result]:
+        return [await self.of(execution, value, what) for value in values]

@@ -1,0 +1,193 @@
+"""Retry and rerun: a new execution that starts in the middle, with the record of the old one."""
+
+from __future__ import annotations
+
+import pytest
+
+from dalsegno.errors import Conflict, InvalidInput
+from tests.scenarios.documents import aggregator, conditional, echo, fail, graph, hold, merge, split, task
+from tests.scenarios.stage import Stage
+
+CHAIN = {
+    "a": task("note", {"a": 1}),
+    "b": task("note", {"b": "{{ $a.a + 1 }}"}),
+    "c": task("note", {"c": "{{ $b.b + $a.a + $trigger.t }}"}),
+}
+
+
+def test_rerun_runs_the_node_and_what_is_downstream_with_the_recorded_context(stage: Stage) -> None:
+    first = stage.run(graph("a > b > c", CHAIN), {"t": 100})
+    assert first.output == {"c": 103}
+    stage.seen.clear()
+    again = stage.end_of(first.handle.rerun("b"))
+    assert stage.seen == [{"b": 2}, {"c": 103}]
+    assert again.output == {"c": 103}
+    assert again.id != first.id
+    view = again.handle.status()
+    assert (view.parent, view.relation) == (first.id, "rerun")
+    assert again.nodes == {"a": ("SKIPPED", 0), "b": ("COMPLETED", 1), "c": ("COMPLETED", 1)}
+
+
+def test_rerun_with_an_edited_context(stage: Stage) -> None:
+    first = stage.run(graph("a > b > c", CHAIN), {"t": 100})
+    again = stage.end_of(first.handle.rerun("b", context={"a": {"a": 10}}))
+    assert again.output == {"c": 121}
+    assert again.context["$a"] == {"a": 10}
+    edited = stage.end_of(first.handle.rerun("c", context={"$trigger": {"t": 0}, "$b": {"b": 5}}))
+    assert edited.output == {"c": 6}
+
+
+def test_a_merge_downstream_is_prefilled_with_what_does_not_run_again(stage: Stage) -> None:
+    nodes = {"b": task("note", "b"), "c": task("note", "c"), "m": merge()}
+    first = stage.run(graph("a > b > m, a > c > m, m > end", nodes))
+    stage.seen.clear()
+    again = stage.end_of(first.handle.rerun("c"))
+    assert stage.seen == ["c"]
+    assert again.context["$m"] == ["b", "c"]
+    assert again.output == "end"
+
+
+def test_a_slot_that_was_skipped_stays_skipped(stage: Stage) -> None:
+    nodes = {"g": conditional("false"), "m": merge()}
+    first = stage.run(graph("a > g > x > m, a > c > m", nodes))
+    assert first.output == ["c"]
+    again = stage.end_of(first.handle.rerun("c"))
+    assert again.output == ["c"]
+
+
+def test_the_merge_itself_can_be_rerun(stage: Stage) -> None:
+    first = stage.run(graph("a > b > m, a > c > m, m > end", {"m": merge()}))
+    again = stage.end_of(first.handle.rerun("m", context={"b": "edited"}))
+    assert again.context["$m"] == ["edited", "c"]
+    assert again.nodes["m"] == ("COMPLETED", 1)
+    assert again.output == "end"
+
+
+def test_two_nodes_can_be_rerun_together(stage: Stage) -> None:
+    nodes = {"b": task("note", "b"), "c": task("note", "c"), "d": task("note", "d"), "m": merge()}
+    first = stage.run(graph("a > b > m, a > c > m, a > d > m", nodes))
+    stage.seen.clear()
+    again = stage.end_of(first.handle.rerun("b", "d"))
+    assert sorted(stage.seen) == ["b", "d"]
+    assert again.output == ["b", "c", "d"]
+
+
+def test_a_whole_split_can_be_rerun(stage: Stage) -> None:
+    nodes = {"s": split("$a"), "a": echo([1, 2]), "w": task("note", "{{ $item }}"), "g": aggregator()}
+    first = stage.run(graph("a > s > w > g", nodes))
+    stage.seen.clear()
+    again = stage.end_of(first.handle.rerun("s"))
+    assert sorted(stage.seen) == [1, 2]
+    assert again.output == [1, 2]
+    with pytest.raises(InvalidInput, match="only the whole split can be rerun: choose 's'"):
+        first.handle.rerun("w")
+    with pytest.raises(InvalidInput, match="choose 's'"):
+        first.handle.rerun("g")
+
+
+def test_what_follows_a_split_can_be_rerun_without_it(stage: Stage) -> None:
+    nodes = {"s": split([1, 2]), "w": task("note", "{{ $item }}"), "g": aggregator(), "z": echo("{{ $g }}")}
+    first = stage.run(graph("s > w > g > z", nodes))
+    stage.seen.clear()
+    again = stage.end_of(first.handle.rerun("z"))
+    assert stage.seen == []
+    assert again.output == [1, 2]
+
+
+def test_retry_runs_what_failed_and_what_was_interrupted(stage: Stage) -> None:
+    nodes = {
+        "b": task("note", "b"),
+        "f": task("fail_if", {"when": "{{ $trigger.bad }}", "value": "mended"}),
+        "h": hold("h"),
+        "m": merge(),
+    }
+    handle = stage.start(graph("a > b > m, a > g > f > m, a > h > m", {**nodes, "g": hold("g")}), {"bad": True})
+    stage.until_comers(handle, "h")
+    stage.until_comers(handle, "g")
+    stage.until_state(handle, "b", "COMPLETED")
+    stage.door("g").open()
+    failed = stage.end_of(handle)
+    assert failed.states["f"] == "FAILED"
+    assert failed.states["h"] == "CANCELLED"
+    stage.seen.clear()
+    stage.door("h").open()
+    with pytest.raises(Conflict, match="cancel it first, or wait"):
+        stage.start(graph("h2", {"h2": hold("h2")}, name="other")).retry()
+    stage.door("h2").open()
+    again = stage.end_of(handle.rerun("f", "h", context={"trigger": {"bad": False}}))
+    assert again.output == ["b", "mended", "h"]
+    assert stage.seen == []
+
+
+def test_retry_of_a_node_that_recovers(stage: Stage) -> None:
+    broken = {"now": True}
+
+    @stage.app.task
+    async def moody(value: str) -> str:
+        if broken["now"]:
+            raise ValueError("not today")
+        return value
+
+    failed = stage.run(graph("a > f > z", {"a": task("note", 7), "f": task("moody", "{{ $a }}")}))
+    assert failed.state == "FAILED"
+    broken["now"] = False
+    again = stage.end_of(failed.handle.retry())
+    assert again.state == "COMPLETED"
+    assert again.context == {"$trigger": {}, "$a": 7, "$f": 7, "$z": "z"}
+    assert stage.seen == [7]
+    assert again.handle.status().relation == "retry"
+
+
+def test_retry_of_a_failed_item_runs_its_whole_split(stage: Stage) -> None:
+    broken = {"now": True}
+
+    @stage.app.task
+    async def moody(value: int) -> int:
+        if broken["now"] and value == 2:
+            raise ValueError("not today")
+        return value
+
+    nodes = {"s": split([1, 2], on_item_error="halt"), "w": task("moody", "{{ $item }}"), "g": aggregator()}
+    failed = stage.run(graph("a > s > w > g", nodes))
+    assert failed.state == "FAILED"
+    broken["now"] = False
+    assert stage.end_of(failed.handle.retry()).output == [1, 2]
+
+
+def test_what_did_not_fail_cannot_be_retried(stage: Stage) -> None:
+    with pytest.raises(Conflict, match="no failed or interrupted node"):
+        stage.run(graph("a")).handle.retry()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edits", "message"),
+    [
+        (["nope"], {}, "has no node 'nope'"),
+        (["t"], {}, "is a trigger and never runs"),
+        (["a"], {"nope": 1}, "the edited context names 'nope'"),
+        (["a"], {"t": float("nan")}, "not JSON"),
+    ],
+)
+def test_bad_reruns_are_refused_and_change_nothing(
+    stage: Stage, nodes: list[str], edits: dict[str, object], message: str
+) -> None:
+    ended = stage.run(graph("t > a", {"t": {"type": "manual", "trigger": True}}))
+    with pytest.raises(Exception, match=message):
+        ended.handle.rerun(*nodes, context=edits)
+    assert len(stage.app.executions()) == 1
+
+
+def test_large_outputs_are_carried_over(stage: Stage) -> None:
+    nodes = {"a": echo("x" * 300_000), "b": echo("y" * 10_000), "c": task("note", "{{ [$a.length, $b.length] }}")}
+    first = stage.run(graph("a > b > c", nodes))
+    again = stage.end_of(first.handle.rerun("c"))
+    assert again.output == [300_000, 10_000]
+
+
+def test_a_failing_rerun_can_be_rerun_again(stage: Stage) -> None:
+    first = stage.run(graph("a > f", {"f": fail()}))
+    second = stage.end_of(first.handle.retry())
+    assert second.state == "FAILED"
+    third = stage.end_of(second.handle.retry())
+    assert third.state == "FAILED"
+    assert third.handle.status().parent == second.id

@@ -1,0 +1,153 @@
+"""Starting: idempotency keys, tags, priorities, queues, versions, input schemas."""
+
+from __future__ import annotations
+
+import pytest
+
+from dalsegno.engine.worker import Worker
+from dalsegno.errors import InvalidInput, NotFound, UsageError
+from tests.scenarios.documents import echo, graph, hold, task
+from tests.scenarios.stage import Stage
+
+
+def test_the_same_idempotency_key_names_the_same_execution(stage: Stage) -> None:
+    document = graph("a", {"a": task("note", "{{ $trigger.n }}")})
+    first = stage.run(document, {"n": 1}, idempotency_key="order-1")
+    second = stage.run(document, {"n": 2}, idempotency_key="order-1")
+    third = stage.run(document, {"n": 3}, idempotency_key="order-2")
+    assert first.id == second.id
+    assert second.output == 1
+    assert third.id != first.id
+    assert stage.seen == [1, 3]
+
+
+def test_a_key_belongs_to_its_workflow(stage: Stage) -> None:
+    one = stage.run(graph("a", name="one"), idempotency_key="k")
+    two = stage.run(graph("a", name="two"), idempotency_key="k")
+    assert one.id != two.id
+
+
+def test_tags_select_executions(stage: Stage) -> None:
+    red = stage.run(graph("a"), tags={"colour": "red", "size": "1"})
+    stage.run(graph("a"), tags={"colour": "blue"})
+    found = stage.app.executions("scenario", tags={"colour": "red"})
+    assert [handle.id for handle in found] == [red.id]
+    assert dict(red.handle.status().tags) == {"colour": "red", "size": "1"}
+    assert len(stage.app.executions("scenario")) == 2
+    assert stage.app.executions("another") == []
+
+
+def test_higher_priorities_go_first(store_url: str) -> None:
+    with Stage(store_url, concurrency=1) as stage:
+        blocker = stage.start(graph("h", {"h": hold("h")}, name="blocker"))
+        stage.until_comers(blocker, "h")
+        document = graph("a", {"a": task("note", "{{ $trigger.p }}")})
+        handles = [stage.start(document, {"p": priority}, priority=priority) for priority in (0, 5, 1, 9, 5)]
+        stage.door("h").open()
+        for handle in handles:
+            stage.end_of(handle)
+        assert stage.seen == [9, 5, 5, 1, 0]
+
+
+def test_a_node_on_another_queue_waits_for_a_worker_that_serves_it(stage: Stage) -> None:
+    handle = stage.start(graph("a > b > c", {"b": echo("b", queue="gpu")}))
+    stage.until_state(handle, "b", "QUEUED")
+    [waiting] = handle.why()
+    assert (waiting.kind, waiting.node, waiting.queue) == ("queued", "b", "gpu")
+    assert waiting.sentence == "node 'b' waits for a worker that serves queue 'gpu'"
+    with serving(stage, "gpu"):
+        assert stage.end_of(handle).output == "c"
+
+
+class serving:  # noqa: N801 - reads as a verb
+    """A second worker of the same process, for another queue."""
+
+    def __init__(self, stage: Stage, queue: str) -> None:
+        self.host = stage.app.host
+        engine = stage.app.engine
+        self.worker = Worker(
+            "second", engine.stack.ledger, engine.stack.broker, engine.committer, engine.steps, queues=(queue,)
+        )
+        engine.stack.ledger.heartbeat("second", 1e6)
+
+    async def _run(self) -> None:
+        import asyncio
+
+        self.task = asyncio.create_task(self.worker.run())
+
+    async def _stop(self) -> None:
+        await self.worker.stop(1.0)
+        self.task.cancel()
+
+    def __enter__(self) -> None:
+        self.host.call(self._run())
+
+    def __exit__(self, *_: object) -> None:
+        self.host.call(self._stop())
+
+
+def test_a_task_may_ask_for_its_queue(stage: Stage) -> None:
+    @stage.app.task(queue="slow")
+    async def heavy(value: int) -> int:
+        return value
+
+    handle = stage.start(graph("a", {"a": task("heavy", 1)}))
+    stage.until_state(handle, "a", "QUEUED")
+    with serving(stage, "slow"):
+        assert stage.end_of(handle).output == 1
+
+
+def test_versions_run_what_they_were_deployed_as(stage: Stage) -> None:
+    one = stage.app.deploy(graph("a", {"a": echo(1)}))
+    two = stage.app.deploy(graph("a", {"a": echo(2)}))
+    assert (one.version, two.version) == (1, 2)
+    assert stage.app.deploy(graph("a", {"a": echo(1)})).version == 1
+    assert stage.app.with_options(version=2).start("scenario").result(5) == 2
+    assert stage.app.start("scenario").result(5) == 1
+    with pytest.raises(NotFound, match="has no version 7"):
+        stage.app.with_options(version=7).start("scenario")
+
+
+def test_an_execution_in_flight_keeps_its_version(stage: Stage) -> None:
+    handle = stage.start(graph("h > b", {"h": hold("h"), "b": echo(1)}))
+    stage.until_comers(handle, "h")
+    stage.app.deploy(graph("h > b", {"h": hold("h"), "b": echo(2)}))
+    stage.door("h").open()
+    assert stage.end_of(handle).output == 1
+
+
+def test_an_unknown_workflow_is_named_with_those_that_exist(stage: Stage) -> None:
+    stage.app.deploy(graph("a"))
+    with pytest.raises(NotFound, match="no workflow is named 'scenari'; deployed here: 'scenario'"):
+        stage.app.start("scenari")
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"type": "integer", "minimum": 1}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("payload", "where"), [({}, "n"), ({"n": 0}, "/n"), ({"n": "1"}, "/n"), ({"n": 1, "m": 2}, "m"), ([], "object")]
+)
+def test_a_payload_that_does_not_fit_the_schema_starts_nothing(stage: Stage, payload: object, where: str) -> None:
+    stage.app.deploy(graph("a", input_schema=SCHEMA))
+    with pytest.raises(InvalidInput, match="does not fit the workflow's input_schema") as refused:
+        stage.app.start("scenario", payload)
+    assert where in str(refused.value)
+    assert stage.app.executions() == []
+
+
+def test_a_payload_that_fits_the_schema_starts(stage: Stage) -> None:
+    assert stage.run(graph("a", {"a": echo("{{ $trigger.n }}")}, input_schema=SCHEMA), {"n": 3}).output == 3
+
+
+def test_keywords_make_an_object_and_exclude_a_payload(stage: Stage) -> None:
+    stage.app.deploy(graph("a", {"a": echo("{{ $trigger }}")}))
+    assert stage.app.start("scenario", n=1, m=2).result(5) == {"n": 1, "m": 2}
+    with pytest.raises(UsageError, match="not both"):
+        stage.app.start("scenario", {"n": 1}, m=2)
+    assert len(stage.app.executions()) == 1
