@@ -15,6 +15,9 @@ from dalsegno.cli.tree import TreeView
 from dalsegno.graph.plan import Plan
 from dalsegno.model.execution import ENDED, ExecutionView
 
+NODE_LOG = "dalsegno.log"
+"""Where the engine writes what nodes log: execution, node, message."""
+
 
 class Screen(Protocol):
     live: bool
@@ -51,7 +54,8 @@ class PlainLines:
         self._console = console
 
     def begin(self, view: ExecutionView, plan: Plan) -> None:
-        self.say(f"started  {view.id} ({view.workflow} v{view.version})")
+        if view.state not in ENDED:
+            self.say(f"started  {view.id} ({view.workflow} v{view.version})")
 
     def show(self, snapshot: Snapshot) -> None: ...
 
@@ -107,10 +111,11 @@ class ScreenLog(logging.Handler):
         self._screen = screen
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if record.name != "dalsegno.log":
-            text = f"{record.levelname.lower()}: {text}"
-        self._screen.say(text)
+        if record.name == NODE_LOG and isinstance(record.args, tuple):
+            _, node, message = record.args
+            self._screen.say(f"{node}: {message}")
+        else:
+            self._screen.say(f"{record.levelname.lower()}: {record.getMessage()}")
 
 
 def log_to(screen: Screen, *, quiet: bool) -> None:
@@ -119,7 +124,7 @@ def log_to(screen: Screen, *, quiet: bool) -> None:
     logger.handlers[:] = [ScreenLog(screen)]
     logger.propagate = False
     logger.setLevel(logging.ERROR if quiet else logging.WARNING)
-    logging.getLogger("dalsegno.log").setLevel(logging.ERROR if quiet else logging.INFO)
+    logging.getLogger(NODE_LOG).setLevel(logging.ERROR if quiet else logging.INFO)
 
 
 def state_text(console: Console, state: str) -> str:

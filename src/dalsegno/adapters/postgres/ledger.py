@@ -13,7 +13,7 @@ from dalsegno.model.barrier import BarrierView, LeftView, SlotView
 from dalsegno.model.event import Event
 from dalsegno.model.token import Lease, TokenView
 from dalsegno.model.transition import Outcome, ReadyToken, Refused, Transition
-from dalsegno.ports.ledger import Inspection, OutboxEntry, Woken
+from dalsegno.ports.ledger import SLOTS_PAGE, Inspection, OutboxEntry, Woken
 
 
 class PostgresLedger:
@@ -77,8 +77,11 @@ class PostgresLedger:
 
     # -- reading ----------------------------------------------------------------------------------------------
 
-    async def slots(self, execution: str, barrier: str) -> list[SlotView]:
-        return [SlotView(*row) for row in await self.store.fetch("look.slots", execution, barrier)]
+    async def slots(
+        self, execution: str, barrier: str, after: int = -1, limit: int = SLOTS_PAGE
+    ) -> list[SlotView]:
+        rows = await self.store.fetch("look.slots", execution, barrier, after, limit)
+        return [SlotView(*row) for row in rows]
 
     async def left(self, execution: str, scope: str) -> list[LeftView]:
         return [LeftView(*row) for row in await self.store.fetch("look.left", execution, scope)]

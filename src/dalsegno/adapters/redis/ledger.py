@@ -14,7 +14,7 @@ from dalsegno.adapters.redis.views import barrier_view, execution_view, slot_vie
 from dalsegno.model.barrier import LeftView, SlotView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Refused, Transition
-from dalsegno.ports.ledger import Inspection, OutboxEntry, Woken
+from dalsegno.ports.ledger import SLOTS_PAGE, Inspection, OutboxEntry, Woken
 
 decode = msgspec.msgpack.decode
 
@@ -102,9 +102,22 @@ class RedisLedger:
 
     # -- reading ----------------------------------------------------------------------------------------------
 
-    async def slots(self, execution: str, barrier: str) -> list[SlotView]:
-        found = await self._hash(self.store.keys.of(execution, "slots", barrier))
-        return sorted((slot_view(*item) for item in found.items()), key=lambda view: view.slot)
+    async def slots(
+        self, execution: str, barrier: str, after: int = -1, limit: int = SLOTS_PAGE
+    ) -> list[SlotView]:
+        """Asks by number, so that a page costs the same wherever it lies."""
+        keys, client = self.store.keys, self.store.client
+        found: list[SlotView] = []
+        with driver_errors():
+            row = await client.hget(keys.of(execution, "barriers"), barrier)
+            end = barrier_view(b"", row).expected if row is not None else 0
+            while len(found) < limit and after + 1 < end:
+                numbers = range(after + 1, min(after + 1 + limit, end))
+                values = await client.hmget(keys.of(execution, "slots", barrier), list(map(str, numbers)))
+                pairs = zip(numbers, values, strict=True)
+                found += [slot_view(slot, value) for slot, value in pairs if value is not None]
+                after = numbers[-1]
+        return found[:limit]
 
     async def left(self, execution: str, scope: str) -> list[LeftView]:
         found = await self._hash(self.store.keys.of(execution, "left", scope))

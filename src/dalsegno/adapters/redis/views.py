@@ -73,7 +73,7 @@ def barrier_view(barrier: bytes, row: bytes) -> BarrierView:
     )
 
 
-def slot_view(slot: bytes, value: bytes) -> SlotView:
+def slot_view(slot: int, value: bytes) -> SlotView:
     """``L`` and its data, ``N``: live without data, ``S``: skipped."""
     mark, data = value[:1], value[1:]
-    return SlotView(int(slot), mark != b"S", data if mark == b"L" else None)
+    return SlotView(slot, mark != b"S", data if mark == b"L" else None)

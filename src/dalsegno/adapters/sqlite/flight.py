@@ -8,9 +8,22 @@ from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow
 class Flight:
     """A row that is here equals the stored one, or is about to be written; one that is not may still be stored."""
 
-    __slots__ = ("barriers", "gates", "number", "numbers", "paused", "row", "scopes", "tokens")
+    __slots__ = (
+        "barriers",
+        "born_here",
+        "gates",
+        "left",
+        "number",
+        "numbers",
+        "paused",
+        "row",
+        "scopes",
+        "tokens",
+    )
 
-    def __init__(self, number: int, row: ExecutionRow) -> None:
+    def __init__(self, number: int, row: ExecutionRow, *, born_here: bool = False) -> None:
+        self.born_here = born_here
+        """Whether all its rows came from this workspace: a barrier, gate or left context not here does not exist."""
         self.number = number
         self.row = row
         self.tokens: dict[str, TokenRow] = {}
@@ -19,6 +32,8 @@ class Flight:
         self.scopes: dict[str, ScopeRow] = {}
         self.barriers: dict[str, BarrierRow] = {}
         self.gates: dict[str, GateRow] = {}
+        self.left: set[str] = set()
+        """Scopes in which something is known to be left."""
         self.paused = row.state == "PAUSED"
         """As stored: a resume must write the state although the row reads RUNNING."""
 

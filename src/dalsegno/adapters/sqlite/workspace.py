@@ -22,7 +22,7 @@ from dalsegno.model.execution import NewExecution
 from dalsegno.model.transition import Transition
 
 UNFINISHED = frozenset(("ready", "leased", "parked", "held"))
-CACHED_FLIGHTS = 20_000
+CACHED_FLIGHTS = 5_000
 """Executions remembered at most; beyond that all are forgotten and read again when they move."""
 
 
@@ -181,7 +181,7 @@ class SqliteWorkspace:
     def barrier(self, execution: str, barrier: str) -> BarrierRow | None:
         flight = self._flights[execution]
         found = flight.barriers.get(barrier)
-        if found is None:
+        if found is None and not flight.born_here:
             row = self.connection.execute(SQL["join.barrier"], (flight.number, barrier)).fetchone()
             if row is not None:
                 found = flight.barriers[barrier] = BarrierRow(execution, *row)
@@ -190,7 +190,7 @@ class SqliteWorkspace:
     def gate(self, execution: str, gate: str) -> GateRow | None:
         flight = self._flights[execution]
         found = flight.gates.get(gate)
-        if found is None:
+        if found is None and not flight.born_here:
             row = self.connection.execute(SQL["join.gate"], (flight.number, gate)).fetchone()
             if row is not None:
                 found = flight.gates[gate] = GateRow(execution, gate, row[0], frozenset(json.loads(row[1])))
@@ -203,10 +203,10 @@ class SqliteWorkspace:
         return self.connection.execute(SQL["join.has_slot"], key).fetchone() is not None
 
     def has_left(self, execution: str, scope: str) -> bool:
-        key = (self._flights[execution].number, scope)
-        if key in self.changes.left_scopes:
-            return True
-        return self.connection.execute(SQL["join.has_left"], key).fetchone() is not None
+        flight = self._flights[execution]
+        if scope in flight.left or flight.born_here:
+            return scope in flight.left
+        return self.connection.execute(SQL["join.has_left"], (flight.number, scope)).fetchone() is not None
 
     def unfinished_tokens(self, execution: str, scope: str | None = None) -> Iterable[TokenRow]:
         """What is stored, as changed in this transaction, and what was spawned in it."""
@@ -222,7 +222,7 @@ class SqliteWorkspace:
 
     def create_execution(self, row: ExecutionRow, new: NewExecution) -> None:
         self._last_execution += 1
-        self._flights[row.id] = Flight(self._last_execution, row)
+        self._flights[row.id] = Flight(self._last_execution, row, born_here=True)
         self.changes.created[row.id] = new
 
     def save_execution(self, row: ExecutionRow) -> None:
@@ -264,9 +264,9 @@ class SqliteWorkspace:
         self.changes.slots.setdefault((self._flights[execution].number, barrier, slot), (live, data))
 
     def add_left(self, execution: str, scope: str, key: str, data: bytes) -> None:
-        number = self._flights[execution].number
-        self.changes.left[number, scope, key] = data
-        self.changes.left_scopes.add((number, scope))
+        flight = self._flights[execution]
+        flight.left.add(scope)
+        self.changes.left[flight.number, scope, key] = data
 
     def add_output(self, execution: str, output: str, data: bytes) -> None:
         self.changes.outputs.append((self._flights[execution].number, output, data))

@@ -8,8 +8,8 @@ from random import Random
 
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
+from dalsegno.ports.ledger import Ledger
 from dalsegno.testing.simulation.faults import Faults
-from dalsegno.testing.simulation.ledger import ProcessLedger
 
 
 class Post:
@@ -59,7 +59,7 @@ class Post:
 class MessageBroker:
     """Each message names a token, as a message queue would carry it."""
 
-    def __init__(self, post: Post, ledger: ProcessLedger) -> None:
+    def __init__(self, post: Post, ledger: Ledger) -> None:
         self._post = post
         self._ledger = ledger
 

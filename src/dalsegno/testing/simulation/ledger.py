@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, cast
 
 from msgspec import Struct
 
 from dalsegno.adapters.memory import MemoryLedger, MemoryStore
 from dalsegno.errors import Unavailable
-from dalsegno.model.barrier import LeftView, SlotView
-from dalsegno.model.token import Lease
-from dalsegno.model.transition import Applied, Outcome, ReadyToken, Transition
+from dalsegno.model.transition import Applied, Outcome, Transition
 from dalsegno.ports.clock import Clock
-from dalsegno.ports.ledger import Inspection, OutboxEntry, Woken, WorkerView
+from dalsegno.ports.ledger import Ledger, Woken
 from dalsegno.testing.simulation.faults import Faults
 
-_T = TypeVar("_T")
+REPEATABLE = frozenset(("commit", "release"))
+"""Calls that may reach the store twice, as a retransmission would."""
 
 
 class Commit(Struct, frozen=True):
@@ -70,83 +69,46 @@ class RecordingLedger(MemoryLedger):
 
 
 class ProcessLedger:
-    """The ledger as one process reaches it: over a wire that fails before a call, or loses its reply."""
+    """The ledger as one process reaches it: over a wire that fails before a call, or loses its reply.
+
+    Satisfies the Ledger port by passing every call on; ``as_ledger`` says so to whoever checks types.
+    """
 
     def __init__(self, ledger: RecordingLedger, faults: Faults) -> None:
         self.truth = ledger
         self._faults = faults
 
-    async def _through(self, call: Callable[[], Awaitable[_T]], *, again: bool = False) -> _T:
+    def as_ledger(self) -> Ledger:
+        return cast(Ledger, self)
+
+    def now(self) -> float:
+        return self.truth.now()
+
+    def heartbeat(self, worker: str, lease_seconds: float, info: bytes = b"") -> None:
+        self.truth.heartbeat(worker, lease_seconds, info)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self.truth, name)
+
+        async def call(*arguments: Any, **keywords: Any) -> Any:
+            return await self._through(lambda: method(*arguments, **keywords), name in REPEATABLE)
+
+        return call
+
+    async def _through(self, call: Callable[[], Awaitable[Any]], repeatable: bool) -> Any:
         fault = self._faults.call()
         kind = fault.kind if fault is not None else None
         await asyncio.sleep(fault.arg if fault is not None and kind == "slow" else 0)
         if kind == "fail":
             raise Unavailable("the simulated store did not answer")
         result = await call()
-        if kind == "twice" and again:
+        if kind == "twice" and repeatable:
             await asyncio.sleep(0)
             await call()
         await asyncio.sleep(0)
         if kind == "lose-reply":
             raise Unavailable("the simulated store's answer was lost")
         return result
-
-    def now(self) -> float:
-        return self.truth.now()
-
-    async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
-        return await self._through(lambda: self.truth.commit(batch), again=True)
-
-    async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
-        return await self._through(lambda: self.truth.claim(worker, queues, limit))
-
-    async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
-        return await self._through(lambda: self.truth.lease(worker, tokens))
-
-    async def release(self, worker: str, leases: Sequence[Lease]) -> None:
-        await self._through(lambda: self.truth.release(worker, leases), again=True)
-
-    def heartbeat(self, worker: str, lease_seconds: float, info: bytes = b"") -> None:
-        self.truth.heartbeat(worker, lease_seconds, info)
-
-    async def expire(self, dead: Sequence[str] = ()) -> tuple[ReadyToken, ...]:
-        return await self._through(lambda: self.truth.expire(dead))
-
-    async def wake(self, limit: int = 500) -> Woken:
-        return await self._through(lambda: self.truth.wake(limit))
-
-    async def slots(self, execution: str, barrier: str) -> list[SlotView]:
-        return await self._through(lambda: self.truth.slots(execution, barrier))
-
-    async def left(self, execution: str, scope: str) -> list[LeftView]:
-        return await self._through(lambda: self.truth.left(execution, scope))
-
-    async def gate_used(self, execution: str, gate: str) -> tuple[int, ...]:
-        return await self._through(lambda: self.truth.gate_used(execution, gate))
-
-    async def outputs(self, execution: str, ids: Sequence[str]) -> dict[str, bytes]:
-        return await self._through(lambda: self.truth.outputs(execution, ids))
-
-    async def inspect(self, execution: str) -> Inspection | None:
-        return await self._through(lambda: self.truth.inspect(execution))
-
-    async def untouched(self, before: float, after: str, limit: int) -> list[str]:
-        return await self._through(lambda: self.truth.untouched(before, after, limit))
-
-    async def ready(self, execution: str) -> tuple[ReadyToken, ...]:
-        return await self._through(lambda: self.truth.ready(execution))
-
-    async def sweep(self, limit: int = 500) -> int:
-        return await self._through(lambda: self.truth.sweep(limit))
-
-    async def workers(self) -> list[WorkerView]:
-        return await self._through(self.truth.workers)
-
-    async def outbox(self, limit: int = 100) -> list[OutboxEntry]:
-        return await self._through(lambda: self.truth.outbox(limit))
-
-    async def delivered(self, ids: Sequence[str]) -> None:
-        await self._through(lambda: self.truth.delivered(ids))
-
-    async def close(self) -> None:
-        """Nothing to close."""

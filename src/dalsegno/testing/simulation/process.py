@@ -63,7 +63,7 @@ class Process:
         truth = ledger.truth
         stack = Stack(
             "simulation:",
-            ledger,
+            ledger.as_ledger(),
             broker,
             MemoryArchive(truth.store, truth.clock),
             MemoryBlobs(truth.store),

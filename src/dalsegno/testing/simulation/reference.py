@@ -7,7 +7,7 @@ kernel but the plan's wiring (which edges lead where) and the node library's pur
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -98,14 +98,22 @@ class _Reading:
         try:
             self._enter(scope, start)
             self._read(scope, None, self._entries(start))
-            context = _united(sorted(scope.left, key=_key), lambda: _distinct(scope.left))
-            return self._ended("COMPLETED", self._output(context), None, context or {"$trigger": self.input})
+            return self._completed(scope.left)
         except _HaltError as halt:
             if not halt.node.solitary:
                 raise OrderMattersError(f"{halt.node.id} ends the execution while siblings may run") from None
             return self._ended("FAILED", None, halt.error, None)
         except Missing as missing:
             raise UnforeseeableError("the message of a failed output") from missing
+
+    def _completed(self, left: list[Visit]) -> Outcome:
+        """Contexts are united in the order of their paths; equal paths would be ordered by hash."""
+        if len({visit.path for visit in left}) < len(left):
+            self.doubts.append("two branches left their contexts under equal paths")
+        context = {"$trigger": self.input}
+        for visit in sorted(left, key=lambda visit: f"{visit.path}|"):
+            context |= visit.context
+        return self._ended("COMPLETED", self._output(context), None, context)
 
     def _enter(self, scope: Scope, start: Visit) -> None:
         edges = self.plan.entry_edges
@@ -182,7 +190,7 @@ class _Reading:
     def _count(self, node: str) -> None:
         self.runs[node] += 1
         if sum(self.runs.values()) > RUN_LIMIT:
-            raise UnforeseeableError("too much to read")
+            raise OrderMattersError("or at least it may: there is too much to read")
 
     def _despite(self, scope: Scope, node: Node, visit: Visit, error: dict[str, Any]) -> None:
         if node.strategy == "halt":
@@ -340,7 +348,7 @@ class _Reading:
         slots = [slot for slot, _ in inner.collected]
         last = max(inner.collected, key=lambda found: found[0])[1]
         if slots.count(max(slots)) > 1:
-            raise UnforeseeableError("several tokens over the aggregator's last edge")
+            self.doubts.append("several tokens over the aggregator's last edge")
         expression = self.plan.nodes[node.aggregator].parameters.expressions.get("output")
         return evaluate(expression.source, last, self.input) if expression is not None else last.payload
 
@@ -371,21 +379,3 @@ def _forks(node: Node) -> bool:
 
 def _is_leaf(node: Node) -> bool:
     return node.depth == 0 and not node.success_edges and node.control != "trigger"
-
-
-def _key(visit: Visit) -> str:
-    return f"{visit.path}|"
-
-
-def _united(visits: list[Visit], check: Callable[[], None]) -> dict[str, Any]:
-    check()
-    context: dict[str, Any] = {}
-    for visit in visits:
-        context |= visit.context
-    return context
-
-
-def _distinct(visits: list[Visit]) -> None:
-    keys = [_key(visit) for visit in visits]
-    if len(set(keys)) < len(keys):
-        raise UnforeseeableError("two branches left their contexts under equal paths")

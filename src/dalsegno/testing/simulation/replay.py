@@ -81,6 +81,8 @@ class _Replay:
         if decision.execution != self.execution:
             return
         token = self._token(decision.token)
+        if token.kind == "deadline" and token.state == "ready":
+            return  # it was claimed while paused, which put it back to sleep until the pause was over
         if token.state != "parked":
             raise DivergedError(f"token {token.id} ({token.kind} {token.node}) was woken, but is {token.state}")
         wake_row(token, self.store, decision.now)

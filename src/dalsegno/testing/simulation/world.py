@@ -99,7 +99,7 @@ class World:
     def _process(self, name: str) -> Process:
         self._born += 1
         ledger = ProcessLedger(self.truth, self.faults)
-        broker = (NewsBroker if self.scenario.news else MessageBroker)(self.post, ledger)
+        broker = (NewsBroker if self.scenario.news else MessageBroker)(self.post, ledger.as_ledger())
         return Process(f"{name}.{self._born}", ledger, broker, self.scenario.concurrency)
 
     async def _command(self, kind: str) -> None:
@@ -127,7 +127,7 @@ class World:
                 self.loop.run(self._main(observation))
             except Exhausted as error:
                 self.findings.append(f"L6: {error}; {self._stuck()}")
-        self.findings += [*self.watch.findings, *overheard.errors]
+        self.findings += [*self.watch.findings, *list(dict.fromkeys(overheard.errors))[:5]]
         observation.struck = self.faults.struck
         observation.steps, observation.seconds = self.loop.steps, self.loop.time()
         self.loop.close()
@@ -136,7 +136,7 @@ class World:
     async def _main(self, observation: Observation) -> None:
         # The client reaches the store without faults: what is simulated is the system, not its user.
         wire = ProcessLedger(self.truth, Faults(()))
-        self._client = Process("client", wire, MessageBroker(self.post, wire), 1)
+        self._client = Process("client", wire, MessageBroker(self.post, wire.as_ledger()), 1)
         self.processes = [self._process(f"p{number}") for number in range(PROCESSES)]
         for process in self.processes:
             process.start()
@@ -157,7 +157,8 @@ class World:
 
     def _after_commit(self, transition: Transition, applied: Applied) -> None:
         self.watch.after_commit(transition, applied)
-        if applied.ended is not None and all(found.row.state in ENDED for found in self.store.executions.values()):
+        rows = [found.row for found in self.store.executions.values()]
+        if applied.ended is not None and len(rows) > self.scenario.bystander and all(row.state in ENDED for row in rows):
             self._ended.set()
 
     async def _after_the_end(self, observation: Observation) -> None:

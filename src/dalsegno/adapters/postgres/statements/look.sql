@@ -7,7 +7,7 @@ SELECT ds_now(NULL);
 SELECT min(due) FROM token WHERE state = 'parked' AND due IS NOT NULL;
 
 -- :name slots
-SELECT slot, live, data FROM slot WHERE execution = $1 AND barrier = $2 ORDER BY slot;
+SELECT slot, live, data FROM slot WHERE execution = $1 AND barrier = $2 AND slot > $3 ORDER BY slot LIMIT $4;
 
 -- :name left
 SELECT key, data FROM left_context WHERE execution = $1 AND scope = $2 ORDER BY key;

@@ -57,13 +57,16 @@ WHERE number = column1;
 -- :name change_flight
 -- A pause, a resume or the ending.
 UPDATE flight
-SET state = ?, epoch = ?, seq = ?, live = ?, touched_at = ?, paused_at = ?, ended_at = ?
-WHERE number = ?;
+SET state = column2, epoch = column3, seq = column4, live = column5, touched_at = column6, paused_at = column7,
+    ended_at = column8
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?))
+WHERE number = column1;
 
 -- :name change_record
 UPDATE execution
-SET state = ?, paused_at = ?, ended_at = ?, output = ?, context = ?, error = ?
-WHERE number = ?;
+SET state = column2, paused_at = column3, ended_at = column4, output = column5, context = column6, error = column7
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
+WHERE number = column1;
 
 -- :name untouched
 -- Walks the flight rows by id; only unfinished executions and those not swept yet are there.

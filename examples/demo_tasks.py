@@ -1,0 +1,40 @@
+"""The tasks of the demo. Each run leaves a line in a file, so that runs can be compared with what was committed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from dalsegno import App, TaskContext
+
+app = App()
+
+
+def note_run(ctx: TaskContext) -> None:
+    """One line per run that began, in one write: whatever happens to this process afterwards, it is there."""
+    with Path(os.environ.get("DEMO_RUNS", "demo-runs.txt")).open("a") as file:
+        file.write(f"{ctx.node_id} {ctx.idempotency_key} {os.getpid()}\n")
+
+
+@app.task
+async def list_photos(ctx: TaskContext, count: int) -> list[str]:
+    note_run(ctx)
+    await asyncio.sleep(0.3)
+    return [f"IMG_{number:04}.jpg" for number in range(1, count + 1)]
+
+
+@app.task
+async def develop(ctx: TaskContext, photo: str) -> dict[str, object]:
+    """Work that takes its time, longer for some photos than for others."""
+    note_run(ctx)
+    weight = sum(photo.encode()) % 7
+    await asyncio.sleep(0.8 + weight * 0.15)
+    return {"photo": photo, "kilobytes": 180 + weight * 31}
+
+
+@app.task
+async def bind_album(ctx: TaskContext, prints: list[dict[str, int]]) -> dict[str, int]:
+    note_run(ctx)
+    await asyncio.sleep(0.3)
+    return {"photos": len(prints), "kilobytes": sum(each["kilobytes"] for each in prints)}
