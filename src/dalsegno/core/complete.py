@@ -10,14 +10,13 @@ from msgspec import Struct
 from dalsegno.core.body import Body
 from dalsegno.core.context import (
     BLOB,
-    KEY,
     VALUE,
     Context,
     Entry,
     extend,
     key_of,
+    own_output,
     place,
-    reference,
     reference_name,
 )
 from dalsegno.core.edges import close_unit, deliver, unit_of
@@ -69,7 +68,7 @@ def complete(situation: Situation, run: Run) -> Step:
     context, entry, effects = _record_output(situation, run)
     if node.losers and situation.lease.kind == "join":
         effects.append(CancelTokens(situation.lease.scope, node.losers))
-    payload = body.payload if _passes_payload(node) else reference(KEY, key_of(node.id))
+    payload = body.payload if _passes_payload(node) else own_output(node.id)
     closing, events = close_unit(situation, node, run.taken)
     effects += closing
     events.insert(0, _event(situation, run, entry))
@@ -103,8 +102,9 @@ def _record_output(situation: Situation, run: Run) -> tuple[Context, Entry, list
     token = situation.lease.token
     effects: list[Effect] = []
     context = situation.body.context
-    for key, result in (run.entries or {}).items():
-        context = _remember(context, key, result, token, effects)[0]
+    if run.entries:
+        for key, result in run.entries.items():
+            context = _remember(context, key, result, token, effects)[0]
     context, entry = _remember(context, key_of(situation.lease.node), run.output, token, effects)
     if run.json is not None:
         context = _remember(context, "$json", run.json, token, effects)[0]
@@ -116,9 +116,10 @@ def _remember(
 ) -> tuple[Context, Entry]:
     """One more entry of the context, stored under the token's id and its key if it is too large for it."""
     entry, stores = place(result.raw, f"{token}/{key}", result.blob)
-    effects += stores
-    context, stores = extend(context, key, entry, token)
-    effects += stores
+    context, pages = extend(context, key, entry, token)
+    if stores or pages:
+        effects += stores
+        effects += pages
     return context, entry
 
 

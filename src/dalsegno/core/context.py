@@ -12,6 +12,7 @@ reference, and a reference resolves only within its execution.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 from msgspec import Raw, Struct
@@ -49,6 +50,12 @@ THE_ITEM = Entry(ITEM, Raw(b"null"))
 
 _encode = msgspec.json.Encoder().encode
 _decode_page = msgspec.json.Decoder(Context).decode
+
+
+@lru_cache(maxsize=65536)
+def own_output(node: str) -> Entry:
+    """The payload of most edges: the output their source just put into the context."""
+    return reference(KEY, key_of(node))
 
 
 def value(raw: bytes) -> Entry:

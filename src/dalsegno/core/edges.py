@@ -7,7 +7,7 @@ gate) only notes which it used; its ``closed`` step closes the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dalsegno.core.body import Body, encode
 from dalsegno.core.situation import Situation, system_token
@@ -98,12 +98,14 @@ def gate_of(situation: Situation, node: Node) -> GateSpec:
 
 
 def close_unit(
-    situation: Situation, node: Node, taken: Iterable[Edge]
+    situation: Situation, node: Node, taken: Sequence[Edge]
 ) -> tuple[list[Effect], list[NewEvent]]:
     """The end of one run of a unit: what it did not take is dead, or merely noted if it may run again."""
     plan = situation.plan
     unit = unit_of(plan, node)
     exits = exits_of(plan, unit)
+    if not unit.multiple and len(exits) == len(taken):
+        return [], []
     used = {edge.id for edge in taken}
     if unit.gate:
         positions = tuple(position for position, edge in enumerate(exits) if edge.id in used)

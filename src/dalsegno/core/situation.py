@@ -30,6 +30,7 @@ class Situation(Struct, gc=False):
 
     @property
     def node(self) -> Node:
+        """Of a bookkeeping token that belongs to no node, there is none: its steps never ask."""
         return self.plan.nodes[self.lease.node]
 
     @property

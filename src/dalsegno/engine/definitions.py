@@ -27,6 +27,10 @@ class Program:
         self.plan = plan
         self.parsed: dict[Node, Any] = {}
 
+    def meta(self, execution: str) -> dict[str, Any]:
+        """The root ``$execution``."""
+        return {"id": execution, "workflow": self.definition.name, "version": self.definition.version}
+
 
 class Definitions:
     def __init__(self, archive: Archive, types: NodeTypes, clock: Clock, capacity: int = 256) -> None:

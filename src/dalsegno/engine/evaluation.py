@@ -11,7 +11,7 @@ from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.results import Results
-from dalsegno.engine.runner import execution_meta, failure_of
+from dalsegno.engine.runner import failure_of
 from dalsegno.errors import NotJson
 from dalsegno.lang import ExpressionFailed
 from dalsegno.model.failure import Failure
@@ -31,8 +31,7 @@ class Evaluation:
         if expression is None:
             return None
         execution = situation.lease.execution
-        meta = execution_meta(program, execution)
-        lookup = await self.loader.lookup(execution, body, expression.roots, meta)
+        lookup = await self.loader.lookup(execution, body, expression.roots, program.meta)
         try:
             brought = expression.evaluate(lookup, now=situation.now)
             return await self.results.of(execution, brought, f"what the item brings to '{aggregator}'")
@@ -42,8 +41,7 @@ class Evaluation:
     async def ending(self, program: Program, situation: Situation, context: Context) -> Result | Failure:
         """The execution's output, from what is in its final context."""
         plan, execution = situation.plan, situation.lease.execution
-        meta = execution_meta(program, execution)
-        lookup = await self.loader.lookup(execution, Body(context), output_roots(plan), meta)
+        lookup = await self.loader.lookup(execution, Body(context), output_roots(plan), program.meta)
         try:
             output = output_value(plan, lookup, situation.now)
             return Result(encode_value(output, "the workflow's output"))

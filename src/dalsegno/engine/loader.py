@@ -7,7 +7,7 @@ immutable, so a small cache serves the items of a split that all mention the sam
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from msgspec import Raw
@@ -33,6 +33,7 @@ from dalsegno.ports.ledger import Ledger
 CACHED_BYTES = 16 * 1024 * 1024
 
 Lookup = Callable[[str], Any]
+Meta = Callable[[str], dict[str, Any]]
 
 
 class Loader:
@@ -43,15 +44,17 @@ class Loader:
         self._held = 0
         self._array: tuple[tuple[str, str], list[Any]] | None = None
 
-    async def lookup(self, execution: str, body: Body, roots: Iterable[str], meta: dict[str, Any]) -> Lookup:
+    async def lookup(self, execution: str, body: Body, roots: Collection[str], meta: Meta) -> Lookup:
         """A lookup for these roots. Raises KeyError for a root that has no value in this execution."""
+        if not roots:
+            return _nothing
         found: dict[str, Entry | Loop] = {}
         for root in roots:
             entry = await self._find_root(execution, body, root)
             if entry is not None:
                 found[root] = entry
         raws = {root: await self._raw(execution, body, entry) for root, entry in found.items()}
-        return _reader(raws, meta)
+        return _reader(raws, meta(execution) if "$execution" in roots else None)
 
     async def _find_root(self, execution: str, body: Body, root: str) -> Entry | Loop | None:
         if root == "$item":
@@ -131,6 +134,10 @@ class Loader:
             self._held -= len(dropped)
 
 
+def _nothing(root: str) -> Any:
+    raise KeyError(root)
+
+
 class _LoopValue:
     __slots__ = ("item", "loop")
 
@@ -139,8 +146,8 @@ class _LoopValue:
         self.item = item
 
 
-def _reader(raws: dict[str, Any], meta: dict[str, Any]) -> Lookup:
-    values: dict[str, Any] = {"$execution": meta}
+def _reader(raws: dict[str, Any], meta: dict[str, Any] | None) -> Lookup:
+    values: dict[str, Any] = {} if meta is None else {"$execution": meta}
 
     def read(root: str) -> Any:
         if root in values:

@@ -17,24 +17,7 @@ LogSink = Callable[[str, str, str, str], None]
 class RunContext:
     """Implements ports.node.NodeContext for one attempt."""
 
-    __slots__ = (
-        "_log",
-        "_payload",
-        "_situation",
-        "attempt",
-        "beats",
-        "execution_id",
-        "idempotency_key",
-        "lookup",
-        "node_id",
-        "node_name",
-        "now",
-        "outputs",
-        "program",
-        "services",
-        "version",
-        "workflow",
-    )
+    __slots__ = ("_log", "_payload", "_situation", "beats", "lookup", "outputs", "program", "services")
 
     def __init__(
         self,
@@ -46,16 +29,7 @@ class RunContext:
         services: Mapping[str, Any],
         log: LogSink,
     ) -> None:
-        lease, node = situation.lease, situation.node
         self.program = program
-        self.execution_id = lease.execution
-        self.workflow = program.definition.name
-        self.version = program.definition.version
-        self.node_id = node.id
-        self.node_name = node.name
-        self.idempotency_key = lease.token
-        self.attempt = lease.attempt
-        self.now = situation.now
         self.lookup = lookup
         self.outputs = outputs
         self.services = services
@@ -63,6 +37,38 @@ class RunContext:
         self._payload = payload
         self._situation = situation
         self._log = log
+
+    @property
+    def execution_id(self) -> str:
+        return self._situation.lease.execution
+
+    @property
+    def workflow(self) -> str:
+        return self.program.definition.name
+
+    @property
+    def version(self) -> int:
+        return self.program.definition.version
+
+    @property
+    def node_id(self) -> str:
+        return self._situation.lease.node
+
+    @property
+    def node_name(self) -> str:
+        return self._situation.node.name
+
+    @property
+    def idempotency_key(self) -> str:
+        return self._situation.lease.token
+
+    @property
+    def attempt(self) -> int:
+        return self._situation.lease.attempt
+
+    @property
+    def now(self) -> float:
+        return self._situation.now
 
     @property
     def payload(self) -> Any:

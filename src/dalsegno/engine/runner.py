@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dalsegno.core.situation import Situation
@@ -15,6 +15,8 @@ from dalsegno.graph.plan import Node
 from dalsegno.lang import ExpressionFailed
 from dalsegno.model.failure import Failure
 from dalsegno.ports.node import NodeError, NodeType, NodeTypes
+
+NO_OUTPUTS: Mapping[str, Any] = {}
 
 
 class Runner:
@@ -44,17 +46,17 @@ class Runner:
     async def _context(
         self, program: Program, situation: Situation, node_type: NodeType, payload: Any
     ) -> RunContext:
-        node, lease = situation.node, situation.lease
-        needs = node_type.needs
-        predecessors = [edge.src for edge in node.in_edges] if "$predecessors" in needs else []
+        node = situation.node
         roots = node.parameters.roots
-        if needs:
+        predecessors: tuple[str, ...] = ()
+        if node_type.needs:
             # What the caller hands over may not be stored yet, and need not be loaded.
             handed = ("$payload",) if payload is not None else ()
-            roots = roots.union(needs.difference(handed), predecessors)
-        meta = execution_meta(program, lease.execution)
-        lookup = await self.loader.lookup(lease.execution, situation.body, roots, meta)
-        outputs = _outputs(predecessors, lookup) if predecessors else {}
+            if "$predecessors" in node_type.needs:
+                predecessors = tuple(edge.src for edge in node.in_edges)
+            roots = roots.union(node_type.needs.difference(handed), predecessors)
+        lookup = await self.loader.lookup(situation.lease.execution, situation.body, roots, program.meta)
+        outputs = _outputs(predecessors, lookup) if predecessors else NO_OUTPUTS
         return RunContext(program, situation, lookup, payload, outputs, self.services, self._log)
 
     def _parameters(
@@ -72,12 +74,7 @@ class Runner:
         return parsed
 
 
-def execution_meta(program: Program, execution: str) -> dict[str, Any]:
-    definition = program.definition
-    return {"id": execution, "workflow": definition.name, "version": definition.version}
-
-
-def _outputs(predecessors: list[str], lookup: Lookup) -> dict[str, Any]:
+def _outputs(predecessors: Sequence[str], lookup: Lookup) -> dict[str, Any]:
     found = {}
     for name in predecessors:
         try:

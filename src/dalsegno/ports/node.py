@@ -69,19 +69,36 @@ class Working:
 class NodeContext(Protocol):
     """What a running node sees."""
 
-    execution_id: str
-    workflow: str
-    version: int
-    node_id: str
-    node_name: str
-    idempotency_key: str
-    """Stable over all attempts of this run."""
-    attempt: int
-    now: float
     outputs: Mapping[str, Any]
     """Outputs of the direct predecessors that are in the context, by node id, in edge order."""
     services: Mapping[str, Any]
-    """Engine-wide resources by name: ``http`` (client pool), ``egress`` (policy), ``tasks`` (registry)."""
+    """Engine-wide resources by name: ``http`` (client pool), ``tasks`` (registry)."""
+
+    @property
+    def execution_id(self) -> str: ...
+
+    @property
+    def workflow(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def node_id(self) -> str: ...
+
+    @property
+    def node_name(self) -> str: ...
+
+    @property
+    def idempotency_key(self) -> str:
+        """Stable over all attempts of this run."""
+
+    @property
+    def attempt(self) -> int:
+        """1 is the first."""
+
+    @property
+    def now(self) -> float: ...
 
     @property
     def payload(self) -> Any:

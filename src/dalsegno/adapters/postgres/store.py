@@ -16,6 +16,10 @@ SESSION = {
     "search_path": "dalsegno",
     "application_name": "dalsegno",
     "jit": "off",  # compiling costs more than any statement here takes
+    # Every statement here goes by an index. Tables that fill and drain faster than they are analysed must not tempt
+    # the planner to anything else, and a plan once made holds.
+    "enable_seqscan": "off",
+    "plan_cache_mode": "force_generic_plan",
 }
 
 Row = Any

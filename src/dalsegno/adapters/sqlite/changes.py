@@ -13,15 +13,16 @@ from dalsegno.adapters.sqlite.bulk import BulkStatement
 from dalsegno.adapters.sqlite.flight import Flight
 from dalsegno.adapters.sqlite.parameters import (
     Parameters,
-    barrier,
     changed_token,
-    gate,
     moved_flight,
     moved_record,
     new_token,
     running_flight,
     running_record,
-    scope,
+    stored_barrier,
+    stored_gate,
+    stored_scope,
+    stored_slot,
     turns,
     whole_flight,
     whole_record,
@@ -102,14 +103,16 @@ class Changes:
         self._write_tokens(connection)
         if self.scopes:
             SAVE_SCOPE.run(
-                connection, [value for key, row in self.scopes.items() for value in scope(key, row)]
+                connection, [value for key, row in self.scopes.items() for value in stored_scope(key, row)]
             )
         if self.slots:
             SAVE_SLOT.run(
-                connection, [value for key, slot in self.slots.items() for value in slot(key, slot)]
+                connection, [value for key, slot in self.slots.items() for value in stored_slot(key, slot)]
             )
-        _each(connection, "join.save_barrier", [barrier(key, row) for key, row in self.barriers.items()])
-        _each(connection, "join.save_gate", [gate(key, row) for key, row in self.gates.items()])
+        _each(
+            connection, "join.save_barrier", [stored_barrier(key, row) for key, row in self.barriers.items()]
+        )
+        _each(connection, "join.save_gate", [stored_gate(key, row) for key, row in self.gates.items()])
         _each(connection, "join.save_left", [(*key, data) for key, data in self.left.items()])
         _each(connection, "history.save_output", self.outputs)
         _each(connection, "history.insert_outbox", self.outbox)

@@ -145,16 +145,16 @@ def changed_token(number: int, row: TokenRow) -> Parameters:
     )
 
 
-def scope(key: tuple[int, str], row: ScopeRow) -> Parameters:
+def stored_scope(key: tuple[int, str], row: ScopeRow) -> Parameters:
     return *key, row.barrier, row.slot, row.live, 1 if row.ended else 0
 
 
-def slot(key: tuple[int, str, int], slot: tuple[bool, bytes | None]) -> Parameters:
+def stored_slot(key: tuple[int, str, int], slot: tuple[bool, bytes | None]) -> Parameters:
     live, data = slot
     return *key, 1 if live else 0, _payload(data)
 
 
-def barrier(key: tuple[int, str], row: BarrierRow) -> Parameters:
+def stored_barrier(key: tuple[int, str], row: BarrierRow) -> Parameters:
     return (
         *key,
         row.scope,
@@ -171,5 +171,5 @@ def barrier(key: tuple[int, str], row: BarrierRow) -> Parameters:
     )
 
 
-def gate(key: tuple[int, str], row: GateRow) -> Parameters:
+def stored_gate(key: tuple[int, str], row: GateRow) -> Parameters:
     return *key, row.count, json.dumps(sorted(row.used))

@@ -29,7 +29,7 @@ from dalsegno.testing.simulation.scenario import BYSTANDER, Scenario
 PROCESSES = 2
 RESTART_AFTER = 2.0
 COOL_DOWN = 30.0
-MAX_STEPS = 200_000
+MAX_STEPS = 50_000
 MAX_TIME = 40_000.0
 KEY = "simulated"
 

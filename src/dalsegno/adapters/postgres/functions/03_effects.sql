@@ -41,10 +41,11 @@ BEGIN
 END $$;
 
 -- The later context under one key counts.
-CREATE OR REPLACE FUNCTION ds_leave(run text, place text, called text, what bytea) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION ds_leave(run text, place text, called text, what bytea) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
     INSERT INTO left_context (execution, scope, key, data) VALUES (run, place, called, what)
-    ON CONFLICT (execution, scope, key) DO UPDATE SET data = excluded.data
-$$;
+    ON CONFLICT ON CONSTRAINT left_context_pkey DO UPDATE SET data = excluded.data;
+END $$;
 
 -- Adds up a transition's adjustments per gate; at zero its closed token is spawned, once.
 CREATE OR REPLACE FUNCTION ds_adjust_gates(INOUT work ds_work, effects ds_effect[]) LANGUAGE plpgsql AS $$

@@ -112,15 +112,16 @@ END $$;
 
 -- Commands from outside consume nothing: returns why one may not be applied, or NULL.
 CREATE OR REPLACE FUNCTION ds_refuse_command(work ds_work, t ds_transition, starts boolean) RETURNS text
-LANGUAGE sql AS $$
-    SELECT CASE
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN CASE
         WHEN (t.creates).id IS NOT NULL THEN CASE WHEN NOT starts THEN 'applied' END
         WHEN work.ended_at IS NOT NULL THEN 'finished'
         WHEN t.scope <> '' AND ds_is_closed(t.execution, t.scope) THEN 'scope'
         WHEN (t.effects[1]).kind = 'PauseExecution' AND work.state = 'PAUSED' THEN 'applied'
         WHEN (t.effects[1]).kind = 'ResumeExecution' AND work.state <> 'PAUSED' THEN 'applied'
-    END
-$$;
+    END;
+END $$;
 
 -- Brings executions into being; returns the ids of those that did not exist.
 CREATE OR REPLACE FUNCTION ds_create_executions(at float8, batch ds_transition[]) RETURNS text[]
@@ -165,17 +166,21 @@ LANGUAGE sql AS $$
     WHERE NOT b.run = ANY (locked)
 $$;
 
-CREATE OR REPLACE FUNCTION ds_save(work ds_work) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION ds_save(work ds_work) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
     UPDATE flight SET state = work.state, seq = work.seq, live = work.live, paused_at = work.paused_at,
                       ended_at = work.ended_at, touched_at = work.now
-    WHERE id = work.execution
-$$;
+    WHERE id = work.execution;
+END $$;
 
-CREATE OR REPLACE FUNCTION ds_load(run text, at float8) RETURNS ds_work LANGUAGE sql AS $$
-    SELECT row(id, state, epoch, seq, live, paused_at, ended_at, at, NULL, NULL, '{}', '{}', '{}', '{}', '{}',
-               NULL)::ds_work
-    FROM flight WHERE id = run
-$$;
+CREATE OR REPLACE FUNCTION ds_load(run text, at float8) RETURNS ds_work LANGUAGE plpgsql AS $$
+DECLARE
+    found_flight flight;
+BEGIN
+    SELECT * INTO found_flight FROM flight WHERE id = run;
+    RETURN row(run, found_flight.state, found_flight.epoch, found_flight.seq, found_flight.live,
+               found_flight.paused_at, found_flight.ended_at, at, NULL, NULL, '{}', '{}', '{}', '{}', '{}', NULL);
+END $$;
 
 CREATE OR REPLACE FUNCTION ds_commit(given_now float8, batch ds_transition[]) RETURNS SETOF ds_outcome
 LANGUAGE plpgsql AS $$

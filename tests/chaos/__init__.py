@@ -1,0 +1,1 @@
+"""Killing real processes at any moment and counting what is left."""

@@ -1,0 +1,170 @@
+"""``kill -9`` of workers at random moments: no execution lost, none ended twice, every result as without faults.
+
+``make test`` kills 20 times; ``make chaos`` kills ``DALSEGNO_KILLS`` times (200).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dalsegno import App
+from dalsegno.handle import Handle
+from tests.chaos.counting import check_history, expected, outcome
+from tests.chaos.processes import Worker, Workers
+from tests.chaos.workload import DOCUMENTS, payload
+from tests.scenarios.documents import echo, graph, task
+
+SHORT = 20
+LONG = int(os.environ.get("DALSEGNO_KILLS", "200"))
+STARTED_PER_KILL = 4
+PATIENCE = 60.0
+
+
+class Harness:
+    """A client that starts executions, and workers that die while they run them."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.url = f"sqlite:///{folder}/chaos.db"
+        self.chance = random.Random(seed)
+        self.client = App(self.url)
+        self.started: dict[str, tuple[str, int]] = {}
+        self.handles: dict[str, Handle] = {}
+        self.kills = 0
+        self.killed_at_work = 0
+
+    def __enter__(self) -> Harness:
+        for document in DOCUMENTS.values():
+            self.client.deploy(document)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+
+    def start_some(self, count: int) -> None:
+        for _ in range(count):
+            name, number = self.chance.choice(list(DOCUMENTS)), self.chance.randrange(100)
+            handle = self.client.start(name, payload(number))
+            self.started[handle.id] = (name, number)
+            self.handles[handle.id] = handle
+
+    def kill_soon(self, worker: Worker) -> None:
+        """Lets it work for a random moment: from nothing at all to long enough for timers and retries."""
+        time.sleep(self.chance.choice([0.0, 0.01, 0.03, 0.1, 0.2]) * self.chance.random())
+        self.killed_at_work += any(handle.status().ended_at is None for handle in self.handles.values())
+        worker.kill()
+        self.kills += 1
+
+    def finish(self) -> None:
+        end = time.monotonic() + PATIENCE
+        for handle in self.handles.values():
+            try:
+                handle.wait(max(end - time.monotonic(), 0.1))
+            except TimeoutError:
+                waits = [f"{wait.kind} {wait.node}: {wait.sentence}" for wait in handle.why()]
+                raise AssertionError(f"execution {handle.id} hangs: {waits}") from None
+
+    def check(self) -> None:
+        wanted = expected(self.started)
+        for key, handle in self.handles.items():
+            assert outcome(handle) == wanted[key], self.started[key]
+            check_history(handle)
+        listed = self.client.executions(limit=10_000)
+        assert {handle.id for handle in listed} == set(self.started)
+        states = Counter(handle.status().state for handle in listed)
+        assert states == {"COMPLETED": len(self.started)}
+        print(  # noqa: T201 - the counts are what one runs this for
+            f"\n{self.kills} kills ({self.killed_at_work} while work was open), "
+            f"{len(self.started)} executions started, {states['COMPLETED']} completed as without faults"
+        )
+
+
+def kill_and_restart(folder: Path, kills: int, seed: int) -> None:
+    with Harness(folder, seed) as harness, Workers(harness.url) as workers:
+        for _ in range(kills):
+            worker = workers.start()
+            harness.start_some(STARTED_PER_KILL)
+            harness.kill_soon(worker)
+        workers.start()
+        harness.finish()
+        harness.check()
+        assert harness.killed_at_work > kills // 2
+
+
+def kill_one_of_two(folder: Path, kills: int, seed: int) -> None:
+    with Harness(folder, seed) as harness, Workers(harness.url) as workers:
+        survivor = workers.start()
+        for _ in range(kills):
+            victim = workers.start()
+            harness.start_some(STARTED_PER_KILL)
+            harness.kill_soon(victim)
+        workers.start()
+        harness.finish()
+        harness.check()
+        assert survivor.alive
+
+
+def test_a_worker_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
+    kill_and_restart(tmp_path, SHORT, seed=1)
+
+
+def test_one_of_two_workers_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
+    kill_one_of_two(tmp_path, SHORT, seed=2)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", [11, 12])
+def test_a_worker_killed_hundreds_of_times_loses_nothing(tmp_path: Path, seed: int) -> None:
+    kill_and_restart(tmp_path, LONG, seed)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", [21, 22])
+def test_one_of_two_workers_killed_hundreds_of_times_loses_nothing(tmp_path: Path, seed: int) -> None:
+    kill_one_of_two(tmp_path, LONG, seed)
+
+
+@pytest.mark.parametrize("strategy", ["halt", "ignore", "branch"])
+def test_a_node_that_kills_its_process_five_times_fails_through_its_strategy(
+    tmp_path: Path, strategy: str
+) -> None:
+    fields = {"error": {"type": strategy}} if strategy != "branch" else {}
+    paths = "a > d > next" + (", d !> rescue" if strategy == "branch" else "")
+    nodes = {"a": echo("a"), "d": task("deadly", **fields), "next": echo("next"), "rescue": echo("{{ $d.error.code }}")}
+    if strategy != "branch":
+        del nodes["rescue"]
+    with Harness(tmp_path, seed=3) as harness, Workers(harness.url) as workers:
+        harness.client.deploy(graph(paths, nodes, name="deadly"))
+        handle = harness.client.start("deadly")
+        harness.start_some(5)
+        deaths = 0
+        while handle.status().ended_at is None and deaths < 10:
+            worker = workers.start()
+            deaths += died_or_ended(worker, handle)
+        view = handle.wait(PATIENCE)
+        assert deaths == 5
+        if strategy == "halt":
+            assert view.state == "FAILED"
+            assert view.error is not None
+            assert b'"WORKER_LOST"' in view.error
+        else:
+            assert handle.result(5) == ("next" if strategy == "ignore" else {"rescue": "WORKER_LOST"})
+            assert handle.nodes()["d"].state == "FAILED"
+        harness.finish()
+        for innocent in harness.handles.values():
+            check_history(innocent)
+
+
+def died_or_ended(worker: Worker, handle: Handle) -> bool:
+    end = time.monotonic() + PATIENCE
+    while worker.alive:
+        if handle.status().ended_at is not None:
+            return False
+        assert time.monotonic() < end, handle.why()
+        time.sleep(0.005)
+    return True

@@ -1,0 +1,34 @@
+"""A process that has imported everything and forks a worker for each line it reads: restarts cost milliseconds.
+
+Usage: ``python -m tests.chaos.zygote <store url> <concurrency>``. A worker prints ``ready <pid>`` once it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from dalsegno import App
+from dalsegno.engine.settings import EngineSettings
+from tests.chaos.workload import register
+
+
+def serve(url: str, concurrency: int) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are not kept as zombies
+    for _ in sys.stdin:
+        if os.fork() == 0:
+            work(url, concurrency)
+            os._exit(0)
+
+
+def work(url: str, concurrency: int) -> None:
+    app = register(App(url, settings=EngineSettings(concurrency=concurrency)))
+    with app.running():
+        os.write(1, f"ready {os.getpid()}\n".encode())
+        while True:
+            signal.pause()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]))

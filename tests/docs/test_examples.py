@@ -1,0 +1,105 @@
+"""Every example of the documentation is run or validated, page by page, in the order in which a reader meets them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dalsegno.errors import InvalidDefinition
+from dalsegno.graph.build import load_graph
+from dalsegno.nodes.registry import builtin_registry
+from tests.docs.pages import Block, blocks, fits, pages
+
+LANGUAGES = ("python", "yaml", "json", "console")
+PAGES = [page for page in pages() if any(block.language in LANGUAGES for block in blocks(page))]
+SECONDS = 60.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """What a reader has: an empty directory, the installed program, no settings."""
+    for name in os.environ:
+        if name.startswith("DALSEGNO_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.setenv("PYTHONUTF8", "1")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        home = getattr(sys.modules[name], "__file__", None)
+        if home is not None and Path(home).is_relative_to(tmp_path):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_examples_of_the_page_work(page: Path, folder: Path) -> None:
+    names: dict[str, object] = {"__name__": "__page__"}
+    for block in blocks(page):
+        if block.mark == "not run":
+            assert block.value, f"{block.place}: say why the block is not run"
+        elif block.language == "python":
+            _run_python(block, names, folder)
+        elif block.language in ("yaml", "json"):
+            _check_document(block, folder)
+        elif block.language == "console":
+            _run_commands(block, folder)
+
+
+def _run_python(block: Block, names: dict[str, object], folder: Path) -> None:
+    code = compile(block.body, block.place, "exec")
+    if block.title is not None:
+        (folder / block.title).write_text(block.body, encoding="utf-8")
+        return
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, names)
+    if block.output is not None:
+        _compare(block, block.output, printed.getvalue())
+
+
+def _check_document(block: Block, folder: Path) -> None:
+    if block.title is not None:
+        (folder / block.title).write_text(block.body, encoding="utf-8")
+    if block.mark == "fragment":
+        return
+    try:
+        load_graph(block.body, builtin_registry(plugins=False))
+    except InvalidDefinition as error:
+        rules = {finding.rule for finding in error.findings if finding.severity == "error"}
+        assert block.mark == "invalid" and block.value in rules, f"{block.place}: {error}"
+    else:
+        assert block.mark != "invalid", f"{block.place}: the document is valid"
+
+
+def _run_commands(block: Block, folder: Path) -> None:
+    """Lines that begin with ``$`` are commands; what follows each, if anything, is what it prints."""
+    for part in ("\n" + block.body).split("\n$ ")[1:]:
+        command, _, expected = part.partition("\n")
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            timeout=SECONDS,
+            check=False,
+        )
+        printed = done.stdout.decode()
+        wanted = int(block.value) if block.mark == "exit" else 0
+        assert done.returncode == wanted, f"{block.place}: {command} exited with {done.returncode}\n{printed}"
+        if expected.strip():
+            _compare(block, expected, printed)
+
+
+def _compare(block: Block, expected: str, printed: str) -> None:
+    assert fits(expected, printed), f"{block.place}: shown\n{expected}\nbut printed\n{printed}"
