@@ -84,7 +84,7 @@ def _check_document(block: Block, folder: Path) -> None:
 def _run_commands(block: Block, folder: Path) -> None:
     """Lines that begin with ``$`` are commands; what follows each, if anything, is what it prints."""
     for part in ("\n" + block.body).split("\n$ ")[1:]:
-        command, _, expected = part.partition("\n")
+        command, expected = _parted(part)
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=folder,
@@ -99,6 +99,15 @@ def _run_commands(block: Block, folder: Path) -> None:
         assert done.returncode == wanted, f"{block.place}: {command} exited with {done.returncode}\n{printed}"
         if expected.strip():
             _compare(block, expected, printed)
+
+
+def _parted(part: str) -> tuple[str, str]:
+    """A command goes on behind a backslash at the end of its line."""
+    command, _, rest = part.partition("\n")
+    while command.endswith("\\"):
+        following, _, rest = rest.partition("\n")
+        command += "\n" + following
+    return command, rest
 
 
 def _compare(block: Block, expected: str, printed: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dalsegno.app import App
@@ -23,6 +23,9 @@ class Deployed:
     status: str
     """``new``, ``unchanged``, or ``current again`` for an older version that was deployed once more."""
     warnings: list[dict[str, Any]]
+
+    def as_object(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def compile_document(document: Document, catalog: Catalog) -> tuple[Compiled, list[dict[str, Any]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -20,13 +21,21 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 class Commands(TyperGroup):
     """Every way in passes here: the installed program, ``python -m dalsegno`` and tests."""
 
-    def main(self, args: Any = None, *rest: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
         arguments = list(args) if args is not None else sys.argv[1:]
         try:
-            ended = super().main(arguments, *rest, standalone_mode=False, **extra)
+            ended = super().main(arguments, prog_name, complete_var, False, windows_expand_args, **extra)
             code = ended if isinstance(ended, int) else 0
             sys.stdout.flush()
-        except (Exception, KeyboardInterrupt) as error:
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - here every error ends
             from dalsegno.cli.problems import report  # noqa: PLC0415 - only who errs pays for it
 
             code = report(error, as_json="--json" in arguments)

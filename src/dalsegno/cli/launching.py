@@ -41,7 +41,9 @@ def run_again(
     """A new execution from ``nodes`` on, or without them from what failed; run to its end unless detached."""
     edits = read_payload(context, "context")
     if edits is not None and not isinstance(edits, dict):
-        raise Refusal("the context is no JSON object", """Write it like --context '{"node": {"price": 3}}'.""")
+        raise Refusal(
+            "the context is no JSON object", """Write it like --context '{"node": {"price": 3}}'."""
+        )
     session = make_session(store, app, json=json, quiet=quiet, seconds=read_seconds(timeout))
     require_store(session.app.url)
 

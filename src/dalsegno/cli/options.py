@@ -16,11 +16,17 @@ Store: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON value, nothing else, on stdout.")]
+Json: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print one JSON value, nothing else, on stdout.")
+]
 Input: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--input", "-i", metavar="JSON", help="The start payload: JSON, @FILE, or - for stdin.", show_default=False
+        "--input",
+        "-i",
+        metavar="JSON",
+        help="The start payload: JSON, @FILE, or - for stdin.",
+        show_default=False,
     ),
 ]
 AppName: TypeAlias = Annotated[
@@ -48,12 +54,18 @@ Tags: TypeAlias = Annotated[
 Key: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--key", metavar="TEXT", help="Idempotency key: a second start with it is the first.", show_default=False
+        "--key",
+        metavar="TEXT",
+        help="Idempotency key: a second start with it is the first.",
+        show_default=False,
     ),
 ]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
 ExecutionId: TypeAlias = Annotated[
-    str, typer.Argument(metavar="EXECUTION", help="The execution's id, or its first characters.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="EXECUTION", help="The execution's id, or its first characters.", show_default=False
+    ),
 ]
 Detach: TypeAlias = Annotated[
     bool, typer.Option("--detach", help="Only create the new execution; a worker runs it.")

@@ -101,12 +101,12 @@ def signs_for(console: Console) -> Signs:
 
 
 def span(seconds: float) -> str:
-    """A duration as one reads it: ``0.42 s``, ``12.3 s``, ``3:05 min``, ``2 h 10 min``, ``3 d 4 h``."""
+    """A duration as one reads it: ``420 ms``, ``12.3 s``, ``3:05 min``, ``2 h 10 min``, ``3 d 4 h``."""
     seconds = max(seconds, 0.0)
-    if seconds < 10:
-        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
-        return f"{seconds:.0f} s"
+        return f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)
     if minutes < 60:
         return f"{minutes}:{rest:02d} min"
@@ -122,4 +122,6 @@ def moment(at: float | None) -> str:
 
 
 def iso(at: float | None) -> str | None:
-    return datetime.fromtimestamp(at).astimezone().isoformat(timespec="milliseconds") if at is not None else None
+    return (
+        datetime.fromtimestamp(at).astimezone().isoformat(timespec="milliseconds") if at is not None else None
+    )

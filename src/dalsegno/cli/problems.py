@@ -7,13 +7,15 @@ import sys
 import traceback
 from typing import Any
 
+from rich.markup import escape
+
+from dalsegno.cli.findings import show_findings
 from dalsegno.cli.group import ClickException
 from dalsegno.cli.output import emit, stderr
 from dalsegno.errors import (
     BadConfiguration,
     Conflict,
     DalSegnoError,
-    Finding,
     InternalError,
     InvalidDefinition,
     NotFound,
@@ -112,28 +114,14 @@ def _unexpected(error: BaseException) -> str:
 
 def _show(message: str, hint: str) -> None:
     console = stderr()
-    console.print("[bold red]error:[/]", _plain(message), soft_wrap=True)
+    console.print("[bold red]error:[/]", escape(message), soft_wrap=True)
     if hint:
-        console.print(f"[dim]{_plain(hint)}[/]", soft_wrap=True)
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
+        console.print(f"[dim]{escape(hint)}[/]", soft_wrap=True)
 
 
 def _show_document(error: InvalidDocument) -> None:
-    from dalsegno.cli.findings import show_findings
-
     _show(str(error), "")
     show_findings(stderr(), error.file, error.findings)
-
-
-def refuse_findings(file: str, findings: tuple[Finding, ...], text: str | bytes) -> InvalidDocument:
-    from dalsegno.cli.findings import located
-
-    return InvalidDocument(file, located(findings, text))
 
 
 def _hush_stdout() -> None:

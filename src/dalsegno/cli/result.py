@@ -111,7 +111,9 @@ def print_error(error: dict[str, Any]) -> None:
     console = stdout()
     where = f" at node '{error['node']}'" if error.get("node") else ""
     code = f" ({error['code']})" if error.get("code") else ""
-    console.print(f"[red]error{escape(where)}:[/] {escape(str(error.get('message', '')))}[dim]{escape(code)}[/]")
+    console.print(
+        f"[red]error{escape(where)}:[/] {escape(str(error.get('message', '')))}[dim]{escape(code)}[/]"
+    )
 
 
 def print_value(value: Any) -> None:

@@ -115,7 +115,8 @@ class ScreenLog(logging.Handler):
             _, node, message = record.args
             self._screen.say(f"{node}: {message}")
         else:
-            self._screen.say(f"{record.levelname.lower()}: {record.getMessage()}")
+            serious = "error: " if record.levelno >= logging.ERROR else ""
+            self._screen.say(serious + record.getMessage())
 
 
 def log_to(screen: Screen, *, quiet: bool) -> None:

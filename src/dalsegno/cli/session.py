@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from dalsegno.app import App
 from dalsegno.cli.opening import serve_queues
+from dalsegno.cli.output import stderr
 from dalsegno.cli.progress import Progress
 from dalsegno.cli.result import Command, Result, print_result, read_result
 from dalsegno.cli.screen import Screen, choose_screen, log_to
@@ -79,7 +80,9 @@ class Session:
         return 128 + stopping.signal if stopping.signal is not None else TIMED_OUT
 
 
-async def follow(progress: Progress, screen: Screen, stopping: Stopping, seconds: float | None = None) -> None:
+async def follow(
+    progress: Progress, screen: Screen, stopping: Stopping, seconds: float | None = None
+) -> None:
     """Shows an execution until it ends, someone wants to stop, or the time is over."""
     ending = asyncio.ensure_future(progress.client.wait(progress.execution))
     halt = asyncio.ensure_future(stopping.event.wait())
@@ -91,7 +94,9 @@ async def follow(progress: Progress, screen: Screen, stopping: Stopping, seconds
             if left is not None and left <= 0:
                 break
             pauses = [each for each in (pause, left) if each is not None]
-            await asyncio.wait((ending, halt), timeout=min(pauses, default=None), return_when="FIRST_COMPLETED")
+            await asyncio.wait(
+                (ending, halt), timeout=min(pauses, default=None), return_when="FIRST_COMPLETED"
+            )
         if screen.live:
             screen.show(await progress.look(complete=ending.done()))
         if ending.done():
@@ -109,8 +114,6 @@ async def _show(progress: Progress, screen: Screen) -> float:
 
 
 def explain_resuming(result: Result, command: Command, stopping: Stopping) -> None:
-    from dalsegno.cli.output import stderr
-
     console = stderr()
     why = "interrupted" if stopping.signal is not None else "the timeout is over"
     if command.store.startswith("memory:"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from rich.console import Console, Group
 from rich.table import Table
@@ -15,6 +16,8 @@ from dalsegno.graph.plan import Node, Plan
 from dalsegno.model.execution import ENDED
 
 BAR = 16
+BRIEF = 0.001
+"""Runs shorter than this show no duration."""
 LOUD = ("RUNNING", "QUEUED", "WAITING", "FAILED", "CANCELLED")
 """States that are shown first where there is no room for all nodes."""
 
@@ -55,7 +58,7 @@ class TreeView:
     def draw(self, snapshot: Snapshot) -> Group:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(self.console.width // 2, 20))
-        grid.add_column(no_wrap=True, overflow="ellipsis")
+        grid.add_column(no_wrap=True, overflow="ellipsis", min_width=BAR + 8)
         grid.add_column(no_wrap=True, justify="right", style="dim")
         for row in self._fitting(snapshot):
             if isinstance(row, str):
@@ -88,7 +91,7 @@ class TreeView:
         )
 
     def _name(self, row: Row, snapshot: Snapshot) -> Text:
-        state = snapshot.summaries[row.node.id].state
+        state = self._state(row.node, snapshot)
         quiet = state in ("PENDING", "SKIPPED")
         return Text.assemble(
             (row.guides, "dim"),
@@ -96,6 +99,13 @@ class TreeView:
             " ",
             (row.node.id, "dim" if quiet else ""),
         )
+
+    def _state(self, node: Node, snapshot: Snapshot) -> str:
+        """A split is shown as running until its last item has ended."""
+        arrived, expected = snapshot.counts.get(node.id, (0, 0))
+        if node.control == "split" and arrived < expected and snapshot.execution.state not in ENDED:
+            return "RUNNING"
+        return snapshot.summaries[node.id].state
 
     def _doing(self, node: Node, snapshot: Snapshot) -> Text:
         summary = snapshot.summaries[node.id]
@@ -153,14 +163,14 @@ class TreeView:
         return sum(snapshot.summaries[name].failed for name in self.plan.members.get(node.id, ()))
 
     def _time(self, node: Node, snapshot: Snapshot) -> str:
-        began = snapshot.began.get(node.id)
-        state = snapshot.summaries[node.id].state
+        """How long it has been at it, or was; of a split, until all its items have ended."""
+        began, state = snapshot.began.get(node.id), self._state(node, snapshot)
         if began is None or state in ("SKIPPED", "PENDING"):
             return ""
-        if state in ("RUNNING", "WAITING", "QUEUED") and snapshot.execution.state not in ENDED:
-            return span(snapshot.now - began)
-        ended = snapshot.ended.get(node.id)
-        return span(ended - began) if ended is not None else ""
+        if state in ("RUNNING", "WAITING", "QUEUED"):
+            return span(snapshot.now - began) if snapshot.execution.state not in ENDED else ""
+        ended = snapshot.ended.get(node.aggregator or node.id)
+        return span(ended - began) if ended is not None and ended - began >= BRIEF else ""
 
     # -- room -------------------------------------------------------------------------------------------------
 
@@ -193,7 +203,7 @@ class TreeView:
 def countdown(seconds: float) -> str:
     """``3 s``, ``1:05``, ``2:00:09``: a clock that runs down without jumping between units."""
     if seconds < 60:
-        return f"{max(seconds, 0):.0f} s"
+        return f"{max(ceil(seconds), 0)} s"
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours >= 24:

@@ -10,7 +10,7 @@ from dalsegno.core.situation import Situation
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Loader, Lookup
 from dalsegno.engine.run_context import LogSink, RunContext
-from dalsegno.errors import DalSegnoError, NotFound
+from dalsegno.errors import DalSegnoError, NotFound, OperatorError
 from dalsegno.graph.plan import Node
 from dalsegno.lang import ExpressionFailed
 from dalsegno.model.failure import Failure
@@ -27,12 +27,15 @@ class Runner:
         self._log = log
 
     async def run(self, program: Program, situation: Situation, payload: Any = None) -> Any:
-        """What the node returned, or the Failure it came to. Only cancellation passes through."""
+        """What the node returned, or the Failure it came to. Only cancellation passes through, and a store that
+        cannot be read: that is no failure of the node, which has not even begun."""
         node = situation.node
         limit: asyncio.Timeout | None = None
+        began = False
         try:
             node_type = self.types.get(node.type)
             context = await self._context(program, situation, node_type, payload)
+            began = True
             parameters = self._parameters(program, node, node_type, context.lookup, situation.now)
             if node.timeout is None:
                 return await node_type.execute(context, parameters)
@@ -41,6 +44,8 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - a node may raise anything; it becomes a value
             if limit is not None and limit.expired() and isinstance(error, TimeoutError):
                 return _timed_out(node)
+            if isinstance(error, OperatorError) and not began:
+                raise
             return failure_of(error, node)
 
     async def _context(

@@ -53,6 +53,18 @@ async def test_token_that_exists_is_found_although_nobody_looked(stack: Contract
     assert (await stack.execution()).live == 2
 
 
+async def test_token_is_found_beside_the_repeated_transition_that_spawned_it(
+    stack: ContractStack, other: ContractStack
+) -> None:
+    first = step((await stack.begin(token("a")))["a"], token("b"))
+    await stack.apply(first)
+    lease = (await other.take())["b"]  # so this workspace has to read everything again
+
+    outcomes = await stack.commit(first, step(lease, token("c")))
+
+    assert [type(outcome) for outcome in outcomes] == [AlreadyApplied, Applied]
+
+
 async def test_same_transition_twice_in_one_batch(stack: ContractStack) -> None:
     lease = (await stack.begin(token("a")))["a"]
     same = step(lease, token("b"))

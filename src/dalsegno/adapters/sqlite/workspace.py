@@ -104,16 +104,6 @@ class SqliteWorkspace:
         """
         flights = self._flights
         self.warm({step.execution for step in batch if step.execution not in flights})
-        missing = [
-            (flight.number, step.token)
-            for step in batch
-            if step.token is not None
-            and (flight := flights.get(step.execution)) is not None
-            and step.token not in flight.tokens
-        ]
-        if len(missing) > 1:
-            for row in self.connection.execute(SQL["token.many"], (json.dumps(missing),)):
-                self.adopt(row)
         if not careful:
             self._fresh = {
                 (step.execution, effect.token.id)
@@ -121,10 +111,30 @@ class SqliteWorkspace:
                 for effect in step.effects
                 if type(effect) is SpawnToken
             }
+        missing = [
+            (step.execution, step.token)
+            for step in batch
+            if step.token is not None
+            and ((flight := flights.get(step.execution)) is None or step.token not in flight.tokens)
+        ]
+        if missing:
+            self._fetch(missing)
+
+    def _fetch(self, tokens: list[tuple[str, str]]) -> None:
+        """Reads tokens that a batch consumes. One of them may also be spawned in it, by a transition that comes
+        again; it exists nevertheless."""
+        self._fresh.difference_update(tokens)
+        wanted = [
+            (flight.number, token)
+            for execution, token in tokens
+            if (flight := self._flights.get(execution)) is not None
+        ]
+        for row in self.connection.execute(SQL["token.many"], (json.dumps(wanted),)):
+            self.adopt(row)
 
     def warm(self, executions: Iterable[str]) -> None:
         missing = [execution for execution in executions if execution not in self._flights]
-        if len(missing) > 1:
+        if missing:
             for row in self.connection.execute(SQL["execution.flights"], (json.dumps(missing),)):
                 self._flights[row[1]] = Flight(row[0], ExecutionRow(*row[1:]))
 

@@ -1,5 +1,81 @@
-"""x"""
+"""``validate``, ``deploy``, ``nodes``: documents and what they are made of."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
 import typer
 
+from dalsegno.cli.options import AppName, Json, Store
 
-def register(app: typer.Typer) -> None: ...
+Files = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE...", help="JSON or YAML documents; - for stdin.", show_default=False),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("validate")(validate)
+    app.command("deploy")(deploy)
+    app.command("nodes")(nodes)
+
+
+def validate(files: Files, app: AppName = None, json: Json = False) -> None:
+    """Check documents; nothing is stored. Exit code 2 if one has errors."""
+    from dalsegno.cli.checking import check_files, print_checks, valid_or_not
+    from dalsegno.cli.opening import make_app
+    from dalsegno.cli.output import emit
+
+    checks = check_files(files, make_app("memory:", app).registry)
+    if json:
+        emit(valid_or_not(checks))
+    else:
+        print_checks(checks)
+    raise typer.Exit(0 if all(check.valid for check in checks) else 2)
+
+
+def deploy(files: Files, store: Store = None, app: AppName = None, json: Json = False) -> None:
+    """Store documents under their names; the same content again is the same version."""
+    import asyncio
+
+    from dalsegno.cli.checking import print_deployed
+    from dalsegno.cli.deploying import Deployed, compile_document, deploy_document
+    from dalsegno.cli.documents import read_document
+    from dalsegno.cli.opening import make_app, opened
+    from dalsegno.cli.output import emit
+
+    made = make_app(store, app)
+    documents = [read_document(file) for file in files]
+    for document in documents:
+        compile_document(document, made.registry)  # all are right, or none is stored
+
+    async def store_all() -> list[Deployed]:
+        async with opened(made, create=True):
+            return [await deploy_document(made, document) for document in documents]
+
+    deployed = asyncio.run(store_all())
+    if json:
+        emit({"definitions": [each.as_object() for each in deployed]})
+    else:
+        print_deployed(deployed)
+
+
+def nodes(
+    type: Annotated[
+        str | None, typer.Argument(metavar="TYPE", help="Only this one, in full.", show_default=False)
+    ] = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """List node types and their parameters."""
+    from dalsegno.cli.catalogue import describe, print_catalogue, print_type
+    from dalsegno.cli.opening import make_app
+    from dalsegno.cli.output import emit
+
+    registry = make_app("memory:", app).registry
+    if type is not None:
+        entry = describe(registry.get(type))
+        emit(entry) if json else print_type(entry)
+        return
+    entries = [describe(registry.get(name)) for name in registry.types()]
+    emit({"nodes": entries}) if json else print_catalogue(entries)

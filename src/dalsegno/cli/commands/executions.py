@@ -1,5 +1,95 @@
-"""x"""
+"""``ls``, ``show``, ``why``: looking at executions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
 import typer
 
+from dalsegno.cli.options import ExecutionId, Json, Store, Tags
 
-def register(app: typer.Typer) -> None: ...
+
+def register(app: typer.Typer) -> None:
+    app.command("ls")(list_executions)
+    app.command("show")(show)
+    app.command("why")(why)
+
+
+def list_executions(
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", "-w", help="Only of this workflow.", show_default=False)
+    ] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", help="Only in this state; may be given several times.", show_default=False),
+    ] = None,
+    tag: Tags = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most this many.")] = 20,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """List executions, newest first."""
+    import asyncio
+
+    from dalsegno.cli.documents import read_tags
+    from dalsegno.cli.listing import execution_filter, list_as_object, print_list
+    from dalsegno.cli.opening import make_app, opened
+    from dalsegno.cli.output import emit
+
+    where = execution_filter(workflow, state or [], read_tags(tag))
+
+    async def look() -> None:
+        async with opened(make_app(store)) as client:
+            views = await client.executions(where, limit=limit)
+            now = client.stack.clock.now()
+        if json:
+            emit(list_as_object(views))
+        else:
+            print_list(views, now, limit)
+
+    asyncio.run(look())
+
+
+def show(
+    execution: ExecutionId,
+    events: Annotated[int, typer.Option("--events", min=0, max=100_000, help="How many of the latest.")] = 10,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Show an execution: its nodes, latest events, output or error, relatives."""
+    import asyncio
+
+    from dalsegno.cli.opening import find_execution, make_app, opened
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.portrait import portray, print_portrait
+
+    async def look() -> None:
+        async with opened(make_app(store)) as client:
+            portrait = await portray(client, await find_execution(client, execution), events)
+        if json:
+            emit(portrait.as_object())
+        else:
+            print_portrait(portrait)
+
+    asyncio.run(look())
+
+
+def why(execution: ExecutionId, store: Store = None, json: Json = False) -> None:
+    """Tell what exactly an execution waits for."""
+    import asyncio
+
+    from dalsegno.cli.opening import find_execution, make_app, opened
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.waits import print_waits, wait_as_object, workers_for
+
+    async def look() -> None:
+        async with opened(make_app(store)) as client:
+            found = await find_execution(client, execution)
+            view, waits, now = await client.status(found), await client.why(found), client.stack.clock.now()
+            queues = await workers_for(client)
+        if json:
+            emit([wait_as_object(wait, now) for wait in waits])
+        else:
+            print_waits(view, waits, now, queues)
+
+    asyncio.run(look())

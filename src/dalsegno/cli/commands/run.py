@@ -31,7 +31,9 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A JSON or YAML document; - for stdin.", show_default=False)],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A JSON or YAML document; - for stdin.", show_default=False)
+    ],
     input: Input = None,
     store: Store = None,
     app: AppName = None,
@@ -102,12 +104,16 @@ def retry(
     """Run again, as a new execution, what failed or was interrupted."""
     from dalsegno.cli.launching import run_again
 
-    raise typer.Exit(run_again(execution, None, None, store, app, timeout, detach=detach, quiet=quiet, json=json))
+    raise typer.Exit(
+        run_again(execution, None, None, store, app, timeout, detach=detach, quiet=quiet, json=json)
+    )
 
 
 def rerun(
     execution: ExecutionId,
-    nodes: Annotated[list[str], typer.Argument(metavar="NODE...", help="Where to begin.", show_default=False)],
+    nodes: Annotated[
+        list[str], typer.Argument(metavar="NODE...", help="Where to begin.", show_default=False)
+    ],
     context: Annotated[
         str | None,
         typer.Option(
@@ -127,4 +133,6 @@ def rerun(
     """Run again, as a new execution, from the given nodes on."""
     from dalsegno.cli.launching import run_again
 
-    raise typer.Exit(run_again(execution, nodes, context, store, app, timeout, detach=detach, quiet=quiet, json=json))
+    raise typer.Exit(
+        run_again(execution, nodes, context, store, app, timeout, detach=detach, quiet=quiet, json=json)
+    )

@@ -84,12 +84,16 @@ def draw_schedule(random: Random, *, steps: int, commands: bool) -> tuple[Fault,
 
 def _crashes(random: Random, steps: int) -> list[Fault]:
     faults: list[Fault] = []
-    for _ in range(random.randrange(MAX_LOSSES + 1)):
+    losses = random.randrange(MAX_LOSSES + 1)
+    while losses > 0:
         at = 1 + random.randrange(steps)
-        if random.random() < 0.7:
-            faults.append(Fault("crash", at, random.randrange(2)))
-        else:
+        if losses > 1 and random.random() < 0.3:
+            # Worth two: whoever claims again before its next heartbeat may lose that lease as well.
             faults.append(Fault("jump", at, random.choice((1.5, 25.0, 90.0))))
+            losses -= 2
+        else:
+            faults.append(Fault("crash", at, random.randrange(2)))
+            losses -= 1
     if random.random() < 0.3:
         faults.append(Fault("jump", 1 + random.randrange(steps), random.choice((-0.5, -2.0, -5.0))))
     return faults

@@ -24,6 +24,8 @@ class Commit(Struct, frozen=True):
 
     transition: Transition
     now: float
+    losses: int
+    """How often its token had lost its worker by then."""
 
 
 class Wake(Struct, frozen=True):
@@ -49,10 +51,12 @@ class RecordingLedger(MemoryLedger):
     async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
         outcomes = []
         for transition in batch:
+            token = self.store.token(transition.execution, transition.token or "")
+            losses = token.losses if token is not None else 0
             [outcome] = await super().commit([transition])
             outcomes.append(outcome)
             if isinstance(outcome, Applied):
-                self.decisions.append(Commit(transition, self.now()))
+                self.decisions.append(Commit(transition, self.now(), losses))
                 self.after_commit(transition, outcome)
         return outcomes
 

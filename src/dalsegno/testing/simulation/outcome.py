@@ -11,14 +11,15 @@ from dalsegno.testing.simulation.world import Observation
 
 
 class Outcome(Struct, frozen=True):
-    """``runs``: per node, committed runs and failed ones. ``context`` only of completed executions; None elsewhere and
-    where it cannot be foretold."""
+    """``runs``: per node, committed runs and failed ones. ``context`` only of completed executions. ``states``: of the
+    nodes in the end. What is None is not compared."""
 
     state: str
     output: Any
     error: Any
     runs: dict[str, tuple[int, int]]
     context: dict[str, Any] | None
+    states: dict[str, str] | None = None
 
 
 def outcome_of(observation: Observation) -> Outcome | None:
@@ -31,6 +32,7 @@ def outcome_of(observation: Observation) -> Outcome | None:
         timeless(_decoded(view.error)),
         {name: (node.runs, node.failed) for name, node in observation.nodes.items() if node.runs},
         timeless(observation.context) if view.state == "COMPLETED" else None,
+        {name: node.state for name, node in observation.nodes.items()},
     )
 
 
@@ -54,7 +56,8 @@ def differences(left: Outcome | None, right: Outcome | None) -> list[str]:
     found = []
     for field in Outcome.__struct_fields__:
         mine, other = getattr(left, field), getattr(right, field)
-        if mine != other and not (field == "context" and (mine is None or other is None)):
+        known = field not in ("context", "states") or (mine is not None and other is not None)
+        if known and mine != other:
             found.append(f"{field}: {_short(mine, other)}")
     return found
 

@@ -131,7 +131,17 @@ class _Reading:
         if self.doubts:
             raise UnforeseeableError(self.doubts[0])
         runs = {name: (count, self.failed[name]) for name, count in self.runs.items()}
-        return Outcome(state, timeless(output), error, runs, timeless(context) if context is not None else None)
+        if context is None:
+            return Outcome(state, timeless(output), error, runs, None)
+        return Outcome(state, timeless(output), error, runs, timeless(context), self._states())
+
+    def _states(self) -> dict[str, str]:
+        """Of a completed execution: what never ran was skipped."""
+        states = {}
+        for node in self.plan.nodes.values():
+            ran = self.runs[node.id] or node.control == "trigger"
+            states[node.id] = "FAILED" if self.failed[node.id] else "COMPLETED" if ran else "SKIPPED"
+        return states
 
     def _output(self, context: dict[str, Any]) -> Any:
         plan = self.plan
@@ -255,7 +265,10 @@ class _Reading:
                 return [render(inner) for inner in value]
             return evaluate(value, visit, self.input) if isinstance(value, str) and "$" in value else value
 
-        rendered: dict[str, Any] = render(self.parameters[node.id])
+        templates = {
+            key: value for key, value in self.parameters[node.id].items() if key not in ("expression", "output")
+        }
+        rendered: dict[str, Any] = render(templates)
         return rendered
 
     def _work(self, node: Node, visit: Visit, parameters: dict[str, Any]) -> Any:

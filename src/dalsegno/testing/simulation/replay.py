@@ -96,17 +96,18 @@ class _Replay:
     async def _commit(self, decision: Commit) -> None:
         transition = decision.transition
         if transition.token is not None:
-            transition = await self._decide_again(transition.token)
+            transition = await self._decide_again(transition.token, decision.losses)
         elif isinstance(transition.effects[0] if transition.effects else None, CreateExecution):
             transition = await self._start_again(transition)
         [outcome] = await self.ledger.commit([transition])
         if not isinstance(outcome, Applied):
             raise DivergedError(f"a transition of token {transition.token} was {outcome}")
 
-    async def _decide_again(self, name: str) -> Transition:
+    async def _decide_again(self, name: str, losses: int) -> Transition:
         token = self._token(name)
         if token.state not in ("ready", "held"):
             raise DivergedError(f"token {name} ({token.kind} {token.node}) was run, but is {token.state}")
+        token.losses = losses
         return (await self.engine.steps.step(self.ledger.give(token))).transition
 
     async def _start_again(self, transition: Transition) -> Transition:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dalsegno.errors import InvalidDefinition
 from dalsegno.graph.build import load_graph
@@ -67,18 +68,24 @@ def judge(case: Case) -> Verdict:
     confluent, foretold = _foretold(case.scenario, calm, findings)
     stormy = observe(case.scenario, case.schedule, case.order)
     findings += stormy.findings
-    if confluent and not _has_commands(case.schedule):
-        findings += [
-            f"confluent, but with faults {each}" for each in differences(outcome_of(calm), outcome_of(stormy))
-        ]
+    if confluent and not _is_cancelled(case.schedule):
+        findings += [f"confluent, but with faults {each}" for each in _compared(calm, stormy)]
     for run in (calm, stormy):
         findings += _replayed(case.scenario, run)
     return Verdict(tuple(findings), confluent, foretold, stormy.steps, tuple(stormy.struck))
 
 
-def _has_commands(schedule: Sequence[Fault]) -> bool:
+def _is_cancelled(schedule: Sequence[Fault]) -> bool:
     """A pause changes nothing in the end; a cancel does."""
     return any(fault.kind == "cancel" for fault in schedule)
+
+
+def _compared(calm: Observation, stormy: Observation) -> list[str]:
+    """A failed execution ends at once: which nodes were still to be skipped by then depends on who was quicker."""
+    outcomes = [outcome_of(calm), outcome_of(stormy)]
+    if outcomes[0] is not None and outcomes[0].state != "COMPLETED":
+        outcomes = [each and replace(each, states=None) for each in outcomes]
+    return differences(*outcomes)
 
 
 def _foretold(scenario: Scenario, calm: Observation, findings: list[str]) -> tuple[bool, bool]:

@@ -30,15 +30,18 @@ END $$;
 
 -- Writes the noted changes: each scope's row once.
 CREATE OR REPLACE FUNCTION ds_write_counts(INOUT work ds_work) LANGUAGE plpgsql AS $$
+DECLARE
+    change record;
 BEGIN
     IF cardinality(work.scopes) = 0 THEN
         RETURN;
     END IF;
-    UPDATE scope SET live = scope.live + change.delta
-    FROM (SELECT path, sum(delta)::integer AS delta
-          FROM unnest(work.scopes, work.deltas) AS noted(path, delta)
-          GROUP BY path) AS change
-    WHERE scope.execution = work.execution AND scope.path = change.path AND change.delta <> 0;
+    FOR change IN
+        SELECT path, sum(delta)::integer AS delta FROM unnest(work.scopes, work.deltas) AS noted(path, delta)
+        GROUP BY path HAVING sum(delta) <> 0
+    LOOP
+        UPDATE scope SET live = live + change.delta WHERE execution = work.execution AND path = change.path;
+    END LOOP;
     work.scopes := '{}';
     work.deltas := '{}';
 END $$;

@@ -1,41 +1,35 @@
--- The commit of a batch: one call, one transaction (DESIGN of the ledger port: L1–L5, L7, L8).
+-- The commit of a batch: one call, one transaction (L1–L5, L7, L8).
 --
 --   1. Executions that are started come into being, in id order.
 --   2. The flight rows of all others are locked, in id order. What another process has locked is Deferred; nothing
 --      waits, so nothing can deadlock. Only now, in a new snapshot, anything else is read.
---   3. Transitions are settled execution by execution, in the batch's order. Each sees what those before it did.
---   4. Each flight row is written once.
+--   3. Plain transitions are applied all at once (06_plain.sql).
+--   4. The others are settled execution by execution, in the batch's order. Each sees what those before it did.
+--   5. Each flight row is written once.
 
--- Applies the effects of one transition that has been accepted.
+-- Applies the effects of one transition that has been accepted. Wide kinds (a split's items) go in one statement.
 CREATE OR REPLACE FUNCTION ds_apply(INOUT work ds_work, events ds_new_event[], effects ds_effect[])
 LANGUAGE plpgsql AS $$
 DECLARE
     effect ds_effect;
-    kinds text[] := ARRAY(SELECT DISTINCT kind FROM unnest(effects));
     opened record;
+    spawns ds_new_token[] := '{}';
+    endings ds_effect[] := '{}';
+    opens_scopes boolean := false;
+    adjusts_gates boolean := false;
 BEGIN
     IF cardinality(events) > 0 THEN
         work := ds_record(work, events);
     END IF;
-    IF 'OpenScope' = ANY (kinds) THEN
-        INSERT INTO scope (execution, path, barrier, slot)
-        SELECT work.execution, scope, name, number FROM unnest(effects) WHERE kind = 'OpenScope'
-        ON CONFLICT DO NOTHING;
-    END IF;
-    IF 'StoreOutput' = ANY (kinds) THEN
-        INSERT INTO output (execution, id, data)
-        SELECT DISTINCT ON (name) work.execution, name, data
-        FROM unnest(effects) WITH ORDINALITY AS e WHERE kind = 'StoreOutput' ORDER BY name, ordinality DESC
-        ON CONFLICT (execution, id) DO UPDATE SET data = excluded.data;
-    END IF;
-    IF 'WriteOutbox' = ANY (kinds) THEN
-        INSERT INTO outbox (id, execution, topic, data)
-        SELECT name, work.execution, scope, data FROM unnest(effects) WHERE kind = 'WriteOutbox'
-        ON CONFLICT DO NOTHING;
-    END IF;
     FOREACH effect IN ARRAY effects LOOP
         CASE effect.kind
+            WHEN 'SpawnToken' THEN spawns := spawns || effect.token;
             WHEN 'ResolveSlot' THEN work := ds_arrive(work, effect);
+            WHEN 'OpenScope' THEN
+                IF NOT opens_scopes THEN -- the first opens them all
+                    PERFORM ds_open_scopes(work.execution, effects);
+                    opens_scopes := true;
+                END IF;
             WHEN 'EndScope' THEN
                 work := ds_end_scope(work, effect.scope, effect.data, effect.flag, effect.event);
             WHEN 'OpenBarrier' THEN
@@ -45,29 +39,40 @@ BEGIN
                     work := ds_set_milestone(work, (effect.barrier).id, effect.milestone);
                 END IF;
             WHEN 'SetMilestone' THEN work := ds_set_milestone(work, effect.name, effect.milestone);
+            WHEN 'StoreOutput' THEN
+                INSERT INTO output (execution, id, data) VALUES (work.execution, effect.name, effect.data)
+                ON CONFLICT (execution, id) DO UPDATE SET data = excluded.data;
             WHEN 'LeaveContext' THEN
                 PERFORM ds_leave(work.execution, effect.scope, effect.name, effect.data);
+            WHEN 'WriteOutbox' THEN
+                INSERT INTO outbox (id, execution, topic, data)
+                VALUES (effect.name, work.execution, effect.scope, effect.data) ON CONFLICT DO NOTHING;
+            WHEN 'AdjustGate' THEN adjusts_gates := true;
+            WHEN 'EndIfLast' THEN endings := endings || effect;
             WHEN 'FinishExecution' THEN work := ds_finish(work, effect.finish);
             WHEN 'CancelTokens' THEN work := ds_cancel_tokens(work, effect.scope, effect.nodes);
             WHEN 'PauseExecution' THEN work := ds_pause(work, effect.event);
             WHEN 'ResumeExecution' THEN work := ds_resume(work, effect.event);
-            ELSE -- done for all at once, before or after
+            WHEN 'CreateExecution' THEN -- exists already
         END CASE;
     END LOOP;
-    IF 'SpawnToken' = ANY (kinds) THEN
-        work := ds_spawn(work, ARRAY(SELECT e.token FROM unnest(effects) AS e WHERE e.kind = 'SpawnToken'));
+    IF cardinality(spawns) > 0 THEN
+        work := ds_spawn(work, spawns);
     END IF;
-    IF 'AdjustGate' = ANY (kinds) THEN
+    IF adjusts_gates THEN
         work := ds_adjust_gates(work, effects);
     END IF;
     work := ds_write_counts(work);
-    IF 'EndIfLast' = ANY (kinds) THEN
-        FOREACH effect IN ARRAY effects LOOP
-            IF effect.kind = 'EndIfLast' THEN
-                work := ds_end_if_last(work, effect);
-            END IF;
-        END LOOP;
-    END IF;
+    FOREACH effect IN ARRAY endings LOOP
+        work := ds_end_if_last(work, effect);
+    END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION ds_open_scopes(run text, effects ds_effect[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO scope (execution, path, barrier, slot)
+    SELECT run, e.scope, e.name, e.number FROM unnest(effects) AS e WHERE e.kind = 'OpenScope'
+    ON CONFLICT DO NOTHING;
 END $$;
 
 -- Consumes or parks the token, if the transition may: returns why not, or NULL.
@@ -146,24 +151,22 @@ LANGUAGE sql AS $$
 $$;
 
 CREATE OR REPLACE FUNCTION ds_lock(wanted text[]) RETURNS text[] LANGUAGE sql AS $$
-    SELECT coalesce(array_agg(id), '{}')
+    SELECT coalesce(array_agg(id ORDER BY id), '{}')
     FROM (SELECT id FROM flight WHERE id = ANY (wanted) ORDER BY id FOR UPDATE SKIP LOCKED) AS mine
 $$;
 
 -- What became of transitions whose execution is not locked by this commit: another process holds it, or it is gone.
-CREATE OR REPLACE FUNCTION ds_judge_absent(batch ds_transition[], locked text[]) RETURNS SETOF ds_outcome
+CREATE OR REPLACE FUNCTION ds_judge_absent(batch ds_transition[], places integer[]) RETURNS SETOF ds_outcome
 LANGUAGE sql AS $$
-    SELECT place::integer,
+    SELECT place,
            CASE WHEN flight.id IS NOT NULL THEN 'Deferred'
-                WHEN execution.id IS NOT NULL AND (b.creates).id IS NOT NULL THEN 'AlreadyApplied'
+                WHEN execution.id IS NOT NULL AND ((batch[place]).creates).id IS NOT NULL THEN 'AlreadyApplied'
                 ELSE 'Stale' END,
            CASE WHEN execution.id IS NOT NULL THEN 'finished' ELSE 'unknown' END,
            NULL::text[], NULL::ds_ready[], NULL::text, NULL::float8
-    FROM unnest(batch) WITH ORDINALITY AS b(run, token, fence, epoch, scope, digest, worker, keep, park_due,
-        park_data, park_attempt, creates, events, effects, place)
-    LEFT JOIN flight ON flight.id = b.run
-    LEFT JOIN execution ON execution.id = b.run
-    WHERE NOT b.run = ANY (locked)
+    FROM unnest(places) AS place
+    LEFT JOIN flight ON flight.id = (batch[place]).execution
+    LEFT JOIN execution ON execution.id = (batch[place]).execution
 $$;
 
 CREATE OR REPLACE FUNCTION ds_save(work ds_work) RETURNS void LANGUAGE plpgsql AS $$
@@ -179,7 +182,8 @@ DECLARE
 BEGIN
     SELECT * INTO found_flight FROM flight WHERE id = run;
     RETURN row(run, found_flight.state, found_flight.epoch, found_flight.seq, found_flight.live,
-               found_flight.paused_at, found_flight.ended_at, at, NULL, NULL, '{}', '{}', '{}', '{}', '{}', NULL);
+               found_flight.paused_at, found_flight.ended_at, at, NULL, NULL, '{}', '{}', '{}', '{}', '{}',
+               NULL)::ds_work;
 END $$;
 
 CREATE OR REPLACE FUNCTION ds_commit(given_now float8, batch ds_transition[]) RETURNS SETOF ds_outcome
@@ -188,6 +192,9 @@ DECLARE
     at float8 := ds_now(given_now);
     created text[] := ds_create_executions(at, batch);
     locked text[] := ds_lock(ARRAY(SELECT DISTINCT execution FROM unnest(batch)));
+    mine integer := 1;
+    absent integer[] := '{}';
+    plain integer[] := ds_plain_places(batch, locked);
     work ds_work;
     changed boolean := false;
     entry record;
@@ -195,12 +202,26 @@ DECLARE
     taken record;
     refusal text;
 BEGIN
+    IF cardinality(plain) > 0 THEN
+        RETURN QUERY SELECT * FROM ds_commit_plain(at, batch, plain);
+        IF cardinality(plain) = cardinality(batch) THEN
+            RETURN;
+        END IF;
+    END IF;
     FOR entry IN
         SELECT place::integer, execution FROM unnest(batch) WITH ORDINALITY AS b(execution, token, fence, epoch, scope,
-            digest, worker, keep, park_due, park_data, park_attempt, creates, events, effects, place)
-        JOIN unnest(locked) AS mine(execution) USING (execution)
-        ORDER BY execution, place
+            digest, worker, keep, park_due, park_data, park_attempt, creates, events, effects, shape, place)
+        WHERE NOT EXISTS (SELECT FROM unnest(plain) AS done(place) WHERE done.place = b.place)
+        ORDER BY execution COLLATE "C", place
     LOOP
+        -- Both are in the order of ids.
+        WHILE locked[mine] COLLATE "C" < entry.execution LOOP
+            mine := mine + 1;
+        END LOOP;
+        IF locked[mine] IS DISTINCT FROM entry.execution THEN
+            absent := absent || entry.place;
+            CONTINUE;
+        END IF;
         IF work.execution IS DISTINCT FROM entry.execution THEN
             IF changed THEN
                 PERFORM ds_save(work);
@@ -237,5 +258,7 @@ BEGIN
     IF changed THEN
         PERFORM ds_save(work);
     END IF;
-    RETURN QUERY SELECT * FROM ds_judge_absent(batch, locked);
+    IF cardinality(absent) > 0 THEN
+        RETURN QUERY SELECT * FROM ds_judge_absent(batch, absent);
+    END IF;
 END $$;

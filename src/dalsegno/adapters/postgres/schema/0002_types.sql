@@ -46,11 +46,12 @@ CREATE TYPE ds_effect AS (
     event ds_new_event, dropped ds_new_event, used integer[], nodes text[]
 );
 
--- `creates` is set in a start; `park_attempt` where the token is parked instead of consumed.
+-- `creates` is set in a start; `park_attempt` where the token is parked instead of consumed. `shape` tells which way
+-- through a commit it may go: 'step' and 'last' the plain one, 'other' only the general one.
 CREATE TYPE ds_transition AS (
     execution text, token text, fence integer, epoch integer, scope text, digest bytea, worker text, keep text[],
     park_due float8, park_data bytea, park_attempt integer, creates ds_new_execution, events ds_new_event[],
-    effects ds_effect[]
+    effects ds_effect[], shape text
 );
 
 CREATE TYPE ds_ready AS (token text, queue text, priority integer);

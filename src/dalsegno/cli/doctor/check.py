@@ -1,0 +1,54 @@
+"""One check: what was looked at, how it is, and what helps if it is not well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from rich.table import Table
+from rich.text import Text
+
+from dalsegno.cli.output import stdout
+
+Status = Literal["ok", "warn", "fail"]
+STYLES: dict[Status, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    status: Status
+    detail: str
+    cure: str | None = None
+
+
+def judge(
+    name: str, detail: str, *, fail: bool = False, warn: bool = False, cure: str | None = None
+) -> Check:
+    status: Status = "fail" if fail else "warn" if warn else "ok"
+    return Check(name, status, detail, cure if status != "ok" else None)
+
+
+def as_object(checks: Sequence[Check]) -> dict[str, Any]:
+    return {
+        "ok": not any(check.status == "fail" for check in checks),
+        "checks": [asdict(check) for check in checks],
+    }
+
+
+def print_checks(checks: Sequence[Check]) -> None:
+    console = stdout()
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in checks:
+        about = Text(check.detail)
+        if check.cure:
+            about.append(f"\n{check.cure}", "dim")
+        table.add_row(Text(check.status, STYLES[check.status]), Text(check.name), about)
+    console.print(table)
+    bad = [sum(check.status == status for check in checks) for status in ("fail", "warn")]
+    verdict = f"{bad[0]} failed, {bad[1]} warnings" if any(bad) else "all is well"
+    console.print(verdict, style="red" if bad[0] else "yellow" if bad[1] else "green")

@@ -1,0 +1,112 @@
+"""All checks in their order; the store's content is looked at through the ports, whatever the store."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dalsegno.app import App
+from dalsegno.cli.doctor.check import Check, judge
+from dalsegno.cli.doctor.file import examine_file
+from dalsegno.cli.doctor.machine import examine_machine
+from dalsegno.cli.opening import opened
+from dalsegno.cli.waits import workers_for
+from dalsegno.core.diagnosis import diagnose, waits
+from dalsegno.engine.client import Client
+from dalsegno.engine.processes import dead_among
+from dalsegno.errors import DalSegnoError
+from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.wiring import sqlite_path
+
+LOOKED_AT = 500
+"""Unfinished executions that are looked at one by one."""
+AHEAD = 5.0
+
+
+async def examine(app: App) -> list[Check]:
+    checks = await examine_machine()
+    exists = True
+    if app.url.startswith("sqlite:"):
+        try:
+            path = sqlite_path(app.url)
+        except DalSegnoError as error:
+            return [*checks, judge("store", str(error), fail=True, cure="Give another --store.")]
+        checks += examine_file(path)
+        exists = path.is_file()
+    failed = any(check.status == "fail" for check in checks)
+    return checks if failed or not exists else checks + await _examine_store(app)
+
+
+async def _examine_store(app: App) -> list[Check]:
+    try:
+        async with opened(app) as client:
+            return [
+                judge("schema", "fits this version"),
+                await _time_of(client),
+                *await _workers(client),
+                *await _executions(client),
+            ]
+    except DalSegnoError as error:
+        return [judge("schema", str(error), fail=True, cure="Give another --store, or mend this one.")]
+
+
+async def _time_of(client: Client) -> Check:
+    newest = await client.executions(ExecutionFilter(), limit=1)
+    ahead = newest[0].touched_at - client.stack.clock.now() if newest else 0.0
+    detail = "the history is not ahead of the clock"
+    if ahead > AHEAD:
+        detail = f"the history is {ahead:.0f} s ahead of this machine's clock"
+    return judge("time", detail, warn=ahead > AHEAD, cure="Set the clocks of all machines by NTP.")
+
+
+async def _workers(client: Client) -> list[Check]:
+    now = client.stack.ledger.now()
+    workers = await client.stack.ledger.workers()
+    gone = set(dead_among([worker.id for worker in workers]))
+    dead = [worker for worker in workers if worker.id in gone or worker.expires_at <= now]
+    held = sum(worker.leases for worker in dead)
+    detail = f"{len(workers) - len(dead)} alive, {len(dead)} gone"
+    if held:
+        detail += f", and what is gone still holds {held} leases"
+    cure = "They are taken over as soon as a worker or `dalsegno resume` starts."
+    return [judge("workers", detail, warn=held > 0, cure=cure)]
+
+
+async def _executions(client: Client) -> list[Check]:
+    """What nothing can move, and what waits for a worker that is not there."""
+    served = await workers_for(client)
+    ledger = client.stack.ledger
+    names = await ledger.untouched(ledger.now() + AHEAD, "", LOOKED_AT)
+    stuck: dict[str, str] = {}
+    unserved: Counter[str] = Counter()
+    for name in names:
+        inspection = await ledger.inspect(name)
+        if inspection is None:
+            continue
+        reason = diagnose(inspection)
+        if reason is not None:
+            stuck[name] = reason
+        queues = {wait.queue for wait in waits(inspection) if wait.kind == "queued" and wait.queue}
+        unserved.update(queues - served)
+    return [*_stuck(stuck, len(names)), *_unserved(unserved)]
+
+
+def _stuck(stuck: dict[str, str], unfinished: int) -> list[Check]:
+    if not stuck:
+        several = f"at least {unfinished}" if unfinished == LOOKED_AT else str(unfinished)
+        return [judge("executions", f"{several} unfinished, none stuck")]
+    return [
+        judge("executions", f"{name} cannot move: {reason}", fail=True, cure=f"dalsegno cancel {name}")
+        for name, reason in list(stuck.items())[:10]
+    ]
+
+
+def _unserved(unserved: Counter[str]) -> list[Check]:
+    return [
+        judge(
+            "queues",
+            f"queue '{queue}', in which {count} unfinished executions have work, is served by no living worker",
+            warn=True,
+            cure=f"dalsegno worker --queues {queue}",
+        )
+        for queue, count in unserved.items()
+    ]

@@ -1,0 +1,108 @@
+"""Checks of a SQLite store's file, with read-only eyes: nothing is created or changed but a scratch file beside it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+from dalsegno.cli.doctor.check import Check, judge
+
+GIGABYTE = 1_000_000_000
+LITTLE = 100_000_000
+QUICK = 200_000_000
+"""Files up to this size are checked page by page."""
+SLOW_SYNC = 0.03
+REMOTE = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p")
+
+
+def examine_file(path: Path) -> list[Check]:
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        cure = "Create it, or give another path with --store."
+        return [judge("store", f"the directory {folder} does not exist", fail=True, cure=cure)]
+    checks = [_place(path), _disk(folder), _file_system(folder)]
+    if os.access(folder, os.W_OK):
+        checks.append(_sync(folder))
+    if path.is_file():
+        checks += _content(path)
+    return checks
+
+
+def _place(path: Path) -> Check:
+    folder = path.absolute().parent
+    if path.is_dir():
+        return judge("store", f"{path} is a directory", fail=True, cure="Give the path of a file.")
+    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        cure = "Give this user the right to write the file and its directory."
+        return judge("store", f"{path} cannot be written", fail=True, cure=cure)
+    if not path.exists():
+        cure = "The first `dalsegno run` or `dalsegno deploy` creates it."
+        return judge("store", f"there is no store at {path} yet", warn=True, cure=cure)
+    return judge("store", f"{path}, {path.stat().st_size / 1e6:.1f} MB, writable")
+
+
+def _disk(folder: Path) -> Check:
+    free = shutil.disk_usage(folder).free
+    detail = f"{free / 1e9:.1f} GB free"
+    return judge(
+        "disk", detail, fail=free < LITTLE, warn=free < GIGABYTE, cure=f"Free some space at {folder}."
+    )
+
+
+def _file_system(folder: Path) -> Check:
+    kind = _kind_of(folder)
+    cure = "SQLite needs a local file system: locks over a network are not reliable."
+    return judge("file system", kind or "unknown", warn=kind in REMOTE, cure=cure)
+
+
+def _kind_of(folder: Path) -> str:
+    try:
+        mounts = Path("/proc/mounts").read_text().splitlines()
+    except OSError:
+        return ""
+    best, kind = "", ""
+    for line in mounts:
+        _, point, found, *_ = line.split()
+        if folder.is_relative_to(point) and len(point) >= len(best):
+            best, kind = point, found
+    return kind
+
+
+def _sync(folder: Path) -> Check:
+    """How long a commit takes to reach the disk."""
+    took = []
+    with tempfile.TemporaryFile(dir=folder) as scratch:
+        for _ in range(5):
+            scratch.write(b"x" * 4096)
+            scratch.flush()
+            began = time.perf_counter()
+            os.fsync(scratch.fileno())
+            took.append(time.perf_counter() - began)
+    middle = sorted(took)[2]
+    cure = "Commits wait for this disk; a local SSD would be faster."
+    return judge("disk sync", f"{middle * 1000:.2f} ms", warn=middle > SLOW_SYNC, cure=cure)
+
+
+def _content(path: Path) -> list[Check]:
+    """Journal mode and damage; whether the schema fits is found out by opening the store."""
+    try:
+        connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=5)
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+            damage = "not checked: a large file"
+            if path.stat().st_size <= QUICK:
+                (damage,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return [judge("content", str(error), fail=True, cure="Restore a backup, or give another path.")]
+    damaged = damage != "ok" and not damage.startswith("not checked")
+    return [
+        judge("journal", mode, warn=mode != "wal", cure="The next process that writes turns WAL on."),
+        judge("content", damage, fail=damaged, cure="Stop all workers and restore a backup."),
+    ]

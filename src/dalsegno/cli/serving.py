@@ -1,0 +1,62 @@
+"""A long-running worker process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from dataclasses import replace
+
+from dalsegno.app import App
+from dalsegno.cli.output import emit, span
+from dalsegno.cli.problems import Refusal
+from dalsegno.cli.session import stop_signals
+from dalsegno.nodes.egress import policy_from_environment
+
+
+def configure(app: App, queues: str | None, concurrency: int | None, grace: float | None) -> App:
+    """The application's own settings, except for what the options say."""
+    settings = app.settings
+    if queues is not None:
+        names = tuple(dict.fromkeys(name.strip() for name in queues.split(",") if name.strip()))
+        if not names:
+            raise Refusal(f"{queues!r} names no queue", "Write --queues default,io.")
+        settings = replace(settings, queues=names)
+    if concurrency is not None:
+        settings = replace(settings, concurrency=concurrency)
+    if grace is not None:
+        settings = replace(settings, grace=grace)
+    app.settings = settings
+    if app.egress is None:
+        app.egress = policy_from_environment(os.environ)
+    return app
+
+
+async def serve(app: App, *, quiet: bool, as_json: bool) -> None:
+    """Until SIGINT or SIGTERM; then what runs is finished or handed back."""
+    _log_lines(quiet=quiet)
+    say = logging.getLogger("dalsegno.cli").info
+    with stop_signals() as stopping:
+        async with app.running():
+            engine, clock = app.engine, app.engine.stack.clock
+            began = clock.now()
+            worker = engine.worker
+            name = worker.name if worker is not None else ""
+            say("worker %s serves %s on %s", name, ", ".join(app.settings.queues), app.url)
+            if app.tasks.names():
+                say("tasks: %s", ", ".join(app.tasks.names()))
+            await stopping.event.wait()
+            say("stopping: running steps may finish within %s", span(app.settings.grace))
+        done = worker.steps_done if worker is not None else 0
+        say("stopped after %s steps in %s", f"{done:,}", span(clock.now() - began))
+    if as_json:
+        emit({"worker": name, "steps": done, "seconds": round(clock.now() - began, 3)})
+
+
+def _log_lines(*, quiet: bool) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    logger = logging.getLogger("dalsegno")
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(logging.WARNING if quiet else logging.INFO)

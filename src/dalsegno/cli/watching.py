@@ -1,0 +1,38 @@
+"""Following an execution without running it."""
+
+from __future__ import annotations
+
+from dalsegno.app import App
+from dalsegno.cli.opening import find_execution, opened
+from dalsegno.cli.output import stderr
+from dalsegno.cli.progress import Progress
+from dalsegno.cli.result import Command, print_result, read_result
+from dalsegno.cli.screen import choose_screen, log_to
+from dalsegno.cli.session import TIMED_OUT, follow, stop_signals
+from dalsegno.model.execution import ENDED
+
+
+async def watch_execution(
+    app: App, named: str, command: Command, seconds: float | None, *, quiet: bool, as_json: bool
+) -> int:
+    screen = choose_screen(quiet=quiet or as_json)
+    log_to(screen, quiet=quiet or as_json)
+    async with opened(app) as client:
+        execution = await find_execution(client, named)
+        view = await client.status(execution)
+        program = await client.definitions.by_hash(view.definition)
+        with stop_signals() as stopping:
+            screen.begin(view, program.plan)
+            try:
+                await follow(Progress(client, program.plan, execution), screen, stopping, seconds)
+            finally:
+                screen.end(await client.status(execution))
+        result = await read_result(client, execution)
+    ended = result.view.state in ENDED
+    if ended or as_json:
+        print_result(result, command, as_json=as_json)
+    else:
+        stderr().print(f"no longer watching; execution {execution} is {result.view.state}", soft_wrap=True)
+    if ended:
+        return result.exit_code
+    return 128 + stopping.signal if stopping.signal is not None else TIMED_OUT
