@@ -35,7 +35,11 @@ from dalsegno.model.transition import Applied, Transition
 
 WORKER = "bench-worker"
 WIDTH = 500
-EVENT = b'{"queued": 1700000000.123, "started": 1700000000.124, "ended": 1700000000.125, "output": ' + b"x" * 60 + b"}"
+EVENT = (
+    b'{"queued": 1700000000.123, "started": 1700000000.124, "ended": 1700000000.125, "output": '
+    + b"x" * 60
+    + b"}"
+)
 DATA = b'{"context": "' + b"c" * 200 + b'"}'
 
 

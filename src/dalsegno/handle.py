@@ -125,17 +125,23 @@ class Handle:
     # -- inside -----------------------------------------------------------------------------------------------
 
     async def _result(self, timeout: float | None) -> Any:  # noqa: ASYNC109 - see ``result``
-        view = await self._wait(timeout)
-        if view.state == "COMPLETED":
-            return decode_value(view.output) if view.output is not None else None
-        error = msgspec.json.decode(view.error) if view.error is not None else None
-        raise (WorkflowCancelled if view.state == "CANCELLED" else WorkflowFailed)(self.id, error)
+        try:
+            ending = await self._client().ending(self.id, timeout)
+        except TimeoutError:
+            raise self._too_late(timeout) from None
+        if ending.state == "COMPLETED":
+            return decode_value(ending.output) if ending.output is not None else None
+        error = msgspec.json.decode(ending.error) if ending.error is not None else None
+        raise (WorkflowCancelled if ending.state == "CANCELLED" else WorkflowFailed)(self.id, error)
 
     async def _wait(self, timeout: float | None) -> ExecutionView:  # noqa: ASYNC109 - see ``result``
         try:
             return await self._client().wait(self.id, timeout)
         except TimeoutError:
-            raise TimeoutError(f"execution {self.id} did not end within {timeout:g} s") from None
+            raise self._too_late(timeout) from None
+
+    def _too_late(self, timeout: float | None) -> TimeoutError:
+        return TimeoutError(f"execution {self.id} did not end within {timeout:g} s")
 
     async def _rerun(self, nodes: Sequence[str] | None, context: Mapping[str, Any] | None) -> Handle:
         return Handle(self._app, await self._client().rerun(self.id, nodes, context))

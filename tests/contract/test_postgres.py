@@ -12,6 +12,7 @@ from dalsegno.testing.contract import Capabilities, ContractStack, bind
 from tests.servers.postgres import PostgresServer
 
 DATABASE = "contract"
+TABLES = "execution flight token scope barrier slot gate left_context output event outbox"
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +24,10 @@ def database(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture
-async def stack(database: str) -> AsyncIterator[ContractStack]:
+async def stack(postgres_server: PostgresServer, database: str) -> AsyncIterator[ContractStack]:
     clock = FakeClock()
     store = await PostgresStore.open(database, clock)
-    await store.clear()
+    postgres_server.psql("; ".join(f"DELETE FROM dalsegno.{table}" for table in TABLES.split()), DATABASE)
     ledger = PostgresLedger(store)
     yield ContractStack(ledger, clock, read_events=ledger.events)  # type: ignore[arg-type]  # no whole Ledger yet
     await ledger.close()

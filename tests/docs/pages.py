@@ -40,7 +40,7 @@ def pages() -> list[Path]:
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     found = list(_FENCE.finditer(text))
-    return [_block(page, text, match, following) for match, following in zip(found, [*found[1:], None], strict=True)]
+    return [_block(page, text, match, following) for match, following in zip(found, [*found[1:], None], strict=False)]
 
 
 def _block(page: Path, text: str, match: re.Match[str], following: re.Match[str] | None) -> Block:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dalsegno.bench.report import Report
+from dalsegno.engine.memory import tune_memory
 from dalsegno.errors import UsageError
 
 Workload = Callable[..., Awaitable[Report]]
@@ -56,6 +57,7 @@ def bench(
         "due": due,
     }
     given = {name: size for name, size in sizes.items() if size is not None}
+    tune_memory()
     console = Console(stderr=True)
     report = _measure(_workload(workload), store, given, lambda line: console.print(f"  {line}", style="dim"))
     if as_json:

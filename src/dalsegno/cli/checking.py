@@ -11,7 +11,7 @@ from rich.markup import escape
 from dalsegno.cli.deploying import Deployed, compile_document
 from dalsegno.cli.documents import read_document
 from dalsegno.cli.findings import show_findings
-from dalsegno.cli.output import signs_for, stdout
+from dalsegno.cli.output import several, signs_for, stdout
 from dalsegno.cli.problems import InvalidDocument
 from dalsegno.graph.catalog import Catalog
 
@@ -58,13 +58,13 @@ def print_checks(checks: Sequence[Check]) -> None:
         if check.valid:
             console.print(
                 f"[green]{signs.states['COMPLETED']}[/] {escape(check.file)}: "
-                f"[bold]{escape(check.name or '')}[/], {_several(check.nodes, 'node')}",
+                f"[bold]{escape(check.name or '')}[/], {several(check.nodes, 'node')}",
                 soft_wrap=True,
             )
         else:
             count = sum(finding["severity"] == "error" for finding in check.findings)
             sign = escape(signs.states["FAILED"])
-            console.print(f"[red]{sign}[/] {escape(check.file)}: {_several(count, 'error')}", soft_wrap=True)
+            console.print(f"[red]{sign}[/] {escape(check.file)}: {several(count, 'error')}", soft_wrap=True)
         show_findings(console, check.file, check.findings)
 
 
@@ -77,7 +77,3 @@ def print_deployed(deployed: Sequence[Deployed]) -> None:
             soft_wrap=True,
         )
         show_findings(console, each.file, each.warnings)
-
-
-def _several(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -40,7 +40,7 @@ def show_findings(console: Console, file: str, findings: Sequence[dict[str, Any]
             (finding["pointer"], "dim"),
         )
         console.print(head, soft_wrap=True)
-        console.print(Padding(Text(finding["message"]), (0, 0, 0, 4)))
+        console.print(Padding(Text(finding["message"]), (0, 0, 0, 4), expand=False))
 
 
 def _composed(text: bytes | str) -> Any:

@@ -116,6 +116,10 @@ def span(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
+def several(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def moment(at: float | None) -> str:
     """A point in time in the user's zone."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S") if at is not None else ""

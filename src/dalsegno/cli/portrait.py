@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dalsegno.cli.listing import brief
-from dalsegno.cli.output import STYLES, iso, moment, span, stdout
+from dalsegno.cli.output import STYLES, iso, moment, several, span, stdout
 from dalsegno.cli.progress import Progress, Snapshot
 from dalsegno.cli.result import error_of, output_of, print_error, print_value
 from dalsegno.cli.tree import TreeView
@@ -130,7 +130,7 @@ def _print_events(portrait: Portrait) -> None:
             Text(_about(event)),
         )
     console = stdout()
-    console.print(f"\nlatest of {portrait.view.seq:,} events", style="dim")
+    console.print(f"\nlatest of {several(portrait.view.seq, 'event')}", style="dim")
     console.print(table)
     console.print()
 

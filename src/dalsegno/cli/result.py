@@ -11,7 +11,7 @@ import msgspec
 from rich.json import JSON
 from rich.markup import escape
 
-from dalsegno.cli.output import emit, span, stdout
+from dalsegno.cli.output import emit, several, span, stdout
 from dalsegno.cli.screen import state_text
 from dalsegno.core.values import decode_value
 from dalsegno.engine.client import Client
@@ -96,7 +96,7 @@ def _print_summary(result: Result, command: Command) -> None:
     took = span((view.ended_at or view.touched_at) - view.created_at)
     console.print(
         f"{state_text(console, view.state)}  [bold]{escape(view.workflow)}[/] v{view.version}"
-        f"  [dim]{view.id}[/]  {runs:,} runs in {took}",
+        f"  [dim]{view.id}[/]  {several(runs, 'run')} in {took}",
         soft_wrap=True,
     )
     if result.error is not None:

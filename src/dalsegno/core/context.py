@@ -102,6 +102,13 @@ def extend(context: Context, key: str, entry: Entry, token: str) -> tuple[Contex
     return Context({key: entry}, (page,), size), [StoreOutput(page, encode_page(context))]
 
 
+def as_page(context: Context, page: str, limit: int) -> tuple[Context, list[StoreOutput]]:
+    """The same context with little of its own: for when many tokens will carry it."""
+    if context.size <= limit:
+        return context, []
+    return Context({}, (page,), 0), [StoreOutput(page, encode_page(context))]
+
+
 def unite(contexts: Sequence[Context], token: str) -> tuple[Context, list[StoreOutput]]:
     """All entries of several contexts; where they disagree the later one wins."""
     if not contexts:

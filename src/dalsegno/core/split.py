@@ -13,7 +13,7 @@ import msgspec
 
 from dalsegno.core.body import Body, Fan, Loop, encode
 from dalsegno.core.complete import Run, Step, transition_of
-from dalsegno.core.context import THE_ITEM, Context, Entry, place
+from dalsegno.core.context import THE_ITEM, Context, Entry, as_page, place
 from dalsegno.core.edges import deliver
 from dalsegno.core.ending import item_arrives
 from dalsegno.core.situation import Result, RunRecord, Situation, run_event
@@ -27,6 +27,9 @@ from dalsegno.model.token import SYSTEM_QUEUE, NewToken
 CHUNK = 200
 """Items opened by one commit, so that no commit is ever wide."""
 
+SHARED_INLINE = 256
+"""Items all carry the split's context; one larger than this is stored once and referred to."""
+
 
 def fan_out(
     situation: Situation, items: Sequence[Result], array: Result, total: int, window: int, halts: bool
@@ -35,11 +38,14 @@ def fan_out(
     lease, node = situation.lease, situation.node
     entry, stores = place(array.raw, f"{lease.token}/items", array.blob)
     fan = Fan(node.id, lease.token, total, window, entry, halts)
-    effects: list[Effect] = [*stores, OpenBarrier(_barrier(situation, fan, situation.body))]
-    effects += _open_items(situation, fan, situation.body, items)
-    effects += _next_advance(situation, msgspec.structs.replace(fan, cursor=len(items)), situation.body)
+    context, pages = as_page(situation.body.context, f"{lease.token}/page", SHARED_INLINE)
+    body = msgspec.structs.replace(situation.body, context=context)
+    effects: list[Effect] = [*stores, *pages, OpenBarrier(_barrier(situation, fan, situation.body))]
+    bodies = _open_items(situation, fan, body, items, effects)
+    effects += _next_advance(situation, msgspec.structs.replace(fan, cursor=len(items)), body)
     record = RunRecord(lease.ready_at, situation.started_at, lease.attempt)
-    return Step(transition_of(situation, effects, (run_event("NodeCompleted", situation, record),)), {})
+    event = run_event("NodeCompleted", situation, record)
+    return Step(transition_of(situation, effects, (event,)), bodies)
 
 
 def chunk(total: int, window: int, cursor: int = 0) -> int:
@@ -50,20 +56,27 @@ def chunk(total: int, window: int, cursor: int = 0) -> int:
 
 def advance(situation: Situation, fan: Fan, items: Sequence[Result]) -> Step:
     """Opens the items from the cursor on and says when the next advance is due."""
-    effects = _open_items(situation, fan, situation.body, items)
+    effects: list[Effect] = []
+    bodies = _open_items(situation, fan, situation.body, items, effects)
     onward = msgspec.structs.replace(fan, cursor=fan.cursor + len(items))
     effects += _next_advance(situation, onward, situation.body)
-    return Step(transition_of(situation, effects), {})
+    return Step(transition_of(situation, effects), bodies)
 
 
-def _open_items(situation: Situation, fan: Fan, body: Body, items: Sequence[Result]) -> list[Effect]:
-    effects: list[Effect] = []
+def _open_items(
+    situation: Situation, fan: Fan, body: Body, items: Sequence[Result], effects: list[Effect]
+) -> dict[str, Body]:
+    """Adds the effects that open these items; returns the bodies of the tokens they start with."""
+    bodies: dict[str, Body] = {}
     for position, item in enumerate(items):
-        effects += _open_item(situation, fan, body, fan.cursor + position, item)
-    return effects
+        opened = _open_item(situation, fan, body, fan.cursor + position, item, bodies)
+        effects += opened
+    return bodies
 
 
-def _open_item(situation: Situation, fan: Fan, body: Body, index: int, item: Result) -> list[Effect]:
+def _open_item(
+    situation: Situation, fan: Fan, body: Body, index: int, item: Result, bodies: dict[str, Body]
+) -> list[Effect]:
     """One item: its scope, and what each edge that leaves the split brings into it: a token, an arrival at a merge,
     or the item itself at the aggregator."""
     scope = item_scope(situation.lease.scope, fan.token, index)
@@ -79,7 +92,10 @@ def _open_item(situation: Situation, fan: Fan, body: Body, index: int, item: Res
             effects.append(item_arrives(inside, THE_ITEM, inner.context, edge, None))
             continue
         start = inner if not split.forks else msgspec.structs.replace(inner, path=f"{edge.position:04x}")
-        effects += deliver(inside, edge, start, source_closes=True)
+        sent = deliver(inside, edge, start, source_closes=True)
+        if isinstance(sent[0], SpawnToken):
+            bodies[sent[0].token.id] = start
+        effects += sent
     return effects
 
 

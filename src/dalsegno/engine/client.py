@@ -17,7 +17,7 @@ from dalsegno.core.summary import NodeSummary, summarise
 from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions, Program
-from dalsegno.engine.endings import Endings
+from dalsegno.engine.endings import Ending, Endings
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.rerun import plan_rerun
 from dalsegno.engine.stack import Stack
@@ -177,6 +177,9 @@ class Client:
 
     async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - as users know it
         return await self.endings.wait(execution, timeout)
+
+    async def ending(self, execution: str, timeout: float | None = None) -> Ending:  # noqa: ASYNC109 - as users know it
+        return await self.endings.ending(execution, timeout)
 
     async def executions(
         self, where: ExecutionFilter, before: str | None = None, limit: int = 50

@@ -7,8 +7,12 @@ import contextlib
 import logging
 from collections import OrderedDict
 
-from dalsegno.errors import NotFound, OperatorError
-from dalsegno.model.execution import ENDED, ExecutionView
+from msgspec import Struct
+
+from dalsegno.errors import InternalError, NotFound, OperatorError
+from dalsegno.model.effect import EndIfLast, FinishExecution
+from dalsegno.model.execution import ENDED, EndState, ExecutionView
+from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
 
 logger = logging.getLogger("dalsegno.endings")
@@ -18,10 +22,18 @@ GLANCE = 0.25
 """Another process may end an execution. While anybody waits, one query this often asks about all of them."""
 
 
+class Ending(Struct, frozen=True, gc=False):
+    """How an execution ended, as far as its result is concerned. ``output`` and ``error`` are JSON."""
+
+    state: EndState
+    output: bytes | None
+    error: bytes | None
+
+
 class Endings:
     def __init__(self, archive: Archive) -> None:
         self.archive = archive
-        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        self._waiters: dict[str, list[asyncio.Future[Ending | None]]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._running: OrderedDict[str, None] = OrderedDict()
         """Started here and not known to have ended: whoever waits for one of these need not look first."""
@@ -31,26 +43,32 @@ class Endings:
         if len(self._running) > REMEMBERED:
             self._running.popitem(last=False)
 
-    def notice(self, execution: str) -> None:
+    def notice(self, execution: str, ending: Ending | None) -> None:
+        """It has ended; ``ending`` is given by the process whose commit ended it."""
         self._running.pop(execution, None)
         for waiter in self._waiters.pop(execution, ()):
             if not waiter.done():
-                waiter.set_result(None)
+                waiter.set_result(ending)
 
     async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - as users know it
         """The ended execution; raises TimeoutError if it has not ended by then."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        await self.ending(execution, timeout)
+        return await self._view(execution)
+
+    async def ending(self, execution: str, timeout: float | None = None) -> Ending:  # noqa: ASYNC109 - as users know it
+        """How it ended; raises TimeoutError if it has not ended by then."""
+        waiter: asyncio.Future[Ending | None] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(execution, []).append(waiter)
         try:
             if execution not in self._running:
                 view = await self._view(execution)
                 if view.state in ENDED:
-                    return view
+                    return _ending_of(view)
             if self._watch is None:
                 self._watch = asyncio.create_task(self._watch_others())
             async with asyncio.timeout(timeout):
-                await waiter
-            return await self._view(execution)
+                known = await waiter
+            return known if known is not None else _ending_of(await self._view(execution))
         finally:
             self._forget(execution, waiter)
 
@@ -60,7 +78,7 @@ class Endings:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watch
 
-    def _forget(self, execution: str, waiter: asyncio.Future[None]) -> None:
+    def _forget(self, execution: str, waiter: asyncio.Future[Ending | None]) -> None:
         waiters = self._waiters.get(execution)
         if waiters is not None:
             waiters[:] = [other for other in waiters if other is not waiter]
@@ -84,6 +102,23 @@ class Endings:
                     continue
                 for execution, state in states.items():
                     if state in ENDED:
-                        self.notice(execution)
+                        self.notice(execution, None)
         finally:
             self._watch = None
+
+
+def ending_in(transition: Transition) -> Ending | None:
+    """The ending that a transition carries: whether it was applied is for the ledger to say."""
+    for effect in transition.effects:
+        finish = effect.finish if type(effect) is EndIfLast else effect
+        if type(finish) is FinishExecution:
+            return Ending(finish.state, finish.output, finish.error)
+    return None
+
+
+def _ending_of(view: ExecutionView) -> Ending:
+    match view.state:
+        case "COMPLETED" | "FAILED" | "CANCELLED" as state:
+            return Ending(state, view.output, view.error)
+        case _:
+            raise InternalError(f"execution {view.id} was said to have ended, but is {view.state}")

@@ -13,7 +13,7 @@ import msgspec
 from dalsegno.engine.client import Client
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
-from dalsegno.engine.endings import Endings
+from dalsegno.engine.endings import Endings, ending_in
 from dalsegno.engine.heartbeat import Heartbeat
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.processes import worker_name
@@ -152,7 +152,7 @@ class Engine:
         if applied.ready and self.worker is not None:
             self.worker.continuation.announced(applied.ready)
         if applied.ended is not None:
-            self.endings.notice(transition.execution)
+            self.endings.notice(transition.execution, ending_in(transition))
             self.reconciler.notice_ending()
 
     def _log(self, execution: str, node: str, level: str, message: str) -> None:

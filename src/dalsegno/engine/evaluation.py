@@ -22,6 +22,11 @@ class Evaluation:
         self.loader = loader
         self.results = results
 
+    def expects(self, situation: Situation, target: str) -> bool:
+        """Whether a node is an aggregator that says itself what items bring to it."""
+        node = situation.plan.nodes[target]
+        return node.control == "aggregator" and "output" in node.parameters.expressions
+
     async def contribution(
         self, program: Program, situation: Situation, body: Body, aggregator: str
     ) -> Result | Failure | None:

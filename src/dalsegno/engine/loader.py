@@ -30,6 +30,7 @@ from dalsegno.errors import InternalError
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
 
+CACHED_PAGES = 256
 CACHED_BYTES = 16 * 1024 * 1024
 
 Lookup = Callable[[str], Any]
@@ -42,6 +43,7 @@ class Loader:
         self.blobs = blobs
         self._raws: OrderedDict[tuple[str, str], bytes] = OrderedDict()
         self._held = 0
+        self._pages: OrderedDict[tuple[str, str], Context] = OrderedDict()
         self._array: tuple[tuple[str, str], list[Any]] | None = None
 
     async def lookup(self, execution: str, body: Body, roots: Collection[str], meta: Meta) -> Lookup:
@@ -76,10 +78,19 @@ class Loader:
         if own is not None:
             return own
         for page in reversed(context.pages):
-            found = await self.find(execution, decode_page(await self._stored(execution, page)), key)
+            found = await self.find(execution, await self._page(execution, page), key)
             if found is not None:
                 return found
         return None
+
+    async def _page(self, execution: str, page: str) -> Context:
+        """Pages stay decoded for a while: the items of a split all read the same one."""
+        known = self._pages.get((execution, page))
+        if known is None:
+            known = self._pages[execution, page] = decode_page(await self._stored(execution, page))
+            if len(self._pages) > CACHED_PAGES:
+                self._pages.popitem(last=False)
+        return known
 
     async def _raw(self, execution: str, body: Body, entry: Entry | Loop) -> bytes | Raw | _LoopValue:
         if isinstance(entry, Loop):

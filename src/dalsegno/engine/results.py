@@ -19,7 +19,8 @@ class Results:
 
     async def of(self, execution: str, value: Any, what: str) -> Result:
         """Raises NotJson, which names the place inside ``what``."""
-        return await self.of_raw(execution, encode_value(value, what))
+        raw = encode_value(value, what)
+        return Result(raw) if len(raw) < BLOB_SIZE else await self.of_raw(execution, raw)
 
     async def of_raw(self, execution: str, raw: bytes) -> Result:
         if len(raw) < BLOB_SIZE:

@@ -41,7 +41,7 @@ class Runner:
                 return await node_type.execute(context, parameters)
             async with asyncio.timeout(node.timeout) as limit:
                 return await node_type.execute(context, parameters)
-        except Exception as error:  # noqa: BLE001 - a node may raise anything; it becomes a value
+        except Exception as error:
             if limit is not None and limit.expired() and isinstance(error, TimeoutError):
                 return _timed_out(node)
             if isinstance(error, OperatorError) and not began:

@@ -35,6 +35,7 @@ from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import FanOut, Route, SleepUntil, Working
 
 NULL = Result(b"null")
+CONTROL_RESULTS = (Route, SleepUntil, Working)
 
 
 class Steps:
@@ -88,28 +89,21 @@ class Steps:
             return await self._failed(program, situation, failure_of(error, situation.node))
 
     async def _returned(self, program: Program, situation: Situation, returned: Any) -> Step:
-        node = situation.node
-        what = f"the output of node '{node.id}'"
-        if isinstance(returned, Route):
-            edges = _named_edges(node.success_edges, returned.edges)
-            run = Run(
-                await self.results.of(situation.lease.execution, returned.output, what), edges, routed=True
-            )
-            return await self._completed(program, situation, run)
         if isinstance(returned, FanOut):
             return await self._fan_out(situation, returned)
-        if isinstance(returned, SleepUntil):
-            return sleep(
-                situation,
-                returned.due,
-                await self.results.of(situation.lease.execution, returned.output, what),
-            )
-        if isinstance(returned, Working):
-            output = await self.results.of(situation.lease.execution, returned.output, what)
-            json = await self.results.of(situation.lease.execution, returned.json, what)
-            run = Run(output, node.success_edges, json=json)
+        node, execution = situation.node, situation.lease.execution
+        what = f"the output of node '{node.id}'"
+        if not isinstance(returned, CONTROL_RESULTS):
+            run = Run(await self.results.of(execution, returned, what), node.success_edges)
             return await self._completed(program, situation, run)
-        run = Run(await self.results.of(situation.lease.execution, returned, what), node.success_edges)
+        output = await self.results.of(execution, returned.output, what)
+        if isinstance(returned, SleepUntil):
+            return sleep(situation, returned.due, output)
+        if isinstance(returned, Route):
+            run = Run(output, _named_edges(node.success_edges, returned.edges), routed=True)
+        else:
+            json = await self.results.of(execution, returned.json, what)
+            run = Run(output, node.success_edges, json=json)
         return await self._completed(program, situation, run)
 
     async def _completed(self, program: Program, situation: Situation, run: Run) -> Step:
@@ -140,7 +134,7 @@ class Steps:
         if not situation.lease.scope or not situation.node.solitary:
             return None
         for edge in run.taken:
-            if situation.plan.nodes[edge.dst].control == "aggregator":
+            if self.evaluation.expects(situation, edge.dst):
                 body = msgspec.structs.replace(situation.body, context=with_output(situation, run))
                 return await self.evaluation.contribution(program, situation, body, edge.dst)
         return None

@@ -96,12 +96,7 @@ class Worker:
         for lease in leases[:room]:
             self._launch(lease, None, name)
         if len(leases) > room:
-            await self._hand_back(name, leases[room:])
-
-    async def _hand_back(self, name: str, leases: Sequence[Lease]) -> None:
-        await self.ledger.release(name, leases)
-        ready = [ReadyToken(lease.token, lease.execution, lease.queue, lease.priority) for lease in leases]
-        await self.broker.announce(ready)
+            await self._give_back(name, leases[room:])
 
     def doubt(self) -> None:
         """Tokens may be leased to this worker without its knowing: it gives up its name."""
@@ -182,16 +177,12 @@ class Worker:
 
     async def _give_back(self, name: str, leases: Sequence[Lease]) -> None:
         """Until it is done: what is neither run nor handed back would stay leased for ever."""
+        ready = [ReadyToken(lease.token, lease.execution, lease.queue, lease.priority) for lease in leases]
         pause = BROKEN_PAUSE
         while True:
             try:
                 await self.ledger.release(name, leases)
-                await self.broker.announce(
-                    [
-                        ReadyToken(lease.token, lease.execution, lease.queue, lease.priority)
-                        for lease in leases
-                    ]
-                )
+                await self.broker.announce(ready)
                 return
             except OperatorError as error:
                 logger.warning("%d leases cannot be handed back (%s); trying again", len(leases), error)

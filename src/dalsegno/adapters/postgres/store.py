@@ -78,10 +78,6 @@ class PostgresStore:
             ):
                 return [await connection.fetch(SQL[name], *parameters) for name, parameters in asked]
 
-    async def clear(self) -> None:
-        """Forgets everything. For tests."""
-        await self.fetch("commit.clear")
-
     async def close(self) -> None:
         with driver_errors():
             await self._pool.close()

@@ -9,11 +9,9 @@ from __future__ import annotations
 import msgspec
 
 SUFFIXES = {
-    "flight": ":flight",
-    "about": ":about",
-    "tokens": ":tokens",
-    "data": ":data",
+    "state": ":state",
     "done": ":done",
+    "about": ":about",
     "scopes": ":scopes",
     "barriers": ":barriers",
     "gates": ":gates",
@@ -21,9 +19,11 @@ SUFFIXES = {
     "slots": ":slots:",
     "left": ":left:",
 }
-"""After ``exec:<id>``. flight: counters, state (STRING) · about: what it is, how it ended (HASH) · tokens: unfinished
-ones (HASH) · data: their payloads (HASH) · done: digests of finished ones (HASH) · scopes, barriers, gates (HASH) ·
-outputs (HASH) · slots:<barrier> (HASH) · left:<scope> (HASH)."""
+"""After ``exec:<id>``, all HASHes. state: ``flight`` (state and counters), unfinished tokens and their payloads ·
+done: digests of finished tokens · about: what it is and how it ended · slots:<barrier>, left:<scope>."""
+
+FIELDS = {"token_field": "t:", "data_field": "d:"}
+"""Before a token's id in ``state``: its row, its payload."""
 
 
 class Keys:
@@ -49,7 +49,11 @@ class Keys:
             self.outbox_about,
         )
         """What every script gets as its first KEYS."""
-        self.names: tuple[str | bytes, ...] = (self.executions, self.ready, msgspec.msgpack.encode(SUFFIXES))
+        self.names: tuple[str | bytes, ...] = (
+            self.executions,
+            self.ready,
+            msgspec.msgpack.encode(SUFFIXES | FIELDS),
+        )
         """What every script gets as ARGV after the time."""
 
     def base(self, execution: str) -> str:

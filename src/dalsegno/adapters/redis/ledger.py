@@ -7,10 +7,17 @@ from typing import Any
 
 import msgspec
 
-from dalsegno.adapters.redis.encoding import MOST_ENTRIES, Envelope, absent, outcome_of, weigh
+from dalsegno.adapters.redis.encoding import (
+    ENTRIES_PER_CALL,
+    MOST_ENTRIES,
+    Envelope,
+    absent,
+    outcome_of,
+    weigh,
+)
 from dalsegno.adapters.redis.errors import RefusedValue, driver_errors
 from dalsegno.adapters.redis.store import RedisStore
-from dalsegno.adapters.redis.views import barrier_view, execution_view, slot_view, token_view
+from dalsegno.adapters.redis.views import barrier_view, execution_view, slot_view, token_views
 from dalsegno.model.barrier import LeftView, SlotView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Refused, Transition
@@ -49,7 +56,7 @@ class RedisLedger:
         envelopes: list[Envelope] = []
         for place in places:
             transition = batch[place]
-            if not envelopes or envelopes[-1].entries + weigh(transition) > MOST_ENTRIES:
+            if not envelopes or envelopes[-1].entries + weigh(transition) > ENTRIES_PER_CALL:
                 envelopes.append(Envelope(self.store.keys))
             try:
                 envelopes[-1].add(place, transition)
@@ -88,9 +95,9 @@ class RedisLedger:
         while more and len(leases) < limit:
             wanted = limit - len(leases)
             packed, rest, *payloads = await self.store.run_one("claim", worker, wanted, *queues)
-            leases += [
-                Lease(*row[:6], data, *row[6:]) for row, data in zip(decode(packed), payloads, strict=True)
-            ]
+            for row, data in zip(decode(packed), payloads, strict=True):
+                fields = [*row[:6], data, *row[6:]]
+                leases.append(Lease(*fields))
             more = rest == b"more"
         return leases
 
@@ -106,88 +113,78 @@ class RedisLedger:
         self, execution: str, barrier: str, after: int = -1, limit: int = SLOTS_PAGE
     ) -> list[SlotView]:
         """Asks by number, so that a page costs the same wherever it lies."""
-        keys, client = self.store.keys, self.store.client
-        found: list[SlotView] = []
-        with driver_errors():
-            row = await client.hget(keys.of(execution, "barriers"), barrier)
-            end = barrier_view(b"", row).expected if row is not None else 0
-            while len(found) < limit and after + 1 < end:
-                numbers = range(after + 1, min(after + 1 + limit, end))
-                values = await client.hmget(keys.of(execution, "slots", barrier), list(map(str, numbers)))
-                pairs = zip(numbers, values, strict=True)
-                found += [slot_view(slot, value) for slot, value in pairs if value is not None]
-                after = numbers[-1]
+        keys, found = self.store.keys, list[SlotView]()
+        [row] = await self.store.ask(("HGET", keys.of(execution, "barriers"), barrier))
+        end = barrier_view(b"", row).expected if row is not None else 0
+        while len(found) < limit and after + 1 < end:
+            numbers = range(after + 1, min(after + 1 + limit, end))
+            [values] = await self.store.ask(("HMGET", keys.of(execution, "slots", barrier), *numbers))
+            pairs = zip(numbers, values, strict=True)
+            found += [slot_view(slot, value) for slot, value in pairs if value is not None]
+            after = numbers[-1]
         return found[:limit]
 
     async def left(self, execution: str, scope: str) -> list[LeftView]:
-        found = await self._hash(self.store.keys.of(execution, "left", scope))
-        return sorted((LeftView(key.decode(), data) for key, data in found.items()), key=lambda view: view.key)
+        [found] = await self.store.ask(("HGETALL", self.store.keys.of(execution, "left", scope)))
+        return sorted(
+            (LeftView(key.decode(), data) for key, data in found.items()), key=lambda view: view.key
+        )
 
     async def gate_used(self, execution: str, gate: str) -> tuple[int, ...]:
-        with driver_errors():
-            packed = await self.store.client.hget(self.store.keys.of(execution, "gates"), gate)
+        [packed] = await self.store.ask(("HGET", self.store.keys.of(execution, "gates"), gate))
         return tuple(sorted(set(decode(packed)[1]))) if packed else ()
 
     async def outputs(self, execution: str, ids: Sequence[str]) -> dict[str, bytes]:
         if not ids:
             return {}
-        with driver_errors():
-            found = await self.store.client.hmget(self.store.keys.of(execution, "outputs"), list(ids))
+        [found] = await self.store.ask(("HMGET", self.store.keys.of(execution, "outputs"), *ids))
         return {name: data for name, data in zip(ids, found, strict=True) if data is not None}
 
     async def inspect(self, execution: str) -> Inspection | None:
         keys = self.store.keys
-        with driver_errors():
-            pipeline = self.store.client.pipeline(transaction=True)
-            pipeline.get(keys.of(execution, "flight"))
-            for what in ("about", "tokens", "data", "barriers"):
-                pipeline.hgetall(keys.of(execution, what))
-            flight, about, tokens, data, barriers = await pipeline.execute()
-        if flight is None:
+        looks = (("HGETALL", keys.of(execution, what)) for what in ("state", "about", "barriers"))
+        state, about, barriers = await self.store.ask(*looks)
+        if not state:
             return None
         return Inspection(
-            execution_view(execution, flight, about),
-            tuple(token_view(token, row, data[token]) for token, row in tokens.items()),
+            execution_view(execution, state[b"flight"], about),
+            token_views(state),
             tuple(barrier_view(*item) for item in barriers.items()),
         )
 
     async def ready(self, execution: str) -> tuple[ReadyToken, ...]:
-        tokens = await self._hash(self.store.keys.of(execution, "tokens"))
-        views = (token_view(token, row, b"") for token, row in tokens.items())
+        [state] = await self.store.ask(("HGETALL", self.store.keys.of(execution, "state")))
         return tuple(
-            ReadyToken(view.id, execution, view.queue, view.priority) for view in views if view.state == "ready"
+            ReadyToken(view.id, execution, view.queue, view.priority)
+            for view in token_views(state)
+            if view.state == "ready"
         )
-
-    async def _hash(self, key: str) -> dict[bytes, bytes]:
-        with driver_errors():
-            found: dict[bytes, bytes] = await self.store.client.hgetall(key)
-        return found
 
     # -- leaving ----------------------------------------------------------------------------------------------
 
     async def outbox(self, limit: int = 100) -> list[OutboxEntry]:
-        keys, client = self.store.keys, self.store.client
-        with driver_errors():
-            ids = await client.zrange(keys.outbox, 0, limit - 1)
-            if not ids:
-                return []
-            addresses = await client.hmget(keys.outbox_about, ids)
-            payloads = await client.hmget(keys.outbox_entries, ids)
-        rows = zip(ids, addresses, payloads, strict=True)
-        return [
-            OutboxEntry(name.decode(), *decode(address), data) for name, address, data in rows if data is not None
-        ]
+        keys = self.store.keys
+        [ids] = await self.store.ask(("ZRANGE", keys.outbox, 0, limit - 1))
+        if not ids:
+            return []
+        addresses, payloads = await self.store.ask(
+            ("HMGET", keys.outbox_about, *ids), ("HMGET", keys.outbox_entries, *ids)
+        )
+        entries = []
+        for name, address, data in zip(ids, addresses, payloads, strict=True):
+            if data is not None:  # else it was delivered between the two looks
+                execution, topic = decode(address)
+                entries.append(OutboxEntry(name.decode(), execution, topic, data))
+        return entries
 
     async def delivered(self, ids: Sequence[str]) -> None:
-        if not ids:
-            return
-        keys = self.store.keys
-        with driver_errors():
-            pipeline = self.store.client.pipeline(transaction=True)
-            pipeline.zrem(keys.outbox, *ids)
-            pipeline.hdel(keys.outbox_about, *ids)
-            pipeline.hdel(keys.outbox_entries, *ids)
-            await pipeline.execute()
+        if ids:
+            keys = self.store.keys
+            await self.store.ask(
+                ("ZREM", keys.outbox, *ids),
+                ("HDEL", keys.outbox_about, *ids),
+                ("HDEL", keys.outbox_entries, *ids),
+            )
 
     async def close(self) -> None:
         await self.store.close()

@@ -23,7 +23,8 @@ class RedisStore:
     """What ledger and broker of one process share. Open it with :meth:`open`."""
 
     def __init__(self, client: Redis, keys: Keys, clock: Clock | None) -> None:
-        self.client = client
+        # redis-py types every answer as bytes or str; without decode_responses it is bytes.
+        self.client: Any = client
         self.keys = keys
         self._clock = clock
         self._offset = 0.0
@@ -68,13 +69,23 @@ class RedisStore:
                 raise answer
         return answer
 
+    async def ask(self, *commands: tuple[Argument, ...]) -> list[Any]:
+        """Answers to several commands at one moment."""
+        with driver_errors():
+            pipeline = self.client.pipeline(transaction=len(commands) > 1)
+            for command in commands:
+                pipeline.execute_command(*command)
+            answers: list[Any] = await pipeline.execute()
+        return answers
+
     async def _send(self, calls: Sequence[Call]) -> list[Any]:
         given = repr(self._clock.now()) if self._clock is not None else ""
         pipeline = self.client.pipeline(transaction=False)
         for name, keys, arguments in calls:
             every = (*self.keys.shared, *keys)
             pipeline.evalsha(SCRIPTS[name].sha, len(every), *every, given, *self.keys.names, *arguments)
-        return await pipeline.execute(raise_on_error=False)
+        answers: list[Any] = await pipeline.execute(raise_on_error=False)
+        return answers
 
     async def close(self) -> None:
         with driver_errors():

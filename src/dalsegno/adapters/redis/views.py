@@ -7,16 +7,20 @@ from collections.abc import Mapping
 import msgspec
 
 from dalsegno.adapters.redis.encoding import absent
+from dalsegno.adapters.redis.keys import FIELDS
 from dalsegno.model.barrier import BarrierView, SlotView
 from dalsegno.model.execution import ExecutionView
 from dalsegno.model.token import TokenView
 
 decode = msgspec.msgpack.decode
+TOKEN, DATA = FIELDS["token_field"].encode(), FIELDS["data_field"].encode()
 
 
 def execution_view(execution: str, flight: bytes, about: Mapping[bytes, bytes]) -> ExecutionView:
     state, definition, epoch, seq, live, touched_at, paused_at, ended_at = decode(flight)
-    workflow, version, _, created_at, priority, tag_names, tag_values, key, parent, relation = decode(about[b"row"])
+    workflow, version, _, created_at, priority, tag_names, tag_values, key, parent, relation = decode(
+        about[b"row"]
+    )
     return ExecutionView(
         id=execution,
         workflow=workflow,
@@ -42,10 +46,30 @@ def execution_view(execution: str, flight: bytes, about: Mapping[bytes, bytes]) 
     )
 
 
-def token_view(token: bytes, row: bytes, data: bytes) -> TokenView:
-    (scope, kind, node, state, queue, priority, limit_key, live, attempt, losses, reason, due, owner, fence, *_) = (
-        decode(row)
-    )
+def token_views(state: Mapping[bytes, bytes]) -> tuple[TokenView, ...]:
+    """The unfinished tokens among an execution's state."""
+    ids = [field.removeprefix(TOKEN) for field in state if field.startswith(TOKEN)]
+    return tuple(_token_view(token, state[TOKEN + token], state[DATA + token]) for token in ids)
+
+
+def _token_view(token: bytes, row: bytes, data: bytes) -> TokenView:
+    (
+        scope,
+        kind,
+        node,
+        state,
+        queue,
+        priority,
+        limit_key,
+        live,
+        attempt,
+        losses,
+        reason,
+        due,
+        owner,
+        fence,
+        *_,
+    ) = decode(row)
     return TokenView(
         id=token.decode(),
         scope=scope,
@@ -68,9 +92,7 @@ def token_view(token: bytes, row: bytes, data: bytes) -> TokenView:
 
 def barrier_view(barrier: bytes, row: bytes) -> BarrierView:
     scope, node, state, mode, expected, resolved, live, deadline, *_ = decode(row)
-    return BarrierView(
-        barrier.decode(), scope, node, state, mode, expected, resolved, live, absent(deadline)
-    )
+    return BarrierView(barrier.decode(), scope, node, state, mode, expected, resolved, live, absent(deadline))
 
 
 def slot_view(slot: int, value: bytes) -> SlotView:

@@ -77,7 +77,7 @@ def wake_row(token: TokenRow, rows: Workspace, now: float) -> bool:
 
 def resume_execution(execution: ExecutionRow, rows: Workspace, now: float) -> list[TokenRow]:
     """Ends a pause: held tokens become ready in due order, deadline tokens sleep on for as long as was paused."""
-    paused_for = now - (execution.paused_at if execution.paused_at is not None else now)
+    paused_for = max(now - execution.paused_at, 0.0) if execution.paused_at is not None else 0.0
     execution.state = "RUNNING"
     execution.paused_at = None
     changed = []

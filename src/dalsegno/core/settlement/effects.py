@@ -247,6 +247,7 @@ def _cancel_tokens(work: Application, effect: CancelTokens) -> None:
 def _cancel(work: Application, token: TokenRow) -> None:
     if token.live:
         work.count(token.scope, -1)
+    if token.live and token.kind in ("node", "join"):
         work.record(NewEvent("NodeCancelled", token.node, token.scope, work.now, token=token.id))
     token.state = "cancelled"
     token.owner = None

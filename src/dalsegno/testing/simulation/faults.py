@@ -9,16 +9,16 @@ from typing import Literal
 from msgspec import Struct
 
 FaultKind = Literal[
-    "crash", "jump", "pause", "resume", "cancel", "fail", "lose-reply", "slow", "twice", "drop", "duplicate", "delay"
+    "crash", "stop", "jump", "pause", "resume", "cancel", "look", "fail", "lose-reply", "slow", "twice", "drop", "duplicate", "delay"
 ]  # fmt: skip
 
-STEP_FAULTS: tuple[FaultKind, ...] = ("crash", "jump", "pause", "resume", "cancel")
+STEP_FAULTS: tuple[FaultKind, ...] = ("crash", "stop", "jump", "pause", "resume", "cancel", "look")
 CALL_FAULTS: tuple[FaultKind, ...] = ("fail", "lose-reply", "slow", "twice")
 MESSAGE_FAULTS: tuple[FaultKind, ...] = ("drop", "duplicate", "delay")
 
 
 class Fault(Struct, frozen=True):
-    """``at`` counts steps of the loop (crash, jump, commands), calls of the ledger (fail, lose-reply, slow, twice) or
+    """``at`` counts steps of the loop (crash, stop, jump, commands, look), calls of the ledger (fail, lose-reply, slow, twice) or
     announcements (drop, duplicate, delay). ``arg`` is the process's number, or seconds."""
 
     kind: FaultKind
@@ -96,6 +96,10 @@ def _crashes(random: Random, steps: int) -> list[Fault]:
             losses -= 1
     if random.random() < 0.3:
         faults.append(Fault("jump", 1 + random.randrange(steps), random.choice((-0.5, -2.0, -5.0))))
+    if random.random() < 0.2:
+        faults.append(Fault("stop", 1 + random.randrange(steps), random.randrange(2)))
+    if random.random() < 0.1:
+        faults.append(Fault("look", 1 + random.randrange(steps)))
     return faults
 
 

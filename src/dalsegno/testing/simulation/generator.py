@@ -163,6 +163,7 @@ def generate(random: Random) -> Scenario:
         news=random.random() < 0.3,
         concurrency=random.choice((1, 2, 4, 8)),
         bystander=random.random() < 0.2,
+        rerun=random.randrange(1000) if random.random() < 0.2 else None,
     )
 
 

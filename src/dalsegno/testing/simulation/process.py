@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
@@ -90,6 +91,12 @@ class Process:
 
     def kill(self) -> None:
         self.life.dead = True
+
+    async def stop(self) -> None:
+        """A graceful end, as far as the store lets it."""
+        with contextlib.suppress(OperatorError):
+            await self.engine.stop()
+        self.kill()
 
     async def _boot(self) -> None:
         while True:

@@ -72,9 +72,6 @@ class _Replay:
             await client.context(self.execution),
             [],
             [],
-            [],
-            0,
-            0.0,
         )
 
     def _wake(self, decision: Wake) -> None:

@@ -20,6 +20,9 @@ class Scenario(Struct, frozen=True):
     bystander: bool = False
     """A second, simple execution runs beside the first (L9)."""
 
+    rerun: int | None = None
+    """When it has ended, it is run again: from everything that failed, or else from a node drawn with this number."""
+
     def parameters(self) -> dict[str, dict[str, Any]]:
         """Of every node, as the document writes them."""
         nodes = self.document.get("dag", self.document)["nodes"]

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from dalsegno.errors import InvalidDefinition
 from dalsegno.graph.build import load_graph
+from dalsegno.graph.plan import Plan
+from dalsegno.testing.simulation.again import rerun_differences
 from dalsegno.testing.simulation.faults import Fault, draw_schedule
 from dalsegno.testing.simulation.generator import generate
 from dalsegno.testing.simulation.nodes import simulation_registry
@@ -72,6 +74,8 @@ def judge(case: Case) -> Verdict:
         findings += [f"confluent, but with faults {each}" for each in _compared(calm, stormy)]
     for run in (calm, stormy):
         findings += _replayed(case.scenario, run)
+        if confluent:
+            findings += rerun_differences(_plan(case.scenario), run)
     return Verdict(tuple(findings), confluent, foretold, stormy.steps, tuple(stormy.struck))
 
 
@@ -90,15 +94,18 @@ def _compared(calm: Observation, stormy: Observation) -> list[str]:
 
 def _foretold(scenario: Scenario, calm: Observation, findings: list[str]) -> tuple[bool, bool]:
     """Compares with the reference reading; whether order does not matter, and whether the outcome was foretold."""
-    plan = load_graph(scenario.document, simulation_registry()).plan
     try:
-        expected = foretell(plan, scenario.parameters(), scenario.input)
+        expected = foretell(_plan(scenario), scenario.parameters(), scenario.input)
     except OrderMattersError:
         return False, False
     except UnforeseeableError:
         return True, False
     findings += [f"not as foretold (foretold ≠ seen): {each}" for each in differences(expected, outcome_of(calm))]
     return True, True
+
+
+def _plan(scenario: Scenario) -> Plan:
+    return load_graph(scenario.document, simulation_registry()).plan
 
 
 def _replayed(scenario: Scenario, run: Observation) -> list[str]:

@@ -13,6 +13,7 @@ from dalsegno.adapters.memory import MemoryStore
 from dalsegno.core.summary import NodeSummary
 from dalsegno.engine.client import Client, StartOptions
 from dalsegno.errors import Conflict, OperatorError
+from dalsegno.graph.build import load_graph
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.model.transition import Applied, Transition
@@ -22,6 +23,7 @@ from dalsegno.testing.simulation.faults import Fault, Faults
 from dalsegno.testing.simulation.invariants import Watch
 from dalsegno.testing.simulation.ledger import Decision, ProcessLedger, RecordingLedger
 from dalsegno.testing.simulation.loop import Exhausted, VirtualLoop
+from dalsegno.testing.simulation.nodes import simulation_registry
 from dalsegno.testing.simulation.overheard import Overheard
 from dalsegno.testing.simulation.process import Process
 from dalsegno.testing.simulation.scenario import BYSTANDER, Scenario
@@ -34,6 +36,14 @@ MAX_TIME = 40_000.0
 KEY = "simulated"
 
 
+class Again(Struct):
+    """A rerun: where it started, and what it came to."""
+
+    starts: tuple[str, ...]
+    view: ExecutionView
+    nodes: dict[str, NodeSummary]
+
+
 class Observation(Struct):
     """What one run came to."""
 
@@ -44,9 +54,11 @@ class Observation(Struct):
     decisions: list[Decision]
     findings: list[str]
     """Promises that were not kept."""
-    struck: list[Fault]
-    steps: int
-    seconds: float
+    again: Again | None = None
+    """The run of the rerun, if there was one."""
+    struck: list[Fault] = []
+    steps: int = 0
+    seconds: float = 0.0
 
 
 class World:
@@ -78,7 +90,9 @@ class World:
         if fault is None or not self.processes:
             return
         if fault.kind == "crash":
-            self._crash(int(fault.arg) % len(self.processes))
+            self._crash(int(fault.arg))
+        elif fault.kind == "stop":
+            self._stop(int(fault.arg))
         elif fault.kind == "jump":
             self.clock.jump(fault.arg)
         elif self._client is not None and self.execution:
@@ -91,6 +105,15 @@ class World:
         process.kill()
         self.graveyard.append(process)
         self.loop.call_later(RESTART_AFTER, self._restart, number)
+
+    def _stop(self, number: int) -> None:
+        """Its successor does not wait for it."""
+        process = self.processes[number]
+        if process.life.dead:
+            return
+        self.graveyard.append(process)
+        process.spawn(process.stop())
+        self._restart(number)
 
     def _restart(self, number: int) -> None:
         self.processes[number] = self._process(f"p{number}")
@@ -108,10 +131,20 @@ class World:
                 await self.client.pause(self.execution)
             elif kind == "resume":
                 await self.client.resume(self.execution)
-            else:
+            elif kind == "cancel":
                 await self.client.cancel(self.execution)
+            else:
+                await self._look()
         except (Conflict, OperatorError):
             return
+
+    async def _look(self) -> None:
+        """Whoever looks at a running execution must get an answer."""
+        waits = await self.client.why(self.execution)
+        await self.client.nodes(self.execution)
+        await self.client.context(self.execution)
+        if not waits and (await self.client.status(self.execution)).state not in ENDED:
+            self.findings.append("L6: nothing tells why the execution waits")
 
     # -- the run --------------------------------------------------------------------------------------------------
 
@@ -121,7 +154,7 @@ class World:
         return self._client.engine.client
 
     def run(self) -> Observation:
-        observation = Observation(None, [], {}, {}, self.truth.decisions, self.findings, [], 0, 0.0)
+        observation = Observation(None, [], {}, {}, self.truth.decisions, self.findings)
         with Overheard() as overheard:
             try:
                 self.loop.run(self._main(observation))
@@ -165,6 +198,8 @@ class World:
         self.watch.at_the_end()
         await self.watch.send_again(self.truth)
         ended = await self.client.status(self.execution)
+        if self.scenario.rerun is not None:
+            observation.again = await self._run_again(self.scenario.rerun)
         await asyncio.sleep(COOL_DOWN)
         observation.view = await self.client.status(self.execution)
         observation.events = await self.client.all_events(self.execution)
@@ -176,20 +211,37 @@ class World:
         for problem in self.loop.problems:
             self.findings.append(f"a task broke unseen: {problem.get('message')} {problem.get('exception')!r}")
 
+    async def _run_again(self, number: int) -> Again | None:
+        """A retry of what failed; where nothing did, a rerun from some node that ran."""
+        nodes = await self.client.nodes(self.execution)
+        plan = load_graph(self.scenario.document, simulation_registry()).plan
+        ran = [
+            name for name, node in plan.nodes.items() if node.depth == 0 and nodes[name].runs and node.collects is None
+        ]
+        failed = any(node.state in ("FAILED", "CANCELLED") for node in nodes.values())
+        if not failed and not ran:
+            return None
+        starts = () if failed else (ran[number % len(ran)],)
+        self._ended.clear()
+        execution = await self.client.rerun(self.execution, starts or None)
+        await self._ended.wait()
+        return Again(starts, await self.client.status(execution), await self.client.nodes(execution))
+
     def _look_at(self, process: Process) -> None:
         for execution, reason in process.engine.reconciler.stuck.items():
             self.findings.append(f"L6: the reconciler reports {execution} as stuck: {reason}")
 
     def _stuck(self) -> str:
-        found = self.store.executions.get(self.execution)
-        if found is None:
-            return "the execution does not exist"
+        running = [found for found in self.store.executions.values() if found.row.state not in ENDED]
+        if not running:
+            return "no execution is running"
+        found = running[0]
         tokens = [
             f"{token.kind} {token.node or '-'} {token.state} owner={token.owner} due={token.due}"
             for token in found.tokens.values()
             if token.state not in ("consumed", "cancelled")
         ]
-        return f"state {found.row.state}, live {found.row.live}, tokens: " + "; ".join(tokens[:8])
+        return f"execution {found.row.id}: state {found.row.state}, live {found.row.live}, tokens: " + "; ".join(tokens[:8])
 
 
 def observe(scenario: Scenario, schedule: Sequence[Fault] = (), order: int | None = None) -> Observation:

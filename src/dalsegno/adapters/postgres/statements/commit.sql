@@ -18,7 +18,3 @@ SELECT token, execution, queue, priority FROM ds_wake(ds_now($1), $2);
 
 -- :name delivered
 DELETE FROM outbox WHERE id = ANY ($1::text[]);
-
--- :name clear
--- Forgets everything, for tests.
-TRUNCATE execution, flight, token, scope, barrier, slot, gate, left_context, output, event, outbox;

@@ -8,6 +8,7 @@ local KEY = { timers = KEYS[1], events = KEYS[2], turn = KEYS[3], outbox = KEYS[
               outbox_about = KEYS[6], exec = ARGV[2], ready = ARGV[3] }
 local SHARED_KEYS, FIRST_ARGUMENT = 6, 5
 local SUFFIX = cmsgpack.unpack(ARGV[4])
+local TOKEN, DATA = SUFFIX.token_field, SUFFIX.data_field
 
 local function time_of(given)
     if given ~= '' then return tonumber(given) end

@@ -18,45 +18,59 @@ local function or_false(value)
     return value
 end
 
--- Execution -----------------------------------------------------------------------------------------------------
+-- Executions and their tokens -----------------------------------------------------------------------------------
 
 local function new_run(base, id)
     return { base = base, id = id, tokens = {}, scopes = {}, barriers = {}, gates = {}, slots = {}, left = {},
              outputs = {}, outbox = {}, about = {} }
 end
 
--- The execution, or nil when there is none.
-local function load_run(base, id)
+local function unpack_token(id, packed)
+    local row = cmsgpack.unpack(packed)
+    return { id = id, scope = row[1], kind = row[2], node = row[3], state = row[4], queue = row[5],
+             priority = row[6], limit_key = or_nil(row[7]), live = row[8], attempt = row[9], losses = row[10],
+             reason = row[11], due = or_nil(row[12]), owner = or_nil(row[13]), fence = row[14],
+             barrier = or_nil(row[15]), ready_at = row[16], digest = or_nil(row[17]), turn = or_nil(row[18]) }
+end
+
+-- Reads tokens, two calls for all: an unfinished one is a row, a finished one has left its digest.
+local function load_tokens(run, ids, first)
+    local fields = { run.base .. SUFFIX.state, first }
+    for _, id in ipairs(ids) do fields[#fields + 1] = TOKEN .. id end
+    if #fields == 1 then return nil end
+    local rows, shift = redis.call('HMGET', unpack(fields)), first and 1 or 0
+    local absent = { run.base .. SUFFIX.done }
+    for place, id in ipairs(ids) do
+        local packed = rows[place + shift]
+        run.tokens[id] = packed and unpack_token(id, packed) or false
+        if not packed then absent[#absent + 1] = id end
+    end
+    if #absent > 1 then
+        for place, digest in ipairs(redis.call('HMGET', unpack(absent))) do
+            local id = absent[place + 1]
+            if digest then run.tokens[id] = { id = id, state = 'done', digest = digest, fence = -1 } end
+        end
+    end
+    return first and rows[1]
+end
+
+-- The execution, or nil when there is none. Tokens that will be asked for are best named here.
+local function load_run(base, id, tokens)
     local run = runs[id]
-    if run then return run end
-    local packed = redis.call('GET', base .. SUFFIX.flight)
+    if run ~= nil then return or_nil(run) end
+    run = new_run(base, id)
+    local packed = load_tokens(run, tokens or {}, 'flight')
+    runs[id] = packed and run or false
     if not packed then return nil end
     local row = cmsgpack.unpack(packed)
-    run = new_run(base, id)
     run.state, run.definition, run.epoch, run.seq, run.live = row[1], row[2], row[3], row[4], row[5]
     run.touched_at, run.paused_at, run.ended_at = row[6], or_nil(row[7]), or_nil(row[8])
-    runs[id] = run
     return run
 end
 
--- Tokens: unfinished ones are rows with data; a finished one leaves its digest behind ------------------------------
-
 local function load_token(run, id)
-    local token = run.tokens[id]
-    if token ~= nil then return or_nil(token) end
-    local packed = redis.call('HGET', run.base .. SUFFIX.tokens, id)
-    if packed then
-        local row = cmsgpack.unpack(packed)
-        token = { id = id, scope = row[1], kind = row[2], node = row[3], state = row[4], queue = row[5],
-                  priority = row[6], limit_key = or_nil(row[7]), live = row[8], attempt = row[9], losses = row[10],
-                  reason = row[11], due = or_nil(row[12]), owner = or_nil(row[13]), fence = row[14],
-                  barrier = or_nil(row[15]), ready_at = row[16], digest = or_nil(row[17]), turn = or_nil(row[18]) }
-    else
-        local digest = redis.call('HGET', run.base .. SUFFIX.done, id)
-        token = digest and { id = id, state = 'done', digest = digest, fence = -1 } or false
-    end
-    run.tokens[id] = token
-    return or_nil(token)
+    if run.tokens[id] == nil then load_tokens(run, { id }) end
+    return or_nil(run.tokens[id])
 end
 
 local function pack_token(token)
@@ -69,8 +83,9 @@ end
 -- Ids of all unfinished tokens, those of this call included.
 local function unfinished_ids(run)
     local ids = {}
-    for _, id in ipairs(redis.call('HKEYS', run.base .. SUFFIX.tokens)) do
-        load_token(run, id)
+    for _, field in ipairs(redis.call('HKEYS', run.base .. SUFFIX.state)) do
+        local id = string.match(field, '^' .. TOKEN .. '(.*)$')
+        if id then load_token(run, id) end
     end
     for id, token in pairs(run.tokens) do
         if token and token.state ~= 'done' then ids[#ids + 1] = id end

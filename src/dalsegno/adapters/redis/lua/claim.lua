@@ -38,7 +38,7 @@ local function lease(run, token)
     rows[#rows + 1] = { token.id, run.id, token.fence, token.scope, token.kind, token.node, token.queue,
                         token.priority, token.attempt, token.losses, token.reason, token.ready_at, run.definition,
                         run.epoch, token.live }
-    data[#data + 1] = redis.call('HGET', run.base .. SUFFIX.data, token.id) or ''
+    data[#data + 1] = redis.call('HGET', run.base .. SUFFIX.state, DATA .. token.id) or ''
 end
 
 while #rows < wanted and looked < LOOK do
@@ -46,7 +46,7 @@ while #rows < wanted and looked < LOOK do
     if not head then break end
     looked = looked + 1
     local execution, id = split_member(string.sub(head.member, 32))
-    local run = load_run(KEY.exec .. execution, execution)
+    local run = load_run(KEY.exec .. execution, execution, { id })
     local token = run and load_token(run, id)
     if token and token.state == 'ready' then
         token.changed = true

@@ -127,9 +127,26 @@ local function settle(t, now)
     return apply(work, t)
 end
 
-local now, outcomes = time_of(ARGV[1]), {}
-for place, raw in ipairs(cmsgpack.unpack(ARGV[FIRST_ARGUMENT])) do
-    outcomes[place] = settle(to_transition(raw), now)
+-- Reads each execution and the tokens that transitions name, before any of them is settled.
+local function load_all(transitions)
+    local named, order = {}, {}
+    for _, t in ipairs(transitions) do
+        local ids = named[t.execution]
+        if not ids then
+            ids = { base = t.base }
+            named[t.execution], order[#order + 1] = ids, t.execution
+        end
+        if t.token then ids[#ids + 1] = t.token end
+        for _, raw in ipairs(t.effects) do
+            if raw[1] == 'SpawnToken' then ids[#ids + 1] = raw[8][1] end
+        end
+    end
+    for _, execution in ipairs(order) do load_run(named[execution].base, execution, named[execution]) end
 end
+
+local now, transitions, outcomes = time_of(ARGV[1]), {}, {}
+for place, raw in ipairs(cmsgpack.unpack(ARGV[FIRST_ARGUMENT])) do transitions[place] = to_transition(raw) end
+load_all(transitions)
+for place, t in ipairs(transitions) do outcomes[place] = settle(t, now) end
 write_all()
 return cmsgpack.pack({ now, outcomes })

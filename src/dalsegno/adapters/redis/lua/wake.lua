@@ -26,7 +26,7 @@ end
 
 for _, member in ipairs(due) do
     local execution, id = split_member(member)
-    local run = load_run(KEY.exec .. execution, execution)
+    local run = load_run(KEY.exec .. execution, execution, { id })
     local token = run and load_token(run, id)
     if token and token.state == 'parked' and token.due then
         change(run, token)
@@ -46,7 +46,7 @@ local function next_due()
     local member = redis.call('ZRANGE', KEY.timers, 0, 0)[1]
     if not member then return false end
     local execution, id = split_member(member)
-    local run = load_run(KEY.exec .. execution, execution)
+    local run = load_run(KEY.exec .. execution, execution, { id })
     local token = run and load_token(run, id)
     return token and token.due or now
 end

@@ -1,0 +1,49 @@
+"""Fixtures of the command line's tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dalsegno.cli.main import app
+from tests.cli.programs import Program, Programs
+
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test works in a directory of its own, with the default store in it."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("DALSEGNO_STORE", "DALSEGNO_DEBUG", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def invoke() -> Invoke:
+    """The program in this process. Nothing it raises may escape as an exception."""
+
+    def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
+        result = CliRunner().invoke(app, list(arguments), input=stdin)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        assert "Traceback" not in result.output
+        return result
+
+    return run
+
+
+@pytest.fixture
+def programs(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    """The program in processes of its own; those still alive at the end are killed."""
+    # Compiled code is shared between the processes: without it each start takes seconds.
+    cache = tmp_path_factory.getbasetemp().parent / "bytecode"
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    running: list[Program] = []
+    yield Programs(tmp_path, {**environment, "PYTHONPYCACHEPREFIX": str(cache), "COLUMNS": "80"}, running)
+    for program in running:
+        program.end()

@@ -1,0 +1,75 @@
+"""The program as a real process, and waiting for what can be observed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+PATIENCE = 30.0
+
+
+def until(look: Callable[[], T | None], what: str) -> T:
+    """The first answer that is not falsy; fails when patience ends."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"not observed within {PATIENCE:g} s: {what}")
+
+
+class Program:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def finish(self) -> tuple[int, str, str]:
+        """Exit code, stdout, stderr."""
+        out, err = self.process.communicate(timeout=PATIENCE)
+        assert "Traceback" not in err, err
+        return self.process.returncode, out, err
+
+    def result(self) -> dict[str, Any]:
+        code, out, err = self.finish()
+        assert out.count("\n") == 1, (out, err)
+        return {**json.loads(out), "exit_code": code}
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    folder: Path
+    environment: dict[str, str]
+    running: list[Program]
+
+    def begin(self, *arguments: str, **environment: str) -> Program:
+        return self.python("-m", "dalsegno", *arguments, **environment)
+
+    def python(self, *arguments: str, **environment: str) -> Program:
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env={**self.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        program = Program(process)
+        self.running.append(program)
+        return program

@@ -1,0 +1,88 @@
+"""``validate``, ``deploy``, ``nodes``, and the examples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Invoke
+from tests.cli.documents import BAD, HELLO, write
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+
+
+def test_validate_names_file_line_and_rule(invoke: Invoke, folder: Path) -> None:
+    write(folder, bad_yaml=BAD, hello_yaml=HELLO)
+    result = invoke("validate", "bad.yaml", "hello.yaml")
+    assert result.exit_code == 2
+    assert "bad.yaml:4  error  unknown-type" in result.stdout
+    assert "bad.yaml:8  error  bad-parameter" in result.stdout
+    assert "hello.yaml: hello, 1 node" in result.stdout
+
+
+def test_validate_as_json(invoke: Invoke, folder: Path) -> None:
+    write(folder, bad_json='{"nodes": [\n {"id": "a",\n  "type": "htpp"}]}', hello_yaml=HELLO)
+    told = json.loads(invoke("validate", "bad.json", "hello.yaml", "--json").stdout)
+    assert told["valid"] is False
+    assert [each["valid"] for each in told["files"]] == [False, True]
+    assert (told["findings"][0]["file"], told["findings"][0]["line"]) == ("bad.json", 3)
+    good = invoke("validate", "hello.yaml", "--json")
+    assert good.exit_code == 0
+    assert "error" not in json.loads(good.stdout)
+
+
+def test_syntax_errors_name_their_line(invoke: Invoke, folder: Path) -> None:
+    write(folder, torn_yaml="name: x\nnodes: [\n")
+    (finding,) = json.loads(invoke("validate", "torn.yaml", "--json").stdout)["findings"]
+    assert finding["rule"] == "syntax"
+    assert finding["line"] == 3
+
+
+def test_warnings_are_shown_and_do_not_fail(invoke: Invoke, folder: Path) -> None:
+    write(folder, only_yaml="name: only\nnodes: [{id: t, type: manual, trigger: true}]\n")
+    result = invoke("validate", "only.yaml")
+    assert result.exit_code == 0
+    assert "warning" in result.stdout
+
+
+def test_deploy_tells_new_from_unchanged(invoke: Invoke, folder: Path) -> None:
+    write(folder, hello_yaml=HELLO)
+
+    def deployed() -> tuple[int, str]:
+        (told,) = json.loads(invoke("deploy", "hello.yaml", "--json").stdout)["definitions"]
+        return told["version"], told["status"]
+
+    assert deployed() == (1, "new")
+    assert deployed() == (1, "unchanged")
+    write(folder, hello_yaml=HELLO.replace("Hello", "Good day"))
+    assert deployed() == (2, "new")
+    write(folder, hello_yaml=HELLO)
+    assert deployed() == (1, "current again")
+    assert "hello v1  unchanged" in invoke("deploy", "hello.yaml").stdout
+
+
+def test_deploy_stores_nothing_if_one_document_is_bad(invoke: Invoke, folder: Path) -> None:
+    write(folder, hello_yaml=HELLO, bad_yaml=BAD)
+    assert invoke("deploy", "hello.yaml", "bad.yaml").exit_code == 2
+    assert not (folder / "dalsegno.db").exists()
+
+
+def test_nodes_lists_types_and_parameters(invoke: Invoke) -> None:
+    entries = {each["type"]: each for each in json.loads(invoke("nodes", "--json").stdout)["nodes"]}
+    assert "amount" in entries["wait"]["parameters"]["properties"]
+    assert "python" in entries["task"]["aliases"]
+    assert "How many units" in invoke("nodes", "wait").stdout
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
+def test_examples_are_valid(invoke: Invoke, file: Path) -> None:
+    result = invoke("validate", str(file))
+    assert result.exit_code == 0, result.stdout
+
+
+def test_order_example_runs(invoke: Invoke) -> None:
+    (orders,) = [file for file in EXAMPLES if file.stem == "orders"]
+    told = json.loads(invoke("run", str(orders), "--store", "memory:", "--json").stdout)
+    assert [order["pays"] for order in told["output"]] == [810, 40]
