@@ -18,7 +18,7 @@ from dalsegno.model.definition import Definition
 from dalsegno.model.retry import RetryPolicy
 from dalsegno.nodes.builder import node_type
 from dalsegno.nodes.egress import ALLOW_EVERYTHING, EgressPolicy
-from dalsegno.nodes.http_client import HttpClients
+from dalsegno.nodes.http_service import HttpService
 from dalsegno.nodes.registry import NodeRegistry, builtin_registry
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.clock import Clock
@@ -197,7 +197,7 @@ class App:
         stack = await open_stack(self.url, self._clock)
         services = {
             "tasks": self.tasks,
-            "http": HttpClients(self.egress or ALLOW_EVERYTHING),
+            "http": HttpService(self.egress or ALLOW_EVERYTHING),
         }
         return Engine(stack, self.registry, services, self.settings)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -42,7 +43,7 @@ class Workers:
     def __init__(self, url: str, concurrency: int = 20) -> None:
         command = [sys.executable, "-m", "tests.chaos.zygote", url, str(concurrency)]
         self._zygote = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
         )
         self._workers: list[Worker] = []
 
@@ -65,8 +66,9 @@ class Workers:
         assert self._zygote.stdout is not None
         self._zygote.stdin.write(b"fork\n")
         self._zygote.stdin.flush()
-        line = self._zygote.stdout.readline().split()
-        assert line, "the process that forks workers is gone"
+        readable, _, _ = select.select([self._zygote.stdout], [], [], PATIENCE)
+        line = self._zygote.stdout.readline().split() if readable else []
+        assert line, "a worker did not start"
         worker = Worker(int(line[1]))
         self._workers.append(worker)
         return worker

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -59,6 +62,26 @@ class Programs:
 
     def begin(self, *arguments: str, **environment: str) -> Program:
         return self.python("-m", "dalsegno", *arguments, **environment)
+
+    def on_terminal(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
+        """With a terminal as stderr: exit code, stdout, and what the terminal was sent."""
+        terminal, side = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dalsegno", *arguments],
+            cwd=self.folder,
+            env={**self.environment, "TERM": "xterm", "PYTHONIOENCODING": "utf-8", **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=side,
+        )
+        os.close(side)
+        shown = b""
+        with contextlib.suppress(OSError):  # Linux says so when the other side is closed
+            while chunk := os.read(terminal, 65536):
+                shown += chunk
+        os.close(terminal)
+        out, _ = process.communicate(timeout=PATIENCE)
+        return process.returncode, out.decode(), shown.decode()
 
     def python(self, *arguments: str, **environment: str) -> Program:
         process = subprocess.Popen(

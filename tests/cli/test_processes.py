@@ -98,6 +98,18 @@ def test_pause_elsewhere_holds_a_run_until_resume(programs: Programs, folder: Pa
     assert run.result()["status"] == "COMPLETED"
 
 
+def test_live_view_is_drawn_on_a_terminal_only(programs: Programs, folder: Path) -> None:
+    write(folder, steps_yaml=STEPS, cli_tasks_py=TASKS)
+    (folder / "go").touch()
+    code, out, shown = programs.on_terminal("run", "steps.yaml", "--app", "cli_tasks:app", NO_COLOR="1")
+    assert code == 0
+    assert out.startswith("✓ COMPLETED")
+    assert "├─ ● each" in shown or "├─ ✓ each" in shown
+    assert "━━━━━━━━━━━━━━━━ 8/8" in shown
+    assert "│  └─ ✓ work" in shown
+    assert "\x1b[3" not in shown  # colours
+
+
 def test_output_survives_a_terminal_that_is_not_unicode(programs: Programs, folder: Path) -> None:
     write(folder, hello_yaml=HELLO)
     run = programs.begin("run", "hello.yaml", "--input", '{"name": "Zoë ✓"}', PYTHONIOENCODING="ascii")

@@ -21,7 +21,7 @@ def test_completed_run_prints_one_object_with_exactly_the_promised_keys(invoke: 
     ]  # fmt: skip
     assert (told["workflow"], told["version"], told["status"]) == ("hello", 1, "COMPLETED")
     assert told["output"] == "Hello Ada"
-    assert told["context"]["$greet"] == {"text": "Hello Ada"}
+    assert told["context"]["$greet"]["text"] == "Hello Ada"
     assert told["context"]["$trigger"] == {"name": "Ada"}
     assert told["error"] is None
     assert told["nodes"] == {"greet": {"state": "COMPLETED", "runs": 1}}

@@ -33,7 +33,7 @@ def execution(state: Any = "RUNNING") -> ExecutionView:
 
 def draw(plan: Plan, snapshot: Snapshot, *, encoding: str = "utf-8", height: int = 30) -> str:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    console = Console(file=file, width=80, height=height, force_terminal=True, no_color=True, highlight=False)
+    console = Console(file=file, width=80, height=height, highlight=False)
     console.print(TreeView(plan, console).draw(snapshot))
     file.flush()
     file.seek(0)

@@ -10,6 +10,7 @@ from aiohttp.test_utils import TestServer
 
 from dalsegno.nodes.http_client import USER_AGENT, HttpClients
 from dalsegno.nodes.http_response import retry_after
+from dalsegno.nodes.http_service import HttpService
 from dalsegno.ports.node import NodeError
 from tests.nodes.fakes import NOW, FakeContext, run_node
 
@@ -25,7 +26,7 @@ class Caller:
         return str(self.server.make_url(path))
 
     async def __call__(self, path: str, **parameters: Any) -> Any:
-        ctx = FakeContext({"$trigger": {"id": 7}}, services={"http": self.clients})
+        ctx = FakeContext({"$trigger": {"id": 7}}, services={"http": HttpService(make=lambda: self.clients)})
         return await run_node("http", {"url": self.url(path), **parameters}, ctx)
 
     async def failure(self, path: str, **parameters: Any) -> Any:
@@ -124,7 +125,7 @@ async def test_auth(call: Caller, auth: dict[str, str], name: str, value: str) -
 
 async def test_user_and_password_in_the_address(call: Caller) -> None:
     url = call.url("/echo").replace("http://", "http://ann:pw@")
-    output = await run_node("http", {"url": url}, services={"http": call.clients})
+    output = await run_node("http", {"url": url}, services={"http": HttpService(make=lambda: call.clients)})
     assert output["body"]["headers"]["Authorization"] == "Basic " + base64.b64encode(b"ann:pw").decode()
 
 

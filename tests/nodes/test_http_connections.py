@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestServer, unused_port
 
 from dalsegno.nodes.egress import EgressPolicy, blocking_policy
 from dalsegno.nodes.http_client import HttpClients
+from dalsegno.nodes.http_service import HttpService
 from dalsegno.ports.node import NodeError
 from tests.nodes.fakes import run_node
 from tests.nodes.http_service import service
@@ -43,7 +44,9 @@ class ScriptedResolver(AbstractResolver):
 
 
 async def fetch(clients: HttpClients, url: str, **parameters: Any) -> Any:
-    return await run_node("http", {"url": url, **parameters}, services={"http": clients})
+    return await run_node(
+        "http", {"url": url, **parameters}, services={"http": HttpService(make=lambda: clients)}
+    )
 
 
 async def failure_of(clients: HttpClients, url: str, **parameters: Any) -> Any:

@@ -68,7 +68,7 @@ def complete(situation: Situation, run: Run) -> Step:
     context, entry, effects = _record_output(situation, run)
     if node.losers and situation.lease.kind == "join":
         effects.append(CancelTokens(situation.lease.scope, node.losers))
-    payload = body.payload if _passes_payload(node) else own_output(node.id)
+    payload = body.payload if passes_payload(node) else own_output(node.id)
     closing, events = close_unit(situation, node, run.taken)
     effects += closing
     events.insert(0, _event(situation, run, entry))
@@ -94,7 +94,7 @@ def transition_of(
     )
 
 
-def _passes_payload(node: Node) -> bool:
+def passes_payload(node: Node) -> bool:
     return node.control in PASSING or node.type == "log"
 
 

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from dalsegno.core.body import Body, encode
-from dalsegno.core.context import EMPTY, KEY, Context, extend, key_of, place, reference
+from dalsegno.core.complete import passes_payload
+from dalsegno.core.context import EMPTY, KEY, Context, Entry, extend, key_of, place, reference, reference_name
 from dalsegno.core.edges import barrier_of, gate_of
 from dalsegno.core.history import RunFacts, took
 from dalsegno.core.situation import Situation
@@ -18,6 +19,8 @@ from dalsegno.model.effect import AdjustGate, CreateExecution, Effect, ResolveSl
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.transition import Transition
+
+THE_TRIGGER = reference(KEY, "$trigger")
 
 
 class Restart(Struct, frozen=True):
@@ -63,9 +66,32 @@ class _Builder:
 
     def body_for(self, node: Node) -> Body:
         """What a token that came to this node carried."""
-        sources = [edge.src for edge in node.in_edges if self.sent(edge)]
-        payload = reference(KEY, key_of(sources[-1]) if sources else "$trigger")
-        return Body(self.context_of(node.id), payload)
+        return Body(self.context_of(node.id), self._received(node))
+
+    def _received(self, node: Node) -> Entry:
+        """The payload a node was given: that of the last edge that carried one, or of all edges at a join."""
+        carried = [self._carried(edge) for edge in node.in_edges if self.sent(edge)]
+        if node.barrier:
+            raw = b"[" + b",".join(self._value(entry) for entry in carried) + b"]"
+            entry, stores = place(raw, f"{self.situation.lease.execution}/{node.id}/payload", None)
+            self.effects += stores
+            return entry
+        return carried[-1] if carried else THE_TRIGGER
+
+    def _carried(self, edge: Edge) -> Entry:
+        """The payload on an edge: its source's output, or what the source received where it passes that on."""
+        if edge.src in self.plan.triggers:
+            return THE_TRIGGER
+        source = self.plan.nodes[edge.src]
+        return self._received(source) if passes_payload(source) else reference(KEY, key_of(source.id))
+
+    def _value(self, entry: Entry) -> bytes:
+        """The JSON of a payload, from the record."""
+        if entry.kind != KEY:
+            return bytes(entry.raw)
+        key = reference_name(entry)
+        recorded = self._input if key == "$trigger" else self.record.outputs.get(key[1:], b"null")
+        return self.record.edits.get(key, recorded)
 
     def sent(self, edge: Edge) -> bool:
         """Whether the old execution sent a token over an edge."""
@@ -91,9 +117,8 @@ class _Builder:
         spec = barrier_of(self.situation, node, Body())
         if not self.sent(edge):
             return ResolveSlot(spec, edge.slot, False)
-        name = key_of(edge.src) if edge.src not in self.plan.triggers else "$trigger"
         context = self.context_of(edge.src, with_self=True)
-        body = Body(context, reference(KEY, name), f"{edge.slot:04x}")
+        body = Body(context, self._carried(edge), f"{edge.slot:04x}")
         return ResolveSlot(spec, edge.slot, True, encode(body))
 
 
@@ -111,7 +136,8 @@ def restart(plan: Plan, new: NewExecution, record: Restart, now: float) -> Trans
         body = msgspec.structs.replace(builder.body_for(node), path=f"{position:04x}")
         builder.effects.append(SpawnToken(entry_token(builder.situation, name, body)))
         if node.gate:
-            builder.effects.append(AdjustGate(gate_of(builder.situation, node), 1 - len(node.in_edges)))
+            closed = sum(edge.src not in builder.again for edge in node.in_edges)
+            builder.effects.append(AdjustGate(gate_of(builder.situation, node), 1 - closed))
     if plan.timeout is not None:
         builder.effects.append(SpawnToken(deadline_token(new, now + plan.timeout)))
     return Transition(new.id, tuple(builder.effects), (_started(builder.situation, new, record),))

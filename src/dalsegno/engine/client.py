@@ -24,7 +24,6 @@ from dalsegno.engine.stack import Stack
 from dalsegno.engine.worker import Worker
 from dalsegno.errors import Conflict, InvalidInput, NotFound, OperatorError
 from dalsegno.graph.build import Compiled, load_graph
-from dalsegno.graph.input_schema import check_input
 from dalsegno.model.definition import Definition
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView, NewExecution
@@ -117,6 +116,8 @@ class Client:
     def _new_execution(self, program: Program, payload: Any, options: StartOptions) -> NewExecution:
         raw = encode_value(payload if payload is not None else {}, "the input")
         if program.plan.input_schema is not None:
+            from dalsegno.graph.input_schema import check_input  # noqa: PLC0415 - only documents with one need it
+
             problems = check_input(program.plan.input_schema, decode_value(raw))
             if problems:
                 lines = [f"{problem.pointer or '/'}: {problem.message}" for problem in problems]

@@ -67,7 +67,13 @@ def _checked(plan: Plan, nodes: Sequence[str]) -> tuple[str, ...]:
             )
         if name in plan.triggers:
             raise InvalidInput(f"'{name}' is a trigger and never runs; start the workflow anew instead")
-    return tuple(dict.fromkeys(nodes))
+    return _foremost(plan, nodes)
+
+
+def _foremost(plan: Plan, nodes: Sequence[str]) -> tuple[str, ...]:
+    """Without those that run again anyway, because another of them leads there."""
+    starts = tuple(dict.fromkeys(nodes))
+    return tuple(name for name in starts if not any(name in plan.descendants(other) for other in starts))
 
 
 async def _failed_nodes(client: Client, plan: Plan, view: ExecutionView) -> tuple[str, ...]:
@@ -77,10 +83,10 @@ async def _failed_nodes(client: Client, plan: Plan, view: ExecutionView) -> tupl
     for name, summary in summaries.items():
         if summary.state in ("FAILED", "CANCELLED"):
             found.append(_outermost(plan, name))
-    starts = tuple(dict.fromkeys(found))
+    starts = _foremost(plan, found)
     if not starts:
         raise Conflict(f"execution {view.id} has no failed or interrupted node to retry ({view.state})")
-    return tuple(name for name in starts if not any(name in plan.descendants(other) for other in starts))
+    return starts
 
 
 def _outermost(plan: Plan, name: str) -> str:

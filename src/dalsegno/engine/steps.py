@@ -230,7 +230,8 @@ class Steps:
     ) -> Step:
         """A failed item fails the split itself: its strategy decides, not the aggregator's."""
         if failure is None:
-            raise InternalError(f"split '{fan.split}' was ended early by no failed item")
+            # The execution has ended and its rows are swept: whatever is decided here will be refused.
+            failure = Failure("an item failed", code="ITEM_FAILED", type="ItemFailed", retryable=False)
         lease = msgspec.structs.replace(situation.lease, node=fan.split)
         named = Situation(situation.plan, lease, situation.body, situation.now, situation.started_at)
         return await self._failed(program, named, _at(named, failure))

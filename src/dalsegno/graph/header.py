@@ -8,7 +8,6 @@ from typing import Any
 
 from dalsegno.graph.draft import Draft
 from dalsegno.graph.findings import Report, kind_of
-from dalsegno.graph.input_schema import schema_problems
 from dalsegno.graph.parameters import ParameterCompiler
 from dalsegno.graph.settings import positive_duration
 from dalsegno.lang import Expression
@@ -69,6 +68,8 @@ def _input_schema(value: Any, report: Report) -> Mapping[str, Any] | None:
         message = f"'input_schema' must be a JSON Schema, an object, not {kind_of(value)}."
         report.error("/input_schema", "bad-input-schema", message)
         return None
+    from dalsegno.graph.input_schema import schema_problems  # noqa: PLC0415 - only documents with one need it
+
     for pointer, message in schema_problems(value):
         report.error(f"/input_schema{pointer}", "bad-input-schema", message)
     return value

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from typing import Any
 
 from dalsegno.errors import InternalError
 from dalsegno.nodes.builder import node_type
-from dalsegno.nodes.http_client import HttpClients
-from dalsegno.nodes.http_errors import timed_out
-from dalsegno.nodes.http_exchange import Exchange
-from dalsegno.nodes.http_pagination import fetch_pages, page_items
-from dalsegno.nodes.http_parameters import HttpParameters, Pagination, status_test
-from dalsegno.nodes.http_request import Request, build_request
-from dalsegno.nodes.http_response import Response, status_failure
+from dalsegno.nodes.http_parameters import HttpParameters
+from dalsegno.nodes.http_service import HttpService
 from dalsegno.ports.node import NodeContext
 
 _OUTPUT = {
@@ -34,55 +27,9 @@ _OUTPUT = {
 @node_type("http", parameters=HttpParameters, aliases=("call_external_service",), output_schema=_OUTPUT)
 async def http(ctx: NodeContext, parameters: HttpParameters) -> dict[str, Any]:
     """Sends an HTTP request; any status is a success unless `raise_on_status` names it."""
-    clients = ctx.services.get("http")
-    if not isinstance(clients, HttpClients):
-        raise InternalError("the engine gives the http node no HttpClients as service 'http'")
-    request = build_request(parameters, ctx.idempotency_key)
-    exchange = Exchange(clients, parameters)
-    started = time.perf_counter()
-    try:
-        async with asyncio.timeout(parameters.timeout):
-            if parameters.pagination is None:
-                output = await _single(ctx, parameters, exchange, request)
-            else:
-                output = await _paginated(ctx, parameters, exchange, request, parameters.pagination)
-    except TimeoutError as error:
-        raise timed_out(exchange.url, parameters.timeout) from error
-    return output | {"duration_ms": round((time.perf_counter() - started) * 1000, 3)}
+    from dalsegno.nodes.http_run import run_http  # noqa: PLC0415 - the client is loaded by the first request
 
-
-async def _single(
-    ctx: NodeContext, parameters: HttpParameters, exchange: Exchange, request: Request
-) -> dict[str, Any]:
-    response = await exchange.fetch(request, parameters.max_response_bytes)
-    await response.decode()
-    _raise_for_status(ctx, parameters, response)
-    return _head(response) | {"body": response.body}
-
-
-async def _paginated(
-    ctx: NodeContext, parameters: HttpParameters, exchange: Exchange, request: Request, pagination: Pagination
-) -> dict[str, Any]:
-    items: list[Any] = []
-    pages = 0
-    last: dict[str, Any] = {}
-    async for response, more in fetch_pages(exchange, request, pagination, parameters.max_response_bytes):
-        _raise_for_status(ctx, parameters, response)
-        items.extend(page_items(response, pagination))
-        pages += 1
-        last = _head(response) | {"more": more}
-        ctx.heartbeat()
-    return last | {"body": items, "pages": pages}
-
-
-def _raise_for_status(ctx: NodeContext, parameters: HttpParameters, response: Response) -> None:
-    if status_test(parameters.raise_on_status)(response.status):
-        raise status_failure(response, ctx.now)
-
-
-def _head(response: Response) -> dict[str, Any]:
-    return {
-        "status": response.status,
-        "status_text": response.status_text,
-        "headers": dict(response.headers),
-    }
+    service = ctx.services.get("http")
+    if not isinstance(service, HttpService):
+        raise InternalError("the engine gives the http node no HttpService as service 'http'")
+    return await run_http(ctx, parameters, service.clients())

@@ -10,7 +10,7 @@ import pytest
 from dalsegno.adapters.redis import RedisLedger, RedisStore
 from dalsegno.adapters.redis.encoding import ENTRIES_PER_CALL
 from dalsegno.adapters.redis.keys import Keys
-from dalsegno.errors import Unavailable
+from dalsegno.errors import StoreFull, Unavailable
 from dalsegno.model.effect import StoreOutput
 from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale
 from dalsegno.testing.clock import FakeClock
@@ -82,6 +82,22 @@ async def test_a_script_that_fails_changes_nothing_and_harms_no_other(ledger: Re
     assert found is not None
     assert [view.id for view in found.tokens] == ["b"]
     assert (found.execution.live, found.execution.seq) == (1, 1)
+
+
+async def test_a_server_without_memory_refuses_the_whole_commit(private_redis: RedisServer) -> None:
+    ledger = RedisLedger(await RedisStore.open(private_redis.url, FakeClock()))
+    await ledger.commit([start(RUN, token("a"))])
+    [lease] = await ledger.claim("w1", ["default"], 1)
+    before = await ledger.inspect(RUN)
+    await ledger.store.client.config_set("maxmemory", "1")
+
+    with pytest.raises(StoreFull):
+        await ledger.commit([step(lease, StoreOutput("o", b"1"), token("b"), events=[event()])])
+
+    await ledger.store.client.config_set("maxmemory", "0")
+    assert await ledger.inspect(RUN) == before
+    assert await ledger.outputs(RUN, ["o"]) == {}
+    await ledger.close()
 
 
 async def test_arrivals_over_two_connections_at_once_are_each_counted_once(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _COMPARISON = re.compile(r"(\S+)(?: % (\d+))? (==|>) (\d+)")
 
 
-class Missing(Exception):  # noqa: N818 - a missing path is what it is
+class Missing(Exception):
     """The expression fails."""
 
 

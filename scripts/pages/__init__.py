@@ -1,0 +1,1 @@
+"""Pages of the reference that are written by programs: one module per page, each with a function ``page``."""

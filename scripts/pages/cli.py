@@ -1,0 +1,53 @@
+"""``cli.md``: every command with its arguments and options, from the program itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.testing import CliRunner
+
+from dalsegno.cli.group import SECTIONS
+from dalsegno.cli.main import app
+from scripts.pages.markdown import NOTICE
+
+INTRODUCTION = """
+Results go to standard output, everything else to standard error. `--json` prints one JSON value instead of text. An
+execution may be named by its id, by the first characters of it, or by `last`, the newest one.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | done; the execution completed |
+| 1 | the execution failed or was cancelled |
+| 2 | wrong usage, an invalid document, a refusal (the message says what to do) |
+| 3 | a bug in Dal Segno |
+| 124 | `--timeout` passed; the execution can be resumed |
+| 130 | interrupted; the execution can be resumed |
+
+| environment | meaning |
+| --- | --- |
+| `DALSEGNO_STORE` | the store, where `--store` is not given; default `sqlite:///dalsegno.db` |
+| `DALSEGNO_EGRESS_ALLOW` | what HTTP nodes of a worker may reach beside public addresses |
+| `DALSEGNO_DEBUG` | show tracebacks of errors |
+
+"""
+
+
+def page() -> str:
+    group: Any = typer.main.get_command(app)
+    known = [name for names in SECTIONS.values() for name in names]
+    sections = dict(SECTIONS) | {"Other": tuple(name for name in sorted(group.commands) if name not in known)}
+    parts = []
+    for title, names in sections.items():
+        present = [name for name in names if name in group.commands]
+        if present:
+            commands = "\n".join(_command(name) for name in present)
+            parts.append(f"## {title}\n\n{commands}")
+    return f"# Command line\n\n{NOTICE}{INTRODUCTION}" + "\n".join(parts)
+
+
+def _command(name: str) -> str:
+    """The help as the program prints it: the one thing that is true of every version of its libraries."""
+    told = CliRunner().invoke(app, [name, "--help"], prog_name="dalsegno", env={"COLUMNS": "100"})
+    lines = [line.rstrip() for line in told.output.strip().splitlines()]
+    return f"### {name}\n\n```text\n" + "\n".join(lines) + "\n```\n"

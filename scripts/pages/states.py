@@ -1,0 +1,47 @@
+"""``states.md``: the tables of ``core.states`` as text and as diagrams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dalsegno.core.states import EXECUTION_MOVES, NODE_MOVES, PRECEDENCE, mermaid
+from scripts.pages.markdown import NOTICE, code, table
+
+EXECUTION_MEANINGS = {
+    "PENDING": "Created, not started. Today a start creates an execution as RUNNING.",
+    "RUNNING": "Something of it is ready, running, or waiting.",
+    "PAUSED": "Nothing of it is claimed until it is resumed. A step that runs when the pause begins still commits, and "
+    "may be the last.",
+    "COMPLETED": "Ended with an output.",
+    "FAILED": "Ended with an error that nothing handled, or by its own timeout.",
+    "CANCELLED": "Ended because somebody asked for it.",
+}
+NODE_MEANINGS = {
+    "PENDING": "Nothing has reached it yet.",
+    "QUEUED": "A token waits for a worker; its worker may have died before.",
+    "RUNNING": "A worker holds its token.",
+    "WAITING": "Parked: a wait, the delay before a retry, or a join that is not open yet.",
+    "COMPLETED": "Its run was committed.",
+    "FAILED": "Its last attempt failed; its error strategy decided what followed.",
+    "SKIPPED": "No path that was taken leads to it.",
+    "CANCELLED": "It was live when its scope or execution ended, or it lost a race.",
+}
+
+
+def page() -> str:
+    precedence = ", ".join(code(state) for state in PRECEDENCE)
+    return (
+        f"# States\n\n{NOTICE}\n"
+        f"## Executions\n\n{_moves(EXECUTION_MOVES, EXECUTION_MEANINGS)}\n"
+        f"## Nodes\n\n{_moves(NODE_MOVES, NODE_MEANINGS)}\n"
+        "A node may be visited several times, and once per item of a split. Its summary is the first present of "
+        f"{precedence}.\n"
+    )
+
+
+def _moves(moves: Mapping[str, tuple[str, ...]], meanings: Mapping[str, str]) -> str:
+    rows = [
+        (code(before), meanings[before], ", ".join(code(after) for after in targets) or "nothing: it has ended")
+        for before, targets in moves.items()
+    ]
+    return f"{table(('state', 'meaning', 'may become'), rows)}\n```mermaid\n{mermaid(moves)}\n```\n"

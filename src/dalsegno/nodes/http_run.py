@@ -1,0 +1,68 @@
+"""What the ``http`` node does when it runs. Apart from its description, so that only who uses HTTP loads a client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from dalsegno.nodes.http_client import HttpClients
+from dalsegno.nodes.http_errors import timed_out
+from dalsegno.nodes.http_exchange import Exchange
+from dalsegno.nodes.http_pagination import fetch_pages, page_items
+from dalsegno.nodes.http_parameters import HttpParameters, Pagination, status_test
+from dalsegno.nodes.http_request import Request, build_request
+from dalsegno.nodes.http_response import Response, status_failure
+from dalsegno.ports.node import NodeContext
+
+
+async def run_http(ctx: NodeContext, parameters: HttpParameters, clients: HttpClients) -> dict[str, Any]:
+    request = build_request(parameters, ctx.idempotency_key)
+    exchange = Exchange(clients, parameters)
+    started = time.perf_counter()
+    try:
+        async with asyncio.timeout(parameters.timeout):
+            if parameters.pagination is None:
+                output = await _single(ctx, parameters, exchange, request)
+            else:
+                output = await _paginated(ctx, parameters, exchange, request, parameters.pagination)
+    except TimeoutError as error:
+        raise timed_out(exchange.url, parameters.timeout) from error
+    return output | {"duration_ms": round((time.perf_counter() - started) * 1000, 3)}
+
+
+async def _single(
+    ctx: NodeContext, parameters: HttpParameters, exchange: Exchange, request: Request
+) -> dict[str, Any]:
+    response = await exchange.fetch(request, parameters.max_response_bytes)
+    await response.decode()
+    _raise_for_status(ctx, parameters, response)
+    return _head(response) | {"body": response.body}
+
+
+async def _paginated(
+    ctx: NodeContext, parameters: HttpParameters, exchange: Exchange, request: Request, pagination: Pagination
+) -> dict[str, Any]:
+    items: list[Any] = []
+    pages = 0
+    last: dict[str, Any] = {}
+    async for response, more in fetch_pages(exchange, request, pagination, parameters.max_response_bytes):
+        _raise_for_status(ctx, parameters, response)
+        items.extend(page_items(response, pagination))
+        pages += 1
+        last = _head(response) | {"more": more}
+        ctx.heartbeat()
+    return last | {"body": items, "pages": pages}
+
+
+def _raise_for_status(ctx: NodeContext, parameters: HttpParameters, response: Response) -> None:
+    if status_test(parameters.raise_on_status)(response.status):
+        raise status_failure(response, ctx.now)
+
+
+def _head(response: Response) -> dict[str, Any]:
+    return {
+        "status": response.status,
+        "status_text": response.status_text,
+        "headers": dict(response.headers),
+    }
