@@ -104,7 +104,7 @@ def payload(number: int) -> dict[str, Any]:
     return {"n": number, "items": list(range(number % 17)), "rows": [[1, 2], [], [number]]}
 
 
-def register(app: App, *, moment: float = 0.003) -> App:
+def register(app: App, *, moment: float = 0.01) -> App:
     """``moment``: about how long each step takes."""
 
     async def step(value: Any) -> Any:

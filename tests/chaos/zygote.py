@@ -11,10 +11,14 @@ import sys
 
 from dalsegno import App
 from dalsegno.engine.settings import EngineSettings
-from tests.chaos.workload import register
+from dalsegno.graph.build import load_graph
+from dalsegno.nodes.registry import builtin_registry
+from tests.chaos.workload import DOCUMENTS, register
 
 
 def serve(url: str, concurrency: int) -> None:
+    for document in DOCUMENTS.values():  # what is built on first use is then inherited by every worker
+        load_graph(document, builtin_registry())
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are not kept as zombies
     for _ in sys.stdin:
         if os.fork() == 0:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -96,3 +97,8 @@ class Programs:
         program = Program(process)
         self.running.append(program)
         return program
+
+
+def without_styles(shown: str) -> str:
+    """What a terminal was sent, without bold, dim and cursor movements."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)

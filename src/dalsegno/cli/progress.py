@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -19,6 +19,8 @@ from dalsegno.model.token import TokenView
 PAGE = 1000
 PAGES = 20
 """Read by one look; what a very wide split adds beyond that is read by the next."""
+QUIET = 0.5
+"""Other processes may move the execution, too: it is looked at this often even if nothing happens here."""
 
 
 class _Times(msgspec.Struct):
@@ -67,6 +69,16 @@ class Progress:
         self._began: dict[str, float] = {}
         self._ended: dict[str, float] = {}
         self._counts: dict[str, tuple[int, int]] = {}
+        self._last: Snapshot | None = None
+        self._commits = -1
+
+    async def glance(self) -> Snapshot:
+        """The present moment, or what was seen last: while nothing is committed here, the store is asked rarely."""
+        now, commits = self.client.stack.clock.now(), self.client.committer.transitions
+        if self._last is not None and commits == self._commits and now - self._last.now < QUIET:
+            return replace(self._last, now=now)
+        self._commits, self._last = commits, await self.look()
+        return self._last
 
     async def look(self, *, complete: bool = False) -> Snapshot:
         """The present moment; ``complete`` reads all of a long history first."""

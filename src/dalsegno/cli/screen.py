@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Protocol
 
 from rich.console import Console
@@ -55,7 +56,8 @@ class PlainLines:
 
     def begin(self, view: ExecutionView, plan: Plan) -> None:
         if view.state not in ENDED:
-            self.say(f"started  {view.id} ({view.workflow} v{view.version})")
+            verb = "started " if view.seq <= 1 else "resumed "
+            self.say(f"{verb} {view.id} ({view.workflow} v{view.version})")
 
     def show(self, snapshot: Snapshot) -> None: ...
 
@@ -94,9 +96,10 @@ class LiveTree:
         self._console.print(message, markup=False, soft_wrap=True)
 
 
-def choose_screen(*, quiet: bool) -> Screen:
+def choose_screen(*, quiet: bool, as_json: bool = False) -> Screen:
+    """Beside JSON there is a live view only if the JSON goes elsewhere than to the same terminal."""
     console = stderr()
-    if quiet:
+    if quiet or (as_json and (sys.stdout.isatty() or not console.is_terminal)):
         return Silence()
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveTree(console)
@@ -119,13 +122,13 @@ class ScreenLog(logging.Handler):
             self._screen.say(serious + record.getMessage())
 
 
-def log_to(screen: Screen, *, quiet: bool) -> None:
+def log_to(screen: Screen) -> None:
     """The package's own log goes to the screen; nothing of it reaches stdout."""
     logger = logging.getLogger("dalsegno")
     logger.handlers[:] = [ScreenLog(screen)]
     logger.propagate = False
-    logger.setLevel(logging.ERROR if quiet else logging.WARNING)
-    logging.getLogger(NODE_LOG).setLevel(logging.ERROR if quiet else logging.INFO)
+    logger.setLevel(logging.WARNING)
+    logging.getLogger(NODE_LOG).setLevel(logging.INFO)
 
 
 def state_text(console: Console, state: str) -> str:

@@ -17,6 +17,7 @@ from dalsegno.cli.progress import Progress
 from dalsegno.cli.result import Command, Result, print_result, read_result
 from dalsegno.cli.screen import Screen, choose_screen, log_to
 from dalsegno.engine.client import Client
+from dalsegno.errors import OperatorError
 from dalsegno.model.execution import ENDED
 
 GRACE = 5.0
@@ -24,6 +25,7 @@ GRACE = 5.0
 OFTEN = 0.15
 SHARE = 10
 """Looking takes at most a tenth of the time, however large the execution is."""
+OUT_OF_REACH = 1.0
 TIMED_OUT = 124
 
 Prepare = Callable[[Client], Awaitable[str]]
@@ -43,8 +45,8 @@ class Session:
         return asyncio.run(self._run(prepare))
 
     async def _run(self, prepare: Prepare) -> int:
-        screen = choose_screen(quiet=self.quiet or self.as_json)
-        log_to(screen, quiet=self.quiet or self.as_json)
+        screen = choose_screen(quiet=self.quiet, as_json=self.as_json)
+        log_to(screen)
         await self.app.host_here()
         try:
             with stop_signals() as stopping:
@@ -63,11 +65,12 @@ class Session:
         screen.begin(view, program.plan)
         try:
             progress = Progress(client, program.plan, execution)
-            await follow(progress, screen, stopping, self.seconds)
+            ended = await follow(progress, screen, stopping, self.seconds)
         finally:
             screen.end(await client.status(execution))
-        if stopping.signal is not None and engine.worker is not None:
-            screen.say("stopping: what runs may finish (Ctrl-C again stops at once)")
+        if not ended and engine.worker is not None:
+            if engine.worker.running:
+                screen.say("stopping: what runs may finish (Ctrl-C again stops at once)")
             await engine.worker.stop(engine.settings.grace)
         return self._report(await read_result(client, execution), stopping)
 
@@ -82,8 +85,8 @@ class Session:
 
 async def follow(
     progress: Progress, screen: Screen, stopping: Stopping, seconds: float | None = None
-) -> None:
-    """Shows an execution until it ends, someone wants to stop, or the time is over."""
+) -> bool:
+    """Shows an execution until it ends (True), someone wants to stop, or the time is over."""
     ending = asyncio.ensure_future(progress.client.wait(progress.execution))
     halt = asyncio.ensure_future(stopping.event.wait())
     deadline = None if seconds is None else time.monotonic() + seconds
@@ -101,6 +104,7 @@ async def follow(
             screen.show(await progress.look(complete=ending.done()))
         if ending.done():
             ending.result()  # an execution that went away is an error
+        return ending.done()
     finally:
         ending.cancel()
         halt.cancel()
@@ -109,7 +113,10 @@ async def follow(
 async def _show(progress: Progress, screen: Screen) -> float:
     """One picture; how long to wait before the next."""
     began = time.perf_counter()
-    screen.show(await progress.look())
+    try:
+        screen.show(await progress.glance())
+    except OperatorError:
+        return OUT_OF_REACH  # the engine waits for the store and says so; the picture can wait, too
     return max(OFTEN, (time.perf_counter() - began) * SHARE)
 
 
@@ -119,7 +126,7 @@ def explain_resuming(result: Result, command: Command, stopping: Stopping) -> No
     if command.store.startswith("memory:"):
         console.print(f"{why}; a memory: store ends with its process, so this execution is gone")
         return
-    console.print(f"{why}; nothing is lost, execution {result.view.id} goes on with:", soft_wrap=True)
+    console.print(f"{why}; nothing is lost. It goes on with:")
     console.print("  " + command.line("resume", result.view.id), markup=False, soft_wrap=True)
 
 

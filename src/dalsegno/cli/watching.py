@@ -15,8 +15,8 @@ from dalsegno.model.execution import ENDED
 async def watch_execution(
     app: App, named: str, command: Command, seconds: float | None, *, quiet: bool, as_json: bool
 ) -> int:
-    screen = choose_screen(quiet=quiet or as_json)
-    log_to(screen, quiet=quiet or as_json)
+    screen = choose_screen(quiet=quiet, as_json=as_json)
+    log_to(screen)
     async with opened(app) as client:
         execution = await find_execution(client, named)
         view = await client.status(execution)

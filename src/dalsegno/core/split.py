@@ -24,8 +24,6 @@ from dalsegno.model.event import EventKind
 from dalsegno.model.ids import barrier_id, derive, item_scope
 from dalsegno.model.token import SYSTEM_QUEUE, NewToken
 
-CHUNK = 200
-"""Items opened by one commit, so that no commit is ever wide."""
 
 SHARED_INLINE = 256
 """Items all carry the split's context; one larger than this is stored once and referred to."""
@@ -48,10 +46,11 @@ def fan_out(
     return Step(transition_of(situation, effects, (event,)), bodies)
 
 
-def chunk(total: int, window: int, cursor: int = 0) -> int:
-    """How many items the next commit opens: the window is filled at first, then refilled by halves."""
+def chunk(total: int, window: int, cursor: int, most: int) -> int:
+    """How many items the next commit opens: the window is filled at first, then refilled by halves, and no commit
+    is wider than ``most`` items."""
     room = window - cursor if cursor < window else window - window // 2
-    return min(CHUNK, total - cursor, room)
+    return min(most, total - cursor, room)
 
 
 def advance(situation: Situation, fan: Fan, items: Sequence[Result]) -> Step:

@@ -55,7 +55,9 @@ class Engine:
         self.loader = Loader(stack.ledger, stack.blobs)
         self.runner = Runner(types, self.loader, self.services, self._log)
         self.committer = Committer(stack.ledger, stack.broker, self._applied)
-        self.steps = Steps(stack.ledger, stack.blobs, self.definitions, self.loader, self.runner)
+        self.steps = Steps(
+            stack.ledger, stack.blobs, self.definitions, self.loader, self.runner, stack.items_per_commit
+        )
         self.timers = Timers(stack.ledger, stack.broker)
         self.reconciler = Reconciler(
             stack.ledger,

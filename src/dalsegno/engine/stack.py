@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from dalsegno.engine.steps import ITEMS_PER_COMMIT
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.broker import Broker
@@ -21,3 +22,5 @@ class Stack:
     blobs: Blobs
     clock: Clock
     close: Callable[[], Awaitable[None]]
+    items_per_commit: int = ITEMS_PER_COMMIT
+    """How wide a commit may be: a store that does not like long commits takes fewer items of a split at a time."""

@@ -34,15 +34,24 @@ from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import FanOut, Route, SleepUntil, Working
 
+ITEMS_PER_COMMIT = 200
+"""Items of a split opened by one commit, so that no commit is ever wide."""
 NULL = Result(b"null")
 CONTROL_RESULTS = (Route, SleepUntil, Working)
 
 
 class Steps:
     def __init__(
-        self, ledger: Ledger, blobs: Blobs, definitions: Definitions, loader: Loader, runner: Runner
+        self,
+        ledger: Ledger,
+        blobs: Blobs,
+        definitions: Definitions,
+        loader: Loader,
+        runner: Runner,
+        items_per_commit: int = ITEMS_PER_COMMIT,
     ) -> None:
         self.ledger = ledger
+        self.items_per_commit = items_per_commit
         self.definitions = definitions
         self.loader = loader
         self.runner = runner
@@ -161,7 +170,7 @@ class Steps:
         if not fan.items:
             return split.empty(situation, Run(NULL, ()))
         halts = fan.on_item_error == "halt" or (fan.on_item_error is None and node.aggregator is None)
-        count = split.chunk(len(fan.items), fan.window)
+        count = split.chunk(len(fan.items), fan.window, 0, self.items_per_commit)
         what = f"the items of split '{node.id}'"
         array = await self.results.of(situation.lease.execution, fan.items, what)
         items = await self.results.of_each(situation.lease.execution, fan.items[:count], what)
@@ -171,7 +180,7 @@ class Steps:
         fan = situation.body.fan
         if fan is None:
             raise InternalError(f"advance token {situation.lease.token} carries no split")
-        count = split.chunk(fan.total, fan.window, fan.cursor)
+        count = split.chunk(fan.total, fan.window, fan.cursor, self.items_per_commit)
         array = await self.loader.array(situation.lease.execution, situation.body, fan.items)
         chosen = array[fan.cursor : fan.cursor + count]
         items = await self.results.of_each(situation.lease.execution, chosen, f"the items of '{fan.split}'")

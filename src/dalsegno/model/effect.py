@@ -127,7 +127,8 @@ class StoreOutput(Struct, frozen=True, gc=False):
 
 
 class CancelTokens(Struct, frozen=True, gc=False):
-    """Drops the live tokens of a scope that stand at these nodes, and what they hold open below them."""
+    """Drops the live tokens of a scope that stand at these nodes, and what they hold open below them; never what its
+    own transition spawns."""
 
     scope: str
     nodes: tuple[str, ...]

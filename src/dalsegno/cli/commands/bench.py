@@ -24,4 +24,5 @@ def bench(context: typer.Context) -> None:
     if program is None:
         program = typer.Typer(rich_markup_mode=None, add_completion=False)
         module.register(program)
-    program(list(context.args), prog_name="dalsegno bench", standalone_mode=False)
+    ended = program(list(context.args), prog_name="dalsegno bench", standalone_mode=False)
+    raise typer.Exit(ended if isinstance(ended, int) else 0)

@@ -36,5 +36,7 @@ def _outputs(plan: Plan, run: Observation, behind: set[str]) -> list[str]:
     sources = plan.output_nodes or plan.leaves
     if plan.output is not None or not set(sources) <= behind:
         return []
-    before, after = (timeless(msgspec.json.decode(view.output or b"null")) for view in (run.view, run.again.view))
+    before, after = (
+        timeless(msgspec.json.decode(view.output or b"null")) for view in (run.view, run.again.view)
+    )
     return [f"a rerun from {run.again.starts} puts out {after}, not {before}"] if before != after else []

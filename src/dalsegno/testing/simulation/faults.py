@@ -9,7 +9,9 @@ from typing import Literal
 from msgspec import Struct
 
 FaultKind = Literal[
-    "crash", "stop", "jump", "pause", "resume", "cancel", "look", "fail", "lose-reply", "slow", "twice", "drop", "duplicate", "delay"
+    "crash", "stop", "jump", "pause", "resume", "cancel", "look",
+    "fail", "lose-reply", "slow", "twice",
+    "drop", "duplicate", "delay",
 ]  # fmt: skip
 
 STEP_FAULTS: tuple[FaultKind, ...] = ("crash", "stop", "jump", "pause", "resume", "cancel", "look")
@@ -18,8 +20,8 @@ MESSAGE_FAULTS: tuple[FaultKind, ...] = ("drop", "duplicate", "delay")
 
 
 class Fault(Struct, frozen=True):
-    """``at`` counts steps of the loop (crash, stop, jump, commands, look), calls of the ledger (fail, lose-reply, slow, twice) or
-    announcements (drop, duplicate, delay). ``arg`` is the process's number, or seconds."""
+    """``at`` counts steps of the loop (STEP_FAULTS), calls of the ledger (CALL_FAULTS) or announcements
+    (MESSAGE_FAULTS). ``arg`` is the process's number, or seconds."""
 
     kind: FaultKind
     at: int

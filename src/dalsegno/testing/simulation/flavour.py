@@ -96,7 +96,10 @@ class Flavour:
 
     def switch(self, loops: tuple[str, ...]) -> dict[str, Any]:
         value = "$index" if loops and self.chance(0.7) else "$trigger.k"
-        rules = [{"value": value, "operator": "==", "compare": index} for index in range(self.random.choice((1, 2)))]
+        rules = [
+            {"value": value, "operator": "==", "compare": index}
+            for index in range(self.random.choice((1, 2)))
+        ]
         return {"rules": rules, "routes": [None] * (len(rules) + self.random.choice((0, 1)))}
 
     def merge(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -116,7 +119,9 @@ class Flavour:
 
     def split(self, depth: int) -> tuple[dict[str, Any], dict[str, Any]]:
         fields: dict[str, Any] = {}
-        size = self.random.choice((0, 1, 2, 3, 4, 6) if depth == 0 else (0, 1, 2, 3) if depth == 1 else (0, 1, 2))
+        size = self.random.choice(
+            (0, 1, 2, 3, 4, 6) if depth == 0 else (0, 1, 2, 3) if depth == 1 else (0, 1, 2)
+        )
         array: Any = [10 * depth + index for index in range(size)]
         if self.chance(0.1):
             array = "$trigger.list"

@@ -90,6 +90,10 @@ class _Graph:
         name = self._place(inputs, self.add("work", parameters, **fields))
         return [(name, "success"), *self._error_ports(name)]
 
+    def entry(self) -> list[Port]:
+        """A node to start at, where there is no trigger."""
+        return self._work([], ())
+
     def _log(self, inputs: list[Port], loops: tuple[str, ...]) -> list[Port]:
         return [(self._place(inputs, self.add("log", {"message": "hello"})), "success")]
 
@@ -151,9 +155,13 @@ def generate(random: Random) -> Scenario:
         ports = [("start", "success")] * random.choice((1, 1, 2))
     else:
         for _ in range(random.choice((1, 1, 1, 2, 3))):
-            ports += graph._work([], ())
+            ports += graph.entry()
     graph.grow(ports, (), graph.budget)
-    document: dict[str, Any] = {"name": "simulated", "nodes": list(graph.nodes.values()), "edges": graph.edges}
+    document: dict[str, Any] = {
+        "name": "simulated",
+        "nodes": list(graph.nodes.values()),
+        "edges": graph.edges,
+    }
     document |= flavour.header(random)
     if flavour.dependencies:
         document = _as_dependencies(document)

@@ -60,10 +60,16 @@ class Watch:
             if token.live and token.state in UNFINISHED:
                 counted[token.scope] += 1
         if counted[""] != execution.row.live:
-            self._find(f"counters: the root counts {execution.row.live} live tokens, but there are {counted['']}")
+            self._find(
+                f"counters: the root counts {execution.row.live} live tokens, but there are {counted['']}"
+            )
         for scope in execution.scopes.values():
-            if scope.live != counted[scope.scope] and not is_closed(self.store, execution.row.id, scope.scope):
-                self._find(f"counters: scope {scope.scope} counts {scope.live}, but there are {counted[scope.scope]}")
+            if scope.live != counted[scope.scope] and not is_closed(
+                self.store, execution.row.id, scope.scope
+            ):
+                self._find(
+                    f"counters: scope {scope.scope} counts {scope.live}, but there are {counted[scope.scope]}"
+                )
         for gate in execution.gates.values():
             if gate.count < 0:
                 self._find(f"counters: gate {gate.id} counts {gate.count}")
@@ -113,7 +119,9 @@ class Watch:
 
     def after_the_end(self, ended: ExecutionView, later: ExecutionView, events: Sequence[Event]) -> None:
         """L5: what came in after the end changed nothing but the record of what was cancelled."""
-        facts = [(view.state, view.output, view.context, view.error, view.ended_at) for view in (ended, later)]
+        facts = [
+            (view.state, view.output, view.context, view.error, view.ended_at) for view in (ended, later)
+        ]
         if facts[0] != facts[1]:
             self._find(f"L5: the execution changed after its end: {facts}")
         self._check_history(events)
@@ -128,9 +136,15 @@ def _picture(store: MemoryStore) -> Any:
             execution.row.state,
             execution.row.seq,
             execution.row.live,
-            [(token.id, token.state, token.fence, token.attempt, token.due) for token in execution.tokens.values()],
+            [
+                (token.id, token.state, token.fence, token.attempt, token.due)
+                for token in execution.tokens.values()
+            ],
             [(scope.scope, scope.live, scope.ended) for scope in execution.scopes.values()],
-            [(barrier.id, barrier.state, barrier.resolved, barrier.live) for barrier in execution.barriers.values()],
+            [
+                (barrier.id, barrier.state, barrier.resolved, barrier.live)
+                for barrier in execution.barriers.values()
+            ],
             [(gate.id, gate.count, gate.used) for gate in execution.gates.values()],
             {scope: sorted(left) for scope, left in execution.left.items()},
         )

@@ -39,6 +39,29 @@ class Exhausted(DalSegnoError):
     code = "DS-990"
 
 
+class _Entry:
+    """Something to be called, by whom."""
+
+    __slots__ = ("arguments", "call", "context", "handle", "owner")
+
+    def __init__(
+        self,
+        handle: asyncio.Handle,
+        context: contextvars.Context,
+        call: Callable[..., object],
+        arguments: tuple[Any, ...],
+    ) -> None:
+        self.handle = handle
+        self.context = context
+        self.call = call
+        self.arguments = arguments
+        self.owner = context.get(OWNER)
+
+    @property
+    def void(self) -> bool:
+        return self.handle.cancelled() or (self.owner is not None and self.owner.dead)
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """Runs ready callbacks in an order drawn from ``order`` (None: first come, first served), then jumps to the next
     timer. ``before_step`` is called with the number of every step: where faults are injected between any two awaits."""
@@ -51,8 +74,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._max_steps = max_steps
         self._max_time = max_time
         self._now = 0.0
-        self._ready: list[tuple[Life | None, asyncio.Handle]] = []
-        self._timers: list[tuple[float, int, Life | None, asyncio.TimerHandle]] = []
+        self._ready: list[_Entry] = []
+        self._timers: list[tuple[float, int, _Entry]] = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._ticket = itertools.count()
         self._running = False
@@ -68,7 +91,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Handle:
         context = context if context is not None else contextvars.copy_context()
         handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append((context.get(OWNER), handle))
+        self._ready.append(_Entry(handle, context, callback, args))
         return handle
 
     def call_later(  # type: ignore[override]
@@ -89,7 +112,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:
         context = context if context is not None else contextvars.copy_context()
         handle = asyncio.TimerHandle(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, next(self._ticket), context.get(OWNER), handle))
+        heapq.heappush(self._timers, (when, next(self._ticket), _Entry(handle, context, callback, args)))
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -124,7 +147,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         for task in self._tasks:
             coroutine = task.get_coro()
             if not task.done() and coroutine is not None:
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio.gather
                 coroutine.close()
         self._tasks.clear()
         self._ready.clear()
@@ -138,10 +161,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     # -- running ------------------------------------------------------------------------------------------------
 
     def run(self, main: Coroutine[Any, Any, _T]) -> _T:
-        """Runs until ``main`` is done. A loop inside a running loop is fine: nothing here ever blocks."""
-        outer = asyncio._get_running_loop()
-        asyncio._set_running_loop(None)
-        asyncio._set_running_loop(self)
+        """Runs until ``main`` is done. Inside a running loop is fine: nothing here ever blocks."""
+        outer = asyncio._get_running_loop()  # noqa: SLF001 - made for those who write loops
+        _set_running_loop(self)
         self._running = True
         try:
             task = self.create_task(main)
@@ -150,41 +172,50 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             return task.result()
         finally:
             self._running = False
-            asyncio._set_running_loop(None)
-            asyncio._set_running_loop(outer)
+            _set_running_loop(outer)
 
     def _step(self) -> None:
         if not self._ready:
             self._jump()
-        handle = self._next()
-        if handle is None:
+        ready = self._ready
+        index = self._order.randrange(len(ready)) if self._order is not None and len(ready) > 1 else 0
+        entry = ready.pop(index)
+        if entry.void:
             return
         self.steps += 1
         if self.steps > self._max_steps:
             raise Exhausted(f"more than {self._max_steps} steps at virtual second {self._now:.1f}")
         self.before_step(self.steps)
-        handle._run()
+        if not entry.void:
+            self._call(entry)
 
-    def _next(self) -> asyncio.Handle | None:
-        ready = self._ready
-        index = self._order.randrange(len(ready)) if self._order is not None and len(ready) > 1 else 0
-        owner, handle = ready.pop(index)
-        if handle.cancelled() or (owner is not None and owner.dead):
-            return None
-        return handle
+    def _call(self, entry: _Entry) -> None:
+        try:
+            entry.context.run(entry.call, *entry.arguments)
+        except Exception as error:  # noqa: BLE001 - as every loop: reported, and on it goes
+            self.call_exception_handler({"message": f"{entry.call} broke", "exception": error})
 
     def _jump(self) -> None:
         """Nothing is ready: the next moment is that of the earliest timer."""
         while self._timers:
-            when, _, owner, handle = heapq.heappop(self._timers)
-            if handle.cancelled() or (owner is not None and owner.dead):
+            when, _, entry = heapq.heappop(self._timers)
+            if entry.void:
                 continue
             self._now = max(self._now, when)
             if self._now > self._max_time:
                 raise Exhausted(f"not done after {self._max_time:g} virtual seconds")
-            self._ready.append((owner, handle))
+            self._ready.append(entry)
             while self._timers and self._timers[0][0] <= self._now:
-                _, _, owner, handle = heapq.heappop(self._timers)
-                self._ready.append((owner, handle))
+                self._ready.append(heapq.heappop(self._timers)[2])
             return
         raise Exhausted(f"nothing is left to run at virtual second {self._now:.1f}")
+
+
+def virtual_loop(order: Random | None, max_steps: int, max_time: float) -> VirtualLoop:
+    # The methods it lacks are those for sockets, pipes, signals and threads.
+    return VirtualLoop(order, max_steps, max_time)  # type: ignore[abstract]
+
+
+def _set_running_loop(loop: asyncio.AbstractEventLoop | None) -> None:
+    asyncio._set_running_loop(None)  # noqa: SLF001 - made for those who write loops
+    asyncio._set_running_loop(loop)  # noqa: SLF001 - the same

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from types import TracebackType
+from typing import Self
 
 from dalsegno.errors import OperatorError
 
@@ -23,7 +24,7 @@ class Overheard(logging.Handler):
         if error is not None and not isinstance(error, OperatorError):
             self.errors.append(f"{record.getMessage()}: {error!r} {_place(error)}")
 
-    def __enter__(self) -> Overheard:
+    def __enter__(self) -> Self:
         self._before = (logger.propagate, logger.level)
         logger.propagate = False
         logger.setLevel(logging.ERROR)

@@ -72,9 +72,7 @@ def foretell(plan: Plan, parameters: Mapping[str, dict[str, Any]], payload: dict
 
 
 class _Reading:
-    def __init__(
-        self, plan: Plan, parameters: Mapping[str, dict[str, Any]], payload: dict[str, Any]
-    ) -> None:
+    def __init__(self, plan: Plan, parameters: Mapping[str, dict[str, Any]], payload: dict[str, Any]) -> None:
         self.plan = plan
         self.parameters = parameters
         self.input = payload
@@ -122,7 +120,9 @@ class _Reading:
             scope.over.setdefault(edge.id, []).append(_moved(start, path=path))
 
     def _entries(self, start: Visit) -> dict[str, Visit]:
-        names = [] if self.plan.triggers else [node.id for node in self.plan.nodes.values() if not node.in_edges]
+        names = (
+            [] if self.plan.triggers else [node.id for node in self.plan.nodes.values() if not node.in_edges]
+        )
         if len(names) == 1:
             return {names[0]: start}
         return {name: _moved(start, path=f"{position:04x}") for position, name in enumerate(names)}
@@ -217,7 +217,14 @@ class _Reading:
         self._go_on(scope, node, visit, {"error": error}, taken)
 
     def _go_on(
-        self, scope: Scope, node: Node, visit: Visit, output: Any, taken: tuple[Edge, ...], *, keeps: bool = True
+        self,
+        scope: Scope,
+        node: Node,
+        visit: Visit,
+        output: Any,
+        taken: tuple[Edge, ...],
+        *,
+        keeps: bool = True,
     ) -> None:
         context = {**visit.context, f"${node.id}": output} if keeps else visit.context
         passes = node.control in ("conditional", "switch", "wait") or node.type == "log"
@@ -266,7 +273,9 @@ class _Reading:
             return evaluate(value, visit, self.input) if isinstance(value, str) and "$" in value else value
 
         templates = {
-            key: value for key, value in self.parameters[node.id].items() if key not in ("expression", "output")
+            key: value
+            for key, value in self.parameters[node.id].items()
+            if key not in ("expression", "output")
         }
         rendered: dict[str, Any] = render(templates)
         return rendered
@@ -292,7 +301,9 @@ class _Reading:
             raise _FailedError({**error.failure.as_dict(), "node": node.id}) from None
 
     def _collect(self, node: Node, visit: Visit) -> dict[str, Any]:
-        loops = {split: {"item": item, "index": index, "total": total} for split, index, total, item in visit.loops}
+        loops = {
+            split: {"item": item, "index": index, "total": total} for split, index, total, item in visit.loops
+        }
         known = {**visit.context, **{f"${split}": loop for split, loop in loops.items()}}
         return {edge.src: known[f"${edge.src}"] for edge in node.in_edges if f"${edge.src}" in known}
 

@@ -7,7 +7,6 @@ runs the very tokens it names, and lets the real core decide again what follows 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryBroker, MemoryLedger, MemoryStore
@@ -20,7 +19,7 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.simulation.ledger import Commit, Decision, Wake
-from dalsegno.testing.simulation.loop import VirtualLoop
+from dalsegno.testing.simulation.loop import virtual_loop
 from dalsegno.testing.simulation.nodes import simulation_registry
 from dalsegno.testing.simulation.scenario import Scenario
 from dalsegno.testing.simulation.world import MAX_STEPS, MAX_TIME, Observation
@@ -63,7 +62,7 @@ class _Replay:
             elif decision.transition.execution == self.execution:
                 await self._commit(decision)
         while await self.ledger.sweep():
-            await asyncio.sleep(0)
+            pass
         client = self.engine.client
         return Observation(
             await client.status(self.execution),
@@ -81,7 +80,9 @@ class _Replay:
         if token.kind == "deadline" and token.state == "ready":
             return  # it was claimed while paused, which put it back to sleep until the pause was over
         if token.state != "parked":
-            raise DivergedError(f"token {token.id} ({token.kind} {token.node}) was woken, but is {token.state}")
+            raise DivergedError(
+                f"token {token.id} ({token.kind} {token.node}) was woken, but is {token.state}"
+            )
         wake_row(token, self.store, decision.now)
 
     def _token(self, name: str) -> TokenRow:
@@ -116,7 +117,7 @@ class _Replay:
 
 def replay(scenario: Scenario, execution: str, decisions: Sequence[Decision]) -> Observation:
     """Raises DivergedError where the log is no serial history of the graph."""
-    loop = VirtualLoop(None, MAX_STEPS, MAX_TIME)
+    loop = virtual_loop(None, MAX_STEPS, MAX_TIME)
     try:
         return loop.run(_Replay(scenario, execution).run(decisions))
     finally:

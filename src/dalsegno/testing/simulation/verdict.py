@@ -100,7 +100,9 @@ def _foretold(scenario: Scenario, calm: Observation, findings: list[str]) -> tup
         return False, False
     except UnforeseeableError:
         return True, False
-    findings += [f"not as foretold (foretold ≠ seen): {each}" for each in differences(expected, outcome_of(calm))]
+    findings += [
+        f"not as foretold (foretold ≠ seen): {each}" for each in differences(expected, outcome_of(calm))
+    ]
     return True, True
 
 
@@ -115,4 +117,6 @@ def _replayed(scenario: Scenario, run: Observation) -> list[str]:
         again = replay(scenario, run.view.id, run.decisions)
     except DivergedError as error:
         return [f"L1–L7: no serial history: {error}"]
-    return [f"not what its decisions lead to: {each}" for each in differences(outcome_of(again), outcome_of(run))]
+    return [
+        f"not what its decisions lead to: {each}" for each in differences(outcome_of(again), outcome_of(run))
+    ]

@@ -22,7 +22,7 @@ from dalsegno.testing.simulation.clock import SimulatedClock
 from dalsegno.testing.simulation.faults import Fault, Faults
 from dalsegno.testing.simulation.invariants import Watch
 from dalsegno.testing.simulation.ledger import Decision, ProcessLedger, RecordingLedger
-from dalsegno.testing.simulation.loop import Exhausted, VirtualLoop
+from dalsegno.testing.simulation.loop import Exhausted, virtual_loop
 from dalsegno.testing.simulation.nodes import simulation_registry
 from dalsegno.testing.simulation.overheard import Overheard
 from dalsegno.testing.simulation.process import Process
@@ -66,7 +66,7 @@ class World:
         self.scenario = scenario
         self.faults = Faults(schedule)
         random = Random(order) if order is not None else None
-        self.loop = VirtualLoop(random, MAX_STEPS, MAX_TIME)
+        self.loop = virtual_loop(random, MAX_STEPS, MAX_TIME)
         self.loop.before_step = self._before_step
         self.clock = SimulatedClock(self.loop)
         self.store = MemoryStore()
@@ -191,7 +191,8 @@ class World:
     def _after_commit(self, transition: Transition, applied: Applied) -> None:
         self.watch.after_commit(transition, applied)
         rows = [found.row for found in self.store.executions.values()]
-        if applied.ended is not None and len(rows) > self.scenario.bystander and all(row.state in ENDED for row in rows):
+        started = len(rows) > self.scenario.bystander
+        if applied.ended is not None and started and all(row.state in ENDED for row in rows):
             self._ended.set()
 
     async def _after_the_end(self, observation: Observation) -> None:
@@ -209,14 +210,18 @@ class World:
         for process in (*self.processes, *self.graveyard):
             self._look_at(process)
         for problem in self.loop.problems:
-            self.findings.append(f"a task broke unseen: {problem.get('message')} {problem.get('exception')!r}")
+            self.findings.append(
+                f"a task broke unseen: {problem.get('message')} {problem.get('exception')!r}"
+            )
 
     async def _run_again(self, number: int) -> Again | None:
         """A retry of what failed; where nothing did, a rerun from some node that ran."""
         nodes = await self.client.nodes(self.execution)
         plan = load_graph(self.scenario.document, simulation_registry()).plan
         ran = [
-            name for name, node in plan.nodes.items() if node.depth == 0 and nodes[name].runs and node.collects is None
+            name
+            for name, node in plan.nodes.items()
+            if node.depth == 0 and nodes[name].runs and node.collects is None
         ]
         failed = any(node.state in ("FAILED", "CANCELLED") for node in nodes.values())
         if not failed and not ran:
@@ -241,7 +246,8 @@ class World:
             for token in found.tokens.values()
             if token.state not in ("consumed", "cancelled")
         ]
-        return f"execution {found.row.id}: state {found.row.state}, live {found.row.live}, tokens: " + "; ".join(tokens[:8])
+        row = found.row
+        return f"execution {row.id}: state {row.state}, live {row.live}, tokens: " + "; ".join(tokens[:8])
 
 
 def observe(scenario: Scenario, schedule: Sequence[Fault] = (), order: int | None = None) -> Observation:

@@ -36,12 +36,16 @@ BEGIN
     IF cardinality(work.scopes) = 0 THEN
         RETURN;
     END IF;
-    FOR change IN
-        SELECT path, sum(delta)::integer AS delta FROM unnest(work.scopes, work.deltas) AS noted(path, delta)
-        GROUP BY path HAVING sum(delta) <> 0
-    LOOP
-        UPDATE scope SET live = live + change.delta WHERE execution = work.execution AND path = change.path;
-    END LOOP;
+    IF cardinality(work.scopes) = 1 THEN
+        UPDATE scope SET live = live + work.deltas[1] WHERE execution = work.execution AND path = work.scopes[1];
+    ELSE
+        FOR change IN
+            SELECT path, sum(delta)::integer AS delta FROM unnest(work.scopes, work.deltas) AS noted(path, delta)
+            GROUP BY path HAVING sum(delta) <> 0
+        LOOP
+            UPDATE scope SET live = live + change.delta WHERE execution = work.execution AND path = change.path;
+        END LOOP;
+    END IF;
     work.scopes := '{}';
     work.deltas := '{}';
 END $$;
