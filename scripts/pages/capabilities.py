@@ -28,7 +28,11 @@ An adapter is bound to the topics of the contract suite that it claims to suppor
 def page() -> str:
     bound = {title: _bound(name) for title, name in ADAPTERS.items()}
     rows = [
-        (_title(topic), ", ".join(sorted(topic.guarantees)), *("✓" if _name(topic) in names else "" for names in bound.values()))
+        (
+            _title(topic),
+            ", ".join(sorted(topic.guarantees)),
+            *("✓" if _name(topic) in names else "" for names in bound.values()),
+        )
         for topic in TOPICS
     ]
     matrix = table(("topic", "guarantees", *bound), rows)

@@ -106,10 +106,19 @@ CAUSES: dict[str, tuple[str, str]] = {
 }
 
 NODE_CODES: dict[str, tuple[str, str]] = {
-    "AGGREGATOR_TIMEOUT": ("The items of a split did not all end in time.", "Raise the aggregator's `timeout`."),
-    "BAD_TASK_INPUT": ("A task with several parameters was not given an object.", "Give `input` as an object."),
+    "AGGREGATOR_TIMEOUT": (
+        "The items of a split did not all end in time.",
+        "Raise the aggregator's `timeout`.",
+    ),
+    "BAD_TASK_INPUT": (
+        "A task with several parameters was not given an object.",
+        "Give `input` as an object.",
+    ),
     "CANCELLED": ("The execution was cancelled.", ""),
-    "EDIT_FAILED": ("An assignment does not fit what is edited, or its type.", "See the path in the message."),
+    "EDIT_FAILED": (
+        "An assignment does not fit what is edited, or its type.",
+        "See the path in the message.",
+    ),
     "HEARTBEAT_TIMEOUT": ("A task did not call `ctx.heartbeat()` in time.", "Call it, or raise `heartbeat`."),
     "HTTP_<status>": ("The status is named by `raise_on_status`.", "Details hold status, headers and body."),
     "HTTP_BAD_BODY": ("The body cannot be sent with that content type.", ""),
@@ -118,17 +127,26 @@ NODE_CODES: dict[str, tuple[str, str]] = {
     "HTTP_CONNECTION_LOST": ("The connection broke before the answer was complete.", "Retry."),
     "HTTP_CONNECTION_REFUSED": ("Nobody listens there.", "Retry."),
     "HTTP_DNS_ERROR": ("The name cannot be resolved.", "Retry."),
-    "HTTP_EGRESS_BLOCKED": ("The egress policy does not allow the address.", "See [Egress](../how-to/egress.md)."),
+    "HTTP_EGRESS_BLOCKED": (
+        "The egress policy does not allow the address.",
+        "See [Egress](../how-to/egress.md).",
+    ),
     "HTTP_PAGINATION": ("A page does not hold what `pagination` says.", ""),
     "HTTP_PROTOCOL_ERROR": ("The answer is no HTTP.", ""),
     "HTTP_RESPONSE_TOO_LARGE": ("The body is larger than `max_response_bytes`.", "Raise it."),
     "HTTP_TIMEOUT": ("No complete answer within `timeout`.", "Retry, or raise it."),
     "HTTP_TLS_ERROR": ("The certificate or the handshake is bad.", "`ignore_ssl` accepts any certificate."),
     "HTTP_TOO_MANY_REDIRECTS": ("More than ten redirects.", ""),
-    "INVALID_PARAMETERS": ("Rendered parameters do not fit the node's model.", "The message names the parameter."),
+    "INVALID_PARAMETERS": (
+        "Rendered parameters do not fit the node's model.",
+        "The message names the parameter.",
+    ),
     "INVALID_TIME": ("Not a point in time, or out of range.", ""),
     "ITEM_FAILED": ("An item failed a split with `on_item_error: halt`.", "Details name the item."),
-    "MERGE_TIMEOUT": ("Not all branches arrived in time.", "Raise the merge's `timeout`, or handle its error."),
+    "MERGE_TIMEOUT": (
+        "Not all branches arrived in time.",
+        "Raise the merge's `timeout`, or handle its error.",
+    ),
     "NODE_FAILED": ("Anything else that a node raised; `type` is the class.", ""),
     "NOT_A_LIST": ("A list was expected.", ""),
     "NOT_AN_OBJECT": ("`mode: combine` unites objects only.", "Use `append`."),
@@ -137,5 +155,8 @@ NODE_CODES: dict[str, tuple[str, str]] = {
     "OUTPUT_FAILED": ("The document's `output` expression failed.", ""),
     "TASK_NOT_FOUND": ("No task of that name in the worker's process.", "Register it there, or use a queue."),
     "TIMEOUT": ("An attempt, or the execution as a whole, took longer than its `timeout`.", ""),
-    "WORKER_LOST": ("The process died five times while it ran this node.", "See [What happens when X dies](../what-happens-when-x-dies.md#a-poison-node)."),
+    "WORKER_LOST": (
+        "The process died five times while it ran this node.",
+        "See [What happens when X dies](../what-happens-when-x-dies.md#a-poison-node).",
+    ),
 }

@@ -73,7 +73,13 @@ def _parameters(schema: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
         return "It takes no parameters.\n"
     required = set(schema.get("required", ()))
     rows = [
-        (code(name), _type(field), _default(field, name in required), _KINDS[kinds.get(name, "template")], _text(field))
+        (
+            code(name),
+            _type(field),
+            _default(field, name in required),
+            _KINDS[kinds.get(name, "template")],
+            _text(field),
+        )
         for name, field in properties.items()
     ]
     return table(("parameter", "type", "default", "kind", "meaning"), rows)
@@ -118,7 +124,11 @@ def _default(field: Mapping[str, Any], required: bool) -> str:
 
 
 def _text(field: Mapping[str, Any]) -> str:
-    bounds = [f"{word} {field[key]}" for key, word in (("minimum", "at least"), ("maximum", "at most")) if key in field]
+    bounds = [
+        f"{word} {field[key]}"
+        for key, word in (("minimum", "at least"), ("maximum", "at most"))
+        if key in field
+    ]
     return " ".join([field.get("description", ""), f"({', '.join(bounds)})" if bounds else ""])
 
 

@@ -41,7 +41,11 @@ def page() -> str:
 
 def _moves(moves: Mapping[str, tuple[str, ...]], meanings: Mapping[str, str]) -> str:
     rows = [
-        (code(before), meanings[before], ", ".join(code(after) for after in targets) or "nothing: it has ended")
+        (
+            code(before),
+            meanings[before],
+            ", ".join(code(after) for after in targets) or "nothing: it has ended",
+        )
         for before, targets in moves.items()
     ]
     return f"{table(('state', 'meaning', 'may become'), rows)}\n```mermaid\n{mermaid(moves)}\n```\n"

@@ -22,7 +22,7 @@ from tests.scenarios.documents import echo, graph, task
 
 SHORT = 20
 LONG = int(os.environ.get("DALSEGNO_KILLS", "200"))
-STARTED_PER_KILL = 20
+STARTED_PER_KILL = 12
 PATIENCE = 60.0
 
 

@@ -27,6 +27,15 @@ def test_completed_run_prints_one_object_with_exactly_the_promised_keys(invoke: 
     assert told["nodes"] == {"greet": {"state": "COMPLETED", "runs": 1}}
 
 
+def test_a_run_leaves_other_executions_in_the_store_alone(invoke: Invoke, folder: Path) -> None:
+    write(folder, failing_yaml=FAILING, hello_yaml=HELLO)
+    invoke("deploy", "failing.yaml")
+    other = json.loads(invoke("start", "failing", "--json").stdout)["execution_id"]
+    assert invoke("run", "hello.yaml", "--json").exit_code == 0
+    waiting = json.loads(invoke("why", other, "--json").stdout)
+    assert [wait["kind"] for wait in waiting] == ["queued"]
+
+
 def test_progress_goes_to_stderr_and_the_result_to_stdout(invoke: Invoke, folder: Path) -> None:
     write(folder, hello_yaml=HELLO)
     result = invoke("run", "hello.yaml")

@@ -9,7 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
-_FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL
+)
 _MARK = re.compile(r"<!--\s*(?P<name>[a-z ]+?)(?::\s*(?P<value>[^<>]*?))?\s*-->\s*\Z")
 _TITLE = re.compile(r'title="([^"]+)"')
 
@@ -40,7 +42,10 @@ def pages() -> list[Path]:
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     found = list(_FENCE.finditer(text))
-    return [_block(page, text, match, following) for match, following in zip(found, [*found[1:], None], strict=False)]
+    return [
+        _block(page, text, match, following)
+        for match, following in zip(found, [*found[1:], None], strict=False)
+    ]
 
 
 def _block(page: Path, text: str, match: re.Match[str], following: re.Match[str] | None) -> Block:

@@ -66,8 +66,8 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     ),
     "an unreachable node": (
         graph("t > a, x > y", {"t": {"type": "manual", "trigger": True}}),
-        "",
-        r"(?i)reach",
+        "/nodes/2",
+        r"Node 'x' can never run: no trigger leads to it",
     ),
     "no entry": (graph("a > b > a"), "", r"(?i)cycle|entry|start"),
     "no nodes": ({"name": "x", "nodes": []}, "/nodes", r"(?i)node"),
@@ -77,7 +77,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "a reference to a node that cannot have run": (
         graph("a > b", {"a": echo("{{ $b }}")}),
         "/nodes/0/parameters/input",
-        r"'b'",
+        r"refers to '\$b', which never runs before it",
     ),
     "a bad duration": (node(timeout="soon"), "/nodes/0/timeout", r"soon"),
     "a bad retry": (node(retry={"max_attempts": 0}), "/nodes/0/retry/max_attempts", r"whole number"),
@@ -99,6 +99,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "a lone surrogate": (node(**echo("\ud800")), "", r"(?i)unicode|surrogate|utf-8"),
     "a huge integer": ('{"name": "x", "nodes": [], "n": ' + "9" * 5000 + "}", "", r"(?i)digits|integer|number"),
     "deep nesting": ('{"name": "x", "nodes": ' + "[" * 5000 + "]" * 5000 + "}", "", r"(?i)deep|nest"),
+    "an id with a slash": ({"name": "x", "nodes": [{"id": "a/b", **LOG}]}, "/nodes/0/id", r"cannot be a node's id"),
     "a reserved id": ({"name": "x", "nodes": [{"id": "item", **LOG}]}, "/nodes/0/id", r"reserved"),
     "a bad input schema": (
         {**graph("a"), "input_schema": {"type": "objekt"}},

@@ -11,6 +11,7 @@ from dalsegno.app import App
 from dalsegno.cli.output import emit, span
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.session import stop_signals
+from dalsegno.engine.memory import tune_memory
 from dalsegno.nodes.egress import policy_from_environment
 
 
@@ -35,6 +36,7 @@ def configure(app: App, queues: str | None, concurrency: int | None, grace: floa
 async def serve(app: App, *, quiet: bool, as_json: bool) -> None:
     """Until SIGINT or SIGTERM; then what runs is finished or handed back."""
     _log_lines(quiet=quiet)
+    tune_memory()
     say = logging.getLogger("dalsegno.cli").info
     with stop_signals() as stopping:
         async with app.running():

@@ -61,7 +61,7 @@ class Session:
         if view.state not in ENDED:
             serve_queues(self.app, {node.queue for node in program.plan.nodes.values()})
             engine.settings = replace(engine.settings, grace=min(GRACE, engine.settings.grace))
-            await engine.start()
+            await engine.start(focus=execution)
         screen.begin(view, program.plan)
         try:
             progress = Progress(client, program.plan, execution)

@@ -18,6 +18,8 @@ from dalsegno.ports.archive import Archive
 logger = logging.getLogger("dalsegno.endings")
 
 REMEMBERED = 10_000
+FIRST_GLANCE = 0.01
+"""It may have ended long before anybody waited."""
 GLANCE = 0.25
 """Another process may end an execution. While anybody waits, one query this often asks about all of them."""
 
@@ -92,9 +94,11 @@ class Endings:
         return view
 
     async def _watch_others(self) -> None:
+        pause = FIRST_GLANCE
         try:
             while self._waiters:
-                await asyncio.sleep(GLANCE)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, GLANCE)
                 try:
                     states = await self.archive.states(list(self._waiters))
                 except OperatorError as error:

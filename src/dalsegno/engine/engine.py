@@ -14,6 +14,7 @@ from dalsegno.engine.client import Client
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.endings import Endings, ending_in
+from dalsegno.engine.focus import FocusedBroker
 from dalsegno.engine.heartbeat import Heartbeat
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.processes import worker_name
@@ -26,6 +27,7 @@ from dalsegno.engine.timers import Timers
 from dalsegno.engine.worker import Worker
 from dalsegno.errors import OperatorError
 from dalsegno.model.transition import Applied, Transition
+from dalsegno.ports.broker import Broker
 from dalsegno.ports.node import NodeTypes
 
 logger = logging.getLogger("dalsegno.engine")
@@ -70,16 +72,24 @@ class Engine:
         self.endings = Endings(stack.archive)
         self.client = Client(stack, self.definitions, self.committer, self.endings, self.loader)
         self.worker: Worker | None = None
+        self._broker: Broker = stack.broker
         self._heartbeat: Heartbeat | None = None
         self._roles: list[asyncio.Task[None]] = []
 
-    async def start(self, *, worker: bool = True, scheduler: bool = True) -> None:
+    async def start(self, *, worker: bool = True, scheduler: bool = True, focus: str | None = None) -> None:
+        """``focus``: the worker runs this one execution and leaves everything else alone."""
+        if focus is not None:
+            self._focus(FocusedBroker(self.stack.broker, self.stack.ledger, focus))
         if scheduler:
             await self.reconciler.take_back_leases()
             self._play("timers", self.timers.run)
             self._play("reconciler", self.reconciler.run)
         if worker:
             self._start_worker()
+
+    def _focus(self, broker: FocusedBroker) -> None:
+        self._broker = broker
+        self.committer.broker = self.timers.broker = self.reconciler.broker = broker
 
     def _start_worker(self) -> None:
         settings = self.settings
@@ -88,7 +98,7 @@ class Engine:
         self.worker = Worker(
             name,
             self.stack.ledger,
-            self.stack.broker,
+            self._broker,
             self.committer,
             self.steps,
             queues=settings.queues,
@@ -142,11 +152,18 @@ class Engine:
         await self.committer.drain()
         if self._heartbeat is not None:
             self._heartbeat.stop()
+        await self._leave()
         for service in self.services.values():
             close = getattr(service, "close", None)
             if close is not None:
                 await close()
         await self.stack.close()
+
+    async def _leave(self) -> None:
+        """Whatever a claim in flight still leased to this process is taken back at once, by name."""
+        if self.worker is not None:
+            with contextlib.suppress(OperatorError):
+                await self.stack.ledger.expire(tuple(self.worker.names()))
 
     def _applied(self, transition: Transition, applied: Applied) -> None:
         if applied.next_due is not None:

@@ -51,7 +51,7 @@ class Flavour:
                     "initial_delay": self.random.choice((0, 0.2, 2)),
                     "jitter": self.random.choice((0, 0.5)),
                 }
-            self._strategy(fields)
+            self._strategy(fields, halts=bool(loops) or self.halts)
         if self.chance(self.slow):
             parameters["seconds"] = self.random.choice((0.01, 0.3, 2.0, 12.0))
             if self.deadlines and self.chance(0.3):
@@ -63,8 +63,10 @@ class Flavour:
             parameters["note"] = note
         return parameters, fields
 
-    def _strategy(self, fields: dict[str, Any]) -> None:
-        strategy = self.random.choice(("halt", "ignore", "branch") if self.halts else ("ignore", "branch"))
+    def _strategy(self, fields: dict[str, Any], *, halts: bool | None = None) -> None:
+        """Inside an item a halt ends the item only, so it may always occur there."""
+        halts = self.halts if halts is None else halts
+        strategy = self.random.choice(("halt", "halt", "ignore", "branch") if halts else ("ignore", "branch"))
         if strategy == "branch":
             fields["branches"] = True
             strategy = "ignore"  # unless an error edge is drawn

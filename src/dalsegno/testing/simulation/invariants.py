@@ -33,6 +33,20 @@ class Watch:
         if len(self.findings) < MAX_FINDINGS:
             self.findings.append(sentence)
 
+    # -- before every commit --------------------------------------------------------------------------------------
+
+    def before_commit(self, transition: Transition) -> str | None:
+        """Why this transition must be refused, if it must (L4, L5)."""
+        token = self.store.token(transition.execution, transition.token or "")
+        if token is None:
+            return None
+        execution = self.store.executions[transition.execution].row
+        if token.state != "leased" or token.fence != transition.fence:
+            return f"L4: a commit with fence {transition.fence} was applied to a token {token.state} with {token.fence}"
+        if execution.state in ENDED or is_closed(self.store, execution.id, token.scope):
+            return f"L5: a commit of token {token.id} was applied after the end of its scope"
+        return None
+
     # -- after every commit ---------------------------------------------------------------------------------------
 
     def after_commit(self, transition: Transition, applied: Applied) -> None:
@@ -102,6 +116,14 @@ class Watch:
             for token, count in runs.items():
                 if count > 1:
                     self._find(f"L1: {count} runs of token {token} are recorded")
+            self._check_timeouts(execution)
+
+    def _check_timeouts(self, execution: MemoryExecution) -> None:
+        """A barrier that gave up fails its node; nothing of what arrived may be taken for everything."""
+        completed = {event.token for event in execution.events if event.kind == "NodeCompleted"}
+        for barrier in execution.barriers.values():
+            if barrier.state == "timeout" and barrier.join in completed:
+                self._find(f"L7: barrier {barrier.id} gave up, but its node completed")
 
     def _check_history(self, events: Sequence[Event]) -> None:
         if [event.seq for event in events] != list(range(1, len(events) + 1)):

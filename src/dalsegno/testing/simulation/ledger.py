@@ -45,6 +45,8 @@ class RecordingLedger(MemoryLedger):
     def __init__(self, clock: Clock, store: MemoryStore) -> None:
         super().__init__(clock, store)
         self.decisions: list[Decision] = []
+        self.before_commit: Callable[[Transition], str | None] = lambda transition: None
+        """May say why a transition must not be applied."""
         self.after_commit: Callable[[Transition, Applied], None] = lambda transition, applied: None
         self.complaints: list[str] = []
 
@@ -53,10 +55,12 @@ class RecordingLedger(MemoryLedger):
         for transition in batch:
             token = self.store.token(transition.execution, transition.token or "")
             losses = token.losses if token is not None else 0
+            objection = self.before_commit(transition)
             [outcome] = await super().commit([transition])
             outcomes.append(outcome)
             if isinstance(outcome, Applied):
                 self.decisions.append(Commit(transition, self.now(), losses))
+                self.complaints += [objection] if objection is not None else []
                 self.after_commit(transition, outcome)
         return outcomes
 

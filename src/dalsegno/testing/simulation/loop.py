@@ -23,11 +23,17 @@ _T = TypeVar("_T")
 class Life:
     """Whether a simulated process lives."""
 
-    __slots__ = ("dead", "name")
+    __slots__ = ("dead", "mourner", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.dead = False
+        self.mourner: Callable[[], None] = lambda: None
+        """Called when it is killed from inside."""
+
+    def die(self) -> None:
+        self.dead = True
+        self.mourner()
 
 
 OWNER: contextvars.ContextVar[Life | None] = contextvars.ContextVar("owner", default=None)

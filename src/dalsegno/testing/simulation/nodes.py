@@ -19,11 +19,12 @@ ALWAYS = 1000
 
 
 class WorkParameters(BaseModel):
-    """``fails``: how many first attempts fail · ``when``: fail only if this is true · ``seconds``: virtual duration ·
+    """``kills``: how many first runs take their process down · ``fails``: how many first attempts fail · ``when``: fail only if this is true · ``seconds``: virtual duration ·
     ``note``: anything, part of what the output is a digest of · ``pad``: characters that make the output larger."""
 
     model_config = ConfigDict(extra="forbid")
 
+    kills: int = 0
     fails: int = 0
     when: Any = True
     seconds: float = 0.0
@@ -47,11 +48,22 @@ def work_output(node: str, payload: Any, note: Any, pad: int) -> dict[str, Any]:
 @node_type("work", parameters=WorkParameters, needs=("$payload",))
 async def work(ctx: NodeContext, parameters: WorkParameters) -> Any:
     """A deterministic function of its input, after a while, or a failure."""
+    if parameters.kills:
+        await _die(ctx, parameters.kills)
     if parameters.seconds:
         await asyncio.sleep(parameters.seconds)
     if ctx.attempt <= parameters.fails and parameters.when:
         raise NodeError(f"programmed failure of {ctx.node_id}", code="PROGRAMMED")
     return work_output(ctx.node_id, ctx.payload, parameters.note, parameters.pad)
+
+
+async def _die(ctx: NodeContext, times: int) -> None:
+    """A node that crashes its interpreter, until it has done so often enough."""
+    deaths = ctx.services["deaths"]
+    if deaths[ctx.idempotency_key] < times:
+        deaths[ctx.idempotency_key] += 1
+        ctx.services["life"].die()
+        await asyncio.sleep(0)
 
 
 @cache

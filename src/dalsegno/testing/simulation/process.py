@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
@@ -59,7 +60,9 @@ class SimulatedEngine(Engine):
 class Process:
     """``kill`` stops it where it stands: nothing of it runs any more, not even its clean-up."""
 
-    def __init__(self, name: str, ledger: ProcessLedger, broker: Broker, concurrency: int) -> None:
+    def __init__(
+        self, name: str, ledger: ProcessLedger, broker: Broker, concurrency: int, deaths: Counter[str]
+    ) -> None:
         self.life = Life(name)
         truth = ledger.truth
         stack = Stack(
@@ -78,7 +81,8 @@ class Process:
             untouched_after=UNTOUCHED_AFTER,
             worker_name=name,
         )
-        self.engine = SimulatedEngine(stack, simulation_registry(), settings=settings)
+        services = {"life": self.life, "deaths": deaths}
+        self.engine = SimulatedEngine(stack, simulation_registry(), services, settings)
 
     def start(self) -> None:
         self.spawn(self._boot())

@@ -7,6 +7,7 @@ runs the very tokens it names, and lets the real core decide again what follows 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryBroker, MemoryLedger, MemoryStore
@@ -19,14 +20,21 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.simulation.ledger import Commit, Decision, Wake
-from dalsegno.testing.simulation.loop import virtual_loop
-from dalsegno.testing.simulation.nodes import simulation_registry
+from dalsegno.testing.simulation.loop import Life, virtual_loop
+from dalsegno.testing.simulation.nodes import ALWAYS, simulation_registry
 from dalsegno.testing.simulation.scenario import Scenario
 from dalsegno.testing.simulation.world import MAX_STEPS, MAX_TIME, Observation
 
 
 class DivergedError(Exception):
     """A decision of the log could not be taken again."""
+
+
+class _Undying(Counter[str]):
+    """Nothing dies in a replay: every node has done so often enough."""
+
+    def __missing__(self, key: str) -> int:
+        return ALWAYS
 
 
 class _ReplayLedger(MemoryLedger):
@@ -51,7 +59,8 @@ class _Replay:
             self.clock,
             self.ledger.close,
         )
-        self.engine = Engine(stack, simulation_registry())
+        services = {"life": Life("replay"), "deaths": _Undying()}
+        self.engine = Engine(stack, simulation_registry(), services)
 
     async def run(self, decisions: Sequence[Decision]) -> Observation:
         await self.engine.client.deploy(self.scenario.document)

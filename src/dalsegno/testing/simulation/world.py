@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -29,7 +31,8 @@ from dalsegno.testing.simulation.process import Process
 from dalsegno.testing.simulation.scenario import BYSTANDER, Scenario
 
 PROCESSES = 2
-RESTART_AFTER = 2.0
+RESTART_AFTER = (2.0, 2.0, 45.0)
+"""Seconds, in turn: also so long that its leases expire and its timers are somebody else's."""
 COOL_DOWN = 30.0
 MAX_STEPS = 50_000
 MAX_TIME = 40_000.0
@@ -71,8 +74,9 @@ class World:
         self.clock = SimulatedClock(self.loop)
         self.store = MemoryStore()
         self.truth = RecordingLedger(self.clock, self.store)
-        self.truth.after_commit = self._after_commit
         self.watch = Watch(self.store)
+        self.truth.before_commit = self.watch.before_commit
+        self.truth.after_commit = self._after_commit
         self.post = Post(self.faults, random)
         self.processes: list[Process] = []
         self.graveyard: list[Process] = []
@@ -82,6 +86,7 @@ class World:
         self._ended = asyncio.Event()
         self._client: Process | None = None
         self._born = 0
+        self._deaths: Counter[str] = Counter()
 
     # -- faults ---------------------------------------------------------------------------------------------------
 
@@ -103,8 +108,11 @@ class World:
         if process.life.dead:
             return
         process.kill()
-        self.graveyard.append(process)
-        self.loop.call_later(RESTART_AFTER, self._restart, number)
+        self._bury(number)
+
+    def _bury(self, number: int) -> None:
+        self.graveyard.append(self.processes[number])
+        self.loop.call_later(RESTART_AFTER[self._born % len(RESTART_AFTER)], self._restart, number)
 
     def _stop(self, number: int) -> None:
         """Its successor does not wait for it."""
@@ -117,13 +125,17 @@ class World:
 
     def _restart(self, number: int) -> None:
         self.processes[number] = self._process(f"p{number}")
+        self._start(number)
+
+    def _start(self, number: int) -> None:
+        self.processes[number].life.mourner = partial(self._bury, number)
         self.processes[number].start()
 
     def _process(self, name: str) -> Process:
         self._born += 1
         ledger = ProcessLedger(self.truth, self.faults)
         broker = (NewsBroker if self.scenario.news else MessageBroker)(self.post, ledger.as_ledger())
-        return Process(f"{name}.{self._born}", ledger, broker, self.scenario.concurrency)
+        return Process(f"{name}.{self._born}", ledger, broker, self.scenario.concurrency, self._deaths)
 
     async def _command(self, kind: str) -> None:
         try:
@@ -160,7 +172,11 @@ class World:
                 self.loop.run(self._main(observation))
             except Exhausted as error:
                 self.findings.append(f"L6: {error}; {self._stuck()}")
-        self.findings += [*self.watch.findings, *list(dict.fromkeys(overheard.errors))[:5]]
+        self.findings += [
+            *self.watch.findings,
+            *self.truth.complaints[:5],
+            *list(dict.fromkeys(overheard.errors))[:5],
+        ]
         observation.struck = self.faults.struck
         observation.steps, observation.seconds = self.loop.steps, self.loop.time()
         self.loop.close()
@@ -169,10 +185,10 @@ class World:
     async def _main(self, observation: Observation) -> None:
         # The client reaches the store without faults: what is simulated is the system, not its user.
         wire = ProcessLedger(self.truth, Faults(()))
-        self._client = Process("client", wire, MessageBroker(self.post, wire.as_ledger()), 1)
+        self._client = Process("client", wire, MessageBroker(self.post, wire.as_ledger()), 1, self._deaths)
         self.processes = [self._process(f"p{number}") for number in range(PROCESSES)]
-        for process in self.processes:
-            process.start()
+        for number in range(PROCESSES):
+            self._start(number)
         definition, _ = await self.client.deploy(self.scenario.document)
         if self.scenario.bystander:
             await self.client.deploy(BYSTANDER)

@@ -1,0 +1,43 @@
+"""A broker that brings only the tokens of one execution: for ``dalsegno run``, which must not touch others' work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import ReadyToken
+from dalsegno.ports.broker import Broker
+from dalsegno.ports.ledger import Ledger
+
+GLANCE = 1.0
+"""Another process may make a token ready; that is noticed after this time at the latest."""
+
+
+class FocusedBroker:
+    def __init__(self, broker: Broker, ledger: Ledger, execution: str) -> None:
+        self.broker = broker
+        self.ledger = ledger
+        self.execution = execution
+        self._news = asyncio.Event()
+
+    async def announce(self, tokens: Sequence[ReadyToken]) -> None:
+        """Everyone else hears of it too: other executions' timers may come due in this process."""
+        self._news.set()
+        await self.broker.announce(tokens)
+
+    async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
+        while True:
+            self._news.clear()
+            ready = [token for token in await self.ledger.ready(self.execution) if token.queue in queues]
+            ready.sort(key=lambda token: -token.priority)
+            leases = await self.ledger.lease(worker, ready[:limit]) if ready else []
+            if leases:
+                return leases
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GLANCE):
+                    await self._news.wait()
+
+    async def close(self) -> None:
+        await self.broker.close()

@@ -1,0 +1,142 @@
+"""What the documentation says about itself and about the code stays true: links, names, generated files."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dalsegno.cli.group import SECTIONS
+from dalsegno.core.fail import MAX_LOSSES
+from dalsegno.engine import committer, continuation
+from dalsegno.engine.settings import EngineSettings
+from dalsegno.graph.document import DocumentLimits
+from dalsegno.lang.limits import MAX_NESTING, Limits
+from dalsegno.lang.stdlib import CONSTANTS, FUNCTIONS, arrays, callbacks, strings
+from scripts.generate_docs import PAGES, outdated
+from scripts.pages.causes import CAUSES
+from scripts.pages.errors import error_classes
+from tests.docs.pages import DOCS, ROOT, blocks, pages
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+CODE = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"(?:`|\$ (?:[A-Z_]+=\S+ )*)dalsegno (?P<command>[a-z]+)")
+
+
+def prose(page: Path) -> str:
+    return CODE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """As the table of contents names them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {
+        re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", heading.lower())).strip("-") for heading in headings
+    }
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(DOCS)))
+def test_links_of_the_page_lead_somewhere(page: Path) -> None:
+    for match in LINK.finditer(prose(page)):
+        target, _, anchor = match["target"].partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        aim = (page.parent / target).resolve() if target else page
+        assert aim.exists(), f"{page.relative_to(DOCS)} links to {match['target']}"
+        if anchor:
+            assert anchor in anchors(aim), f"{page.relative_to(DOCS)} links to {match['target']}"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = set(re.findall(r"[\w/.-]+\.md", str(yaml.safe_load(text)["nav"])))
+    assert listed == {str(page.relative_to(DOCS)) for page in pages()}
+
+
+def test_generated_files_are_up_to_date() -> None:
+    assert outdated() == [], "run: python -m scripts.generate_docs"
+
+
+def test_every_error_code_has_a_cause_and_a_cure() -> None:
+    assert set(CAUSES) == {error.code for error in error_classes()}
+    assert all(cause and cure for cause, cure in CAUSES.values())
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in pages() if page.name not in PAGES], ids=lambda page: page.stem
+)
+def test_commands_of_the_page_exist(page: Path) -> None:
+    known = {name for names in SECTIONS.values() for name in names}
+    named = {match["command"] for match in COMMAND.finditer(page.read_text(encoding="utf-8"))}
+    assert named <= known
+
+
+def test_library_is_listed_whole() -> None:
+    text = (DOCS / "reference" / "expressions.md").read_text(encoding="utf-8")
+    names = [
+        *FUNCTIONS, *CONSTANTS, *strings.METHODS, *strings.NUMBER_METHODS, *arrays.METHODS, *arrays.MUTATORS,
+        *callbacks.CALLBACK_METHODS,
+    ]  # fmt: skip
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_rules_of_documents_are_listed_whole() -> None:
+    text = (DOCS / "reference" / "graphs.md").read_text(encoding="utf-8")
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/dalsegno/graph").glob("*.py"))
+    calls = re.findall(r"(?:report\.(?:error|warn)|Finding|Refused)\((.*?)\)", sources, re.DOTALL)
+    rules = {rule for call in calls for rule in re.findall(r'"([a-z]+(?:-[a-z]+)+)"', call)} - {
+        "input-schema"
+    }
+    assert [rule for rule in sorted(rules) if f"`{rule}`" not in text] == []
+
+
+def test_limits_are_those_of_the_code() -> None:
+    text = (DOCS / "limits.md").read_text(encoding="utf-8")
+    settings, document, limits = EngineSettings(), DocumentLimits(), Limits()
+    for said in (
+        f"size of a document | {document.max_bytes:,} bytes",
+        f"nesting of a document | {document.max_depth} levels",
+        f"instructions | {limits.instructions:,}",
+        f"bytes allocated | {limits.allocated_bytes // 2**20} MiB",
+        f"one value | {limits.result_bytes // 2**20} MiB",
+        f"depth of the stack | {limits.stack_depth}",
+        f"are compared | {MAX_NESTING}",
+        f"steps at the same time, per process | {settings.concurrency}",
+        f"threads for blocking tasks, per process | {settings.threads}",
+        f"lease of a worker | {settings.lease_seconds:g} s, renewed every {settings.lease_seconds / 4:g} s",
+        f"grace at shutdown | {settings.grace:g} s",
+        f"with the same token | {MAX_LOSSES}",
+        f"transitions per commit | {committer.MAX_BATCH}",
+        f"while others wait | {continuation.MAX_HOPS}, or {continuation.MAX_RUN * 1000:g} ms",
+    ):
+        assert said in text, said
+
+
+def test_settings_are_listed_whole() -> None:
+    text = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    assert [name for name in EngineSettings.__slots__ if f"`{name}`" not in text] == []
+
+
+def test_blocks_name_their_language() -> None:
+    unnamed = [block.place for page in pages() for block in blocks(page) if not block.language]
+    assert unnamed == []
+
+
+@pytest.mark.skipif(
+    shutil.which("mkdocs", path=str(Path(sys.executable).parent)) is None, reason="needs mkdocs"
+)
+def test_site_builds_without_a_warning(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
