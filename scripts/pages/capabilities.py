@@ -8,18 +8,23 @@ from dalsegno.testing.contract import TOPICS, Topic
 from scripts.pages.markdown import NOTICE, table
 
 ADAPTERS = {"memory": "memory", "SQLite": "sqlite", "PostgreSQL": "postgres", "Redis": "redis"}
-STACKS = """
-| URL | ledger | broker | archive, blobs |
-| --- | --- | --- | --- |
-| `memory:` | in this process, gone with it | in this process | in this process |
-| `sqlite:///relative.db`, `sqlite:////absolute.db` | one file in WAL mode, one writer thread per process, group commit | in this process; other processes' commits are noticed by watching the write-ahead log | the same file |
-
+STACKS = (
+    ("`memory:`", "in this process, gone with it", "in this process", "in this process"),
+    (
+        "`sqlite:///relative.db`, `sqlite:////absolute.db`",
+        "one file in WAL mode, one writer thread per process, group commit",
+        "in this process; other processes' commits are noticed by watching the write-ahead log",
+        "the same file",
+    ),
+)
+UNFINISHED = """
 PostgreSQL and Redis have ledgers under construction. They are not reachable by a URL yet; the table shows how far they
 have come.
 """
 INTRODUCTION = """
 An adapter is bound to the topics of the contract suite that it claims to support, and passes all their tests; see
-[how to bind one](../architecture.md#write-an-adapter). A topic that is not ticked is not tested there, and not promised.
+[how to bind one](../architecture.md#write-an-adapter). A topic that is not ticked is not tested there,
+and not promised.
 
 ## Stacks
 """
@@ -35,8 +40,11 @@ def page() -> str:
         )
         for topic in TOPICS
     ]
+    stacks = table(("URL", "ledger", "broker", "archive, blobs"), STACKS)
     matrix = table(("topic", "guarantees", *bound), rows)
-    return f"# Capability matrix\n\n{NOTICE}{INTRODUCTION}{STACKS}\n## Contract topics\n\n{matrix}"
+    return (
+        f"# Capability matrix\n\n{NOTICE}{INTRODUCTION}\n{stacks}{UNFINISHED}\n## Contract topics\n\n{matrix}"
+    )
 
 
 def _bound(adapter: str) -> set[str]:

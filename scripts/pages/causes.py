@@ -7,42 +7,57 @@ from __future__ import annotations
 
 CAUSES: dict[str, tuple[str, str]] = {
     "DS-000": (
-        "The root of the tree. It is never raised itself; catch it to catch everything Dal Segno raises.",
+        ("The root of the tree. It is never raised itself; catch it to catch everything Dal Segno raises."),
         "Look at the class and the code of the error you caught.",
     ),
     "DS-100": (
-        "A call that makes no sense as it was made: a blocking call on the engine's own event loop, an input given both "
-        "as a value and as keywords, an application that was closed, a command that cannot do what was asked.",
+        (
+            "A call that makes no sense as it was made: a blocking call on the engine's own event loop, "
+            "an input given both as a value and as keywords, an application that was closed, a command "
+            "that cannot do what was asked."
+        ),
         "The message names what to change. In async code, await the twin with the prefix `a`.",
     ),
     "DS-110": (
-        "A graph document has problems. The error carries all of them in `findings`, each with a JSON pointer, a rule "
-        "and a sentence.",
+        (
+            "A graph document has problems. The error carries all of them in `findings`, each with a JSON"
+            " pointer, a rule and a sentence."
+        ),
         "Mend the document; `dalsegno validate FILE` shows line and column. Nothing was stored.",
     ),
     "DS-120": (
-        "A start payload that does not fit the workflow's `input_schema`, an argument, a name that is taken, or a value "
-        "that the store cannot hold.",
+        (
+            "A start payload that does not fit the workflow's `input_schema`, an argument, a name that is"
+            " taken, or a value that the store cannot hold."
+        ),
         "Change the value; the message says where it does not fit. Nothing was started.",
     ),
     "DS-130": (
         "No definition, execution, node type or blob of that name in this store.",
-        "Check the spelling and the store: `--store`, `DALSEGNO_STORE` and the URL of the `App` must name the same one. "
-        "An execution may have been removed by retention.",
+        (
+            "Check the spelling and the store: `--store`, `DALSEGNO_STORE` and the URL of the `App` must "
+            "name the same one. An execution may have been removed by retention."
+        ),
     ),
     "DS-140": (
-        "A value that JSON cannot carry: a type without a JSON form, NaN or an infinity, text that is no valid Unicode, "
-        "nesting deeper than 200. The message names the path inside the value.",
-        "Return plain data, a dataclass or a Pydantic model. For the output of a node this is a node failure and not "
-        "retried.",
+        (
+            "A value that JSON cannot carry: a type without a JSON form, NaN or an infinity, text that is"
+            " no valid Unicode, nesting deeper than 200. The message names the path inside the value."
+        ),
+        (
+            "Return plain data, a dataclass or a Pydantic model. For the output of a node this is a node "
+            "failure and not retried."
+        ),
     ),
     "DS-150": (
         "A configured limit was reached; the message names it.",
         "See [Limits](../limits.md) for what each limit protects and how to raise it.",
     ),
     "DS-160": (
-        "The execution is not in a state that allows this: cancelling one that has ended, rerunning one that has not, "
-        "retrying one in which nothing failed.",
+        (
+            "The execution is not in a state that allows this: cancelling one that has ended, rerunning "
+            "one that has not, retrying one in which nothing failed."
+        ),
         "Look at its state first, `handle.status().state` or `dalsegno show EXECUTION`.",
     ),
     "DS-170": (
@@ -51,16 +66,20 @@ CAUSES: dict[str, tuple[str, str]] = {
     ),
     "DS-171": (
         "The execution ended FAILED. `error` is the error object: message, code, type, details, node.",
-        "Mend the cause, then `handle.retry()` or `dalsegno retry EXECUTION`: see "
-        "[Rerun after a bug fix](../how-to/rerun.md). The codes of nodes are listed below.",
+        (
+            "Mend the cause, then `handle.retry()` or `dalsegno retry EXECUTION`: see [Rerun after a bug "
+            "fix](../how-to/rerun.md). The codes of nodes are listed below."
+        ),
     ),
     "DS-172": (
         "The execution was cancelled.",
-        "Nothing, if somebody meant it. `retry` makes a new execution from what was running or waiting.",
+        ("Nothing, if somebody meant it. `retry` makes a new execution from what was running or waiting."),
     ),
     "DS-180": (
-        "An expression cannot be compiled: a syntax error, an unknown name, nesting beyond the limit. In a document it "
-        "is one of the findings of DS-110.",
+        (
+            "An expression cannot be compiled: a syntax error, an unknown name, nesting beyond the limit."
+            " In a document it is one of the findings of DS-110."
+        ),
         "The error has line, column and an excerpt. See [Expressions](expressions.md).",
     ),
     "DS-181": (
@@ -72,27 +91,42 @@ CAUSES: dict[str, tuple[str, str]] = {
         "Workers go on trying on their own; calls from outside raise it at once.",
     ),
     "DS-210": (
-        "The store cannot be reached, or was locked by another process for ten seconds, or reading and writing failed.",
-        "End whatever holds a write transaction on the file (a backup by hand, a `sqlite3` shell). Check the disk. "
-        "Workers try again by themselves, at most every five seconds.",
+        (
+            "The store cannot be reached, or was locked by another process for ten seconds, or reading "
+            "and writing failed."
+        ),
+        (
+            "End whatever holds a write transaction on the file (a backup by hand, a `sqlite3` shell). "
+            "Check the disk. Workers try again by themselves, at most every five seconds."
+        ),
     ),
     "DS-220": (
         "No space left on the disk of the store. Nothing of the commit was applied.",
-        "Free some space. Workers keep what they have done and commit it then; nothing is lost, nothing runs twice.",
+        (
+            "Free some space. Workers keep what they have done and commit it then; nothing is lost. "
+            "Beyond the length of a lease, a step may run again."
+        ),
     ),
     "DS-230": (
-        "The file or its directory cannot be written. SQLite needs to write beside the file, too (`-wal`, `-shm`).",
+        (
+            "The file or its directory cannot be written. SQLite needs to write beside the file, too "
+            "(`-wal`, `-shm`)."
+        ),
         "Mend the permissions, or the mount.",
     ),
     "DS-240": (
         "The file is damaged, no SQLite database, or the database of another application.",
-        "Give another path; or stop all processes, keep a copy, and restore a backup. `sqlite3 FILE .recover` rescues "
-        "what can be read.",
+        (
+            "Give another path; or stop all processes, keep a copy, and restore a backup. `sqlite3 FILE "
+            ".recover` rescues what can be read."
+        ),
     ),
     "DS-250": (
-        "The store was written by a newer version, or was opened for reading only by a newer one that would have to "
-        "bring it up to date first.",
-        "Upgrade this program; stores are brought up to date when they are opened for writing, never back.",
+        (
+            "The store was written by a newer version, or was opened for reading only by a newer one that"
+            " would have to bring it up to date first."
+        ),
+        ("Upgrade this program; stores are brought up to date when they are opened for writing, never back."),
     ),
     "DS-260": (
         "A setting or URL is wrong, a directory does not exist, or a node plugin cannot be loaded.",
@@ -100,8 +134,10 @@ CAUSES: dict[str, tuple[str, str]] = {
     ),
     "DS-900": (
         "A bug in Dal Segno.",
-        "Please report it, with the output under `DALSEGNO_DEBUG=1`. The store is not harmed: a step that broke is "
-        "handed back and tried again.",
+        (
+            "Please report it, with the output under `DALSEGNO_DEBUG=1`. The store is not harmed: a step "
+            "that broke is handed back and tried again."
+        ),
     ),
 }
 
@@ -114,47 +150,122 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "A task with several parameters was not given an object.",
         "Give `input` as an object.",
     ),
-    "CANCELLED": ("The execution was cancelled.", ""),
+    "CANCELLED": (
+        "The execution was cancelled.",
+        "",
+    ),
     "EDIT_FAILED": (
         "An assignment does not fit what is edited, or its type.",
         "See the path in the message.",
     ),
-    "HEARTBEAT_TIMEOUT": ("A task did not call `ctx.heartbeat()` in time.", "Call it, or raise `heartbeat`."),
-    "HTTP_<status>": ("The status is named by `raise_on_status`.", "Details hold status, headers and body."),
-    "HTTP_BAD_BODY": ("The body cannot be sent with that content type.", ""),
-    "HTTP_BAD_URL": ("The address cannot be used.", ""),
-    "HTTP_CONNECTION_FAILED": ("No connection.", "Retry."),
-    "HTTP_CONNECTION_LOST": ("The connection broke before the answer was complete.", "Retry."),
-    "HTTP_CONNECTION_REFUSED": ("Nobody listens there.", "Retry."),
-    "HTTP_DNS_ERROR": ("The name cannot be resolved.", "Retry."),
+    "HEARTBEAT_TIMEOUT": (
+        "A task did not call `ctx.heartbeat()` in time.",
+        "Call it, or raise `heartbeat`.",
+    ),
+    "HTTP_<status>": (
+        "The status is named by `raise_on_status`.",
+        "Details hold status, headers and body.",
+    ),
+    "HTTP_BAD_BODY": (
+        "The body cannot be sent with that content type.",
+        "",
+    ),
+    "HTTP_BAD_URL": (
+        "The address cannot be used.",
+        "",
+    ),
+    "HTTP_CONNECTION_FAILED": (
+        "No connection.",
+        "Retry.",
+    ),
+    "HTTP_CONNECTION_LOST": (
+        "The connection broke before the answer was complete.",
+        "Retry.",
+    ),
+    "HTTP_CONNECTION_REFUSED": (
+        "Nobody listens there.",
+        "Retry.",
+    ),
+    "HTTP_DNS_ERROR": (
+        "The name cannot be resolved.",
+        "Retry.",
+    ),
     "HTTP_EGRESS_BLOCKED": (
         "The egress policy does not allow the address.",
         "See [Egress](../how-to/egress.md).",
     ),
-    "HTTP_PAGINATION": ("A page does not hold what `pagination` says.", ""),
-    "HTTP_PROTOCOL_ERROR": ("The answer is no HTTP.", ""),
-    "HTTP_RESPONSE_TOO_LARGE": ("The body is larger than `max_response_bytes`.", "Raise it."),
-    "HTTP_TIMEOUT": ("No complete answer within `timeout`.", "Retry, or raise it."),
-    "HTTP_TLS_ERROR": ("The certificate or the handshake is bad.", "`ignore_ssl` accepts any certificate."),
-    "HTTP_TOO_MANY_REDIRECTS": ("More than ten redirects.", ""),
+    "HTTP_PAGINATION": (
+        "A page does not hold what `pagination` says.",
+        "",
+    ),
+    "HTTP_PROTOCOL_ERROR": (
+        "The answer is no HTTP.",
+        "",
+    ),
+    "HTTP_RESPONSE_TOO_LARGE": (
+        "The body is larger than `max_response_bytes`.",
+        "Raise it.",
+    ),
+    "HTTP_TIMEOUT": (
+        "No complete answer within `timeout`.",
+        "Retry, or raise it.",
+    ),
+    "HTTP_TLS_ERROR": (
+        "The certificate or the handshake is bad.",
+        "`ignore_ssl` accepts any certificate.",
+    ),
+    "HTTP_TOO_MANY_REDIRECTS": (
+        "More than ten redirects.",
+        "",
+    ),
     "INVALID_PARAMETERS": (
         "Rendered parameters do not fit the node's model.",
         "The message names the parameter.",
     ),
-    "INVALID_TIME": ("Not a point in time, or out of range.", ""),
-    "ITEM_FAILED": ("An item failed a split with `on_item_error: halt`.", "Details name the item."),
+    "INVALID_TIME": (
+        "Not a point in time, or out of range.",
+        "",
+    ),
+    "ITEM_FAILED": (
+        "An item failed a split with `on_item_error: halt`.",
+        "Details name the item.",
+    ),
     "MERGE_TIMEOUT": (
         "Not all branches arrived in time.",
         "Raise the merge's `timeout`, or handle its error.",
     ),
-    "NODE_FAILED": ("Anything else that a node raised; `type` is the class.", ""),
-    "NOT_A_LIST": ("A list was expected.", ""),
-    "NOT_AN_OBJECT": ("`mode: combine` unites objects only.", "Use `append`."),
-    "NOT_FOUND": ("Something the node needs is not there.", ""),
-    "NOT_STORABLE": ("The store refuses what the step wants to write.", "See [Limits](../limits.md)."),
-    "OUTPUT_FAILED": ("The document's `output` expression failed.", ""),
-    "TASK_NOT_FOUND": ("No task of that name in the worker's process.", "Register it there, or use a queue."),
-    "TIMEOUT": ("An attempt, or the execution as a whole, took longer than its `timeout`.", ""),
+    "NODE_FAILED": (
+        "Anything else that a node raised; `type` is the class.",
+        "",
+    ),
+    "NOT_A_LIST": (
+        "A list was expected.",
+        "",
+    ),
+    "NOT_AN_OBJECT": (
+        "`mode: combine` unites objects only.",
+        "Use `append`.",
+    ),
+    "NOT_FOUND": (
+        "Something the node needs is not there.",
+        "",
+    ),
+    "NOT_STORABLE": (
+        "The store refuses what the step wants to write.",
+        "See [Limits](../limits.md).",
+    ),
+    "OUTPUT_FAILED": (
+        "The document's `output` expression failed.",
+        "",
+    ),
+    "TASK_NOT_FOUND": (
+        "No task of that name in the worker's process.",
+        "Register it there, or use a queue.",
+    ),
+    "TIMEOUT": (
+        "An attempt, or the execution as a whole, took longer than its `timeout`.",
+        "",
+    ),
     "WORKER_LOST": (
         "The process died five times while it ran this node.",
         "See [What happens when X dies](../what-happens-when-x-dies.md#a-poison-node).",

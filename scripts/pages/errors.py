@@ -18,27 +18,33 @@ Errors branch by who must act: the caller (`UsageError`), whoever runs the syste
 
 """
 
+NODES = """
+## Failures of nodes
+
+A node's failure is a value, not an exception: an error object with one of these codes, or a code of your own
+(`NodeError(…, code=…)`). Failures of expressions have the code of the language, such as `TypeError` or
+`PROPERTY_NOT_FOUND`.
+
+"""
+
 
 def error_classes() -> Iterator[type[DalSegnoError]]:
     """Every class that carries a code of its own, by code."""
-    found = {
+    found: set[type[DalSegnoError]] = {
         each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, DalSegnoError)
     }
-    yield from sorted(found | {ExpressionError, TemplateErrors}, key=lambda each: each.code)
+    found |= {ExpressionError, TemplateErrors}
+    yield from sorted(found, key=lambda each: each.code)
 
 
 def page() -> str:
     tree = inspect.cleandoc(errors.__doc__ or "").partition("\n\n")[2].partition("\n\n")[0]
+    tree = inspect.cleandoc(tree)
     sections = "\n".join(_section(each) for each in error_classes())
     nodes = table(
         ("code", "cause", "cure"), [(code(name), *text) for name, text in sorted(NODE_CODES.items())]
     )
-    return (
-        f"# Errors\n\n{NOTICE}{INTRODUCTION}```text\n{inspect.cleandoc(tree)}\n```\n\n{sections}\n"
-        "## Failures of nodes\n\nA node's failure is a value, not an exception: an error object with one of these codes, "
-        "or a code of your own (`NodeError(…, code=…)`). Failures of expressions have the code of the language, such as "
-        f"`TypeError` or `PROPERTY_NOT_FOUND`.\n\n{nodes}"
-    )
+    return f"# Errors\n\n{NOTICE}{INTRODUCTION}```text\n{tree}\n```\n\n{sections}{NODES}{nodes}"
 
 
 def _section(error: type[DalSegnoError]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from dalsegno.core.states import EXECUTION_MOVES, NODE_MOVES, PRECEDENCE, mermaid
 from scripts.pages.markdown import NOTICE, code, table
@@ -39,7 +40,7 @@ def page() -> str:
     )
 
 
-def _moves(moves: Mapping[str, tuple[str, ...]], meanings: Mapping[str, str]) -> str:
+def _moves(moves: Mapping[Any, tuple[str, ...]], meanings: Mapping[str, str]) -> str:
     rows = [
         (
             code(before),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Self
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0
@@ -43,11 +44,16 @@ class Workers:
     def __init__(self, url: str, concurrency: int = 20) -> None:
         command = [sys.executable, "-m", "tests.chaos.zygote", url, str(concurrency)]
         self._zygote = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+            command,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
         )
         self._workers: list[Worker] = []
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

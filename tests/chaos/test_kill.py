@@ -10,6 +10,7 @@ import random
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -38,7 +39,7 @@ class Harness:
         self.kills = 0
         self.killed_at_work = 0
 
-    def __enter__(self) -> Harness:
+    def __enter__(self) -> Self:
         for document in DOCUMENTS.values():
             self.client.deploy(document)
         return self
@@ -117,6 +118,25 @@ def test_one_of_two_workers_killed_again_and_again_loses_nothing(tmp_path: Path)
     kill_one_of_two(tmp_path, SHORT, seed=2)
 
 
+def test_a_restarted_worker_takes_over_the_leases_of_the_dead_one_at_once(tmp_path: Path) -> None:
+    """A lease lasts a minute; a process of the same machine that is gone is not waited for."""
+    marker = tmp_path / "somebody came"
+    with Harness(tmp_path, seed=4) as harness, Workers(harness.url) as workers:
+        harness.client.deploy(
+            graph("a > h > z", {"a": echo("a"), "h": task("hang_once", str(marker)), "z": echo("z")})
+        )
+        first = workers.start()
+        handle = harness.client.start("scenario")
+        end = time.monotonic() + PATIENCE
+        while not marker.exists():
+            assert time.monotonic() < end, handle.why()
+            time.sleep(0.002)
+        first.kill()
+        workers.start()
+        assert handle.result(10) == "z"
+        check_history(handle)
+
+
 @pytest.mark.chaos
 @pytest.mark.parametrize("seed", [11, 12])
 def test_a_worker_killed_hundreds_of_times_loses_nothing(tmp_path: Path, seed: int) -> None:
@@ -135,7 +155,12 @@ def test_a_node_that_kills_its_process_five_times_fails_through_its_strategy(
 ) -> None:
     fields = {"error": {"type": strategy}} if strategy != "branch" else {}
     paths = "a > d > next" + (", d !> rescue" if strategy == "branch" else "")
-    nodes = {"a": echo("a"), "d": task("deadly", **fields), "next": echo("next"), "rescue": echo("{{ $d.error.code }}")}
+    nodes = {
+        "a": echo("a"),
+        "d": task("deadly", **fields),
+        "next": echo("next"),
+        "rescue": echo("{{ $d.error.code }}"),
+    }
     if strategy != "branch":
         del nodes["rescue"]
     with Harness(tmp_path, seed=3) as harness, Workers(harness.url) as workers:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from dalsegno import App
@@ -117,7 +118,7 @@ def register(app: App, *, moment: float = 0.01) -> App:
             raise NodeError("refused", code="REFUSED", retryable=False)
         return value["value"]
 
-    async def weak(ctx, plan: Any) -> Any:  # type: ignore[no-untyped-def]  # noqa: ANN001 - found by its name
+    async def weak(ctx, plan: Any) -> Any:  # type: ignore[no-untyped-def]
         await asyncio.sleep(moment)
         if ctx.attempt <= plan["failures"]:
             raise NodeError(f"attempt {ctx.attempt} failed", code="WEAK")
@@ -126,7 +127,14 @@ def register(app: App, *, moment: float = 0.01) -> App:
     async def deadly(_value: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    tasks: list[Callable[..., Any]] = [step, step_if, weak, deadly]
+    async def hang_once(marker: str) -> str:
+        """Whoever comes first stays for ever."""
+        if not Path(marker).exists():  # noqa: ASYNC240 - a stat of a local file
+            Path(marker).touch()  # noqa: ASYNC240 - the same
+            await asyncio.Event().wait()
+        return "done"
+
+    tasks: list[Callable[..., Any]] = [step, step_if, weak, deadly, hang_once]
     for function in tasks:
         app.task(function)
 

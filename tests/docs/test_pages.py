@@ -19,7 +19,7 @@ from dalsegno.graph.document import DocumentLimits
 from dalsegno.lang.limits import MAX_NESTING, Limits
 from dalsegno.lang.stdlib import CONSTANTS, FUNCTIONS, arrays, callbacks, strings
 from scripts.generate_docs import PAGES, outdated
-from scripts.pages.causes import CAUSES
+from scripts.pages.causes import CAUSES, NODE_CODES
 from scripts.pages.errors import error_classes
 from tests.docs.pages import DOCS, ROOT, blocks, pages
 
@@ -67,6 +67,14 @@ def test_every_error_code_has_a_cause_and_a_cure() -> None:
     assert all(cause and cure for cause, cure in CAUSES.values())
 
 
+def test_every_code_of_nodes_is_explained() -> None:
+    folders = [ROOT / "src/dalsegno" / name for name in ("core", "engine", "nodes")]
+    sources = "".join(path.read_text(encoding="utf-8") for folder in folders for path in folder.glob("*.py"))
+    codes = re.findall(r'code="([A-Z_]+)"', sources) + re.findall(r'"(HTTP_[A-Z_]+)"', sources)
+    assert codes
+    assert sorted(set(codes) - set(NODE_CODES)) == []
+
+
 @pytest.mark.parametrize(
     "page", [page for page in pages() if page.name not in PAGES], ids=lambda page: page.stem
 )
@@ -92,6 +100,7 @@ def test_rules_of_documents_are_listed_whole() -> None:
     rules = {rule for call in calls for rule in re.findall(r'"([a-z]+(?:-[a-z]+)+)"', call)} - {
         "input-schema"
     }
+    assert len(rules) > 40
     assert [rule for rule in sorted(rules) if f"`{rule}`" not in text] == []
 
 

@@ -126,6 +126,8 @@ def _control(type: str, parameters: Fields) -> Fields:
     return {"type": type, "parameters": parameters, **own}
 
 
-def error_object(message: str, code: str, node: str, *, type: str | None = None, details: Any = None) -> Fields:
+def error_object(
+    message: str, code: str, node: str, *, type: str | None = None, details: Any = None
+) -> Fields:
     """The error object that contexts, slots and results show."""
     return {"message": message, "code": code, "type": type or code, "details": details, "node": node}

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -101,7 +101,7 @@ class Stage:
         self._alarm = Alarm()
         _register_tasks(self)
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> Self:
         logging.getLogger("dalsegno").addHandler(self._alarm)
         self._running = self.app.running()
         self._running.__enter__()
@@ -191,11 +191,11 @@ def _register_tasks(stage: Stage) -> None:
             raise NodeError("refused", code="REFUSED")
         return problem.get("value")
 
-    async def hold(ctx, door: str) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001 - found by its name
+    async def hold(ctx, door: str) -> str:  # type: ignore[no-untyped-def]
         await stage.door(door).passing(ctx.idempotency_key)
         return door
 
-    async def flaky(ctx, plan: Any) -> Any:  # type: ignore[no-untyped-def]  # noqa: ANN001 - found by its name
+    async def flaky(ctx, plan: Any) -> Any:  # type: ignore[no-untyped-def]
         """Fails ``failures`` times per token, then puts out how many attempts it took."""
         stage.attempts[ctx.idempotency_key] = attempt = stage.attempts.get(ctx.idempotency_key, 0) + 1
         if attempt <= plan["failures"]:

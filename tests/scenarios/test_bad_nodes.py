@@ -76,7 +76,9 @@ def test_what_is_no_json_can_be_ignored_like_any_failure(stage: Stage) -> None:
     assert ended.context["$f"]["error"]["type"] == "NotJson"
 
 
-@pytest.mark.parametrize("what", ["an object inside", "NaN", "a lone surrogate", "a huge integer", "too deep"])
+@pytest.mark.parametrize(
+    "what", ["an object inside", "NaN", "a lone surrogate", "a huge integer", "too deep"]
+)
 def test_a_start_payload_that_is_no_json_starts_nothing(stage: Stage, what: str) -> None:
     payload, _ = NOT_JSON[what]
     stage.app.deploy(graph("a"))

@@ -72,7 +72,13 @@ def test_cancel_ends_at_once_and_marks_what_was_live(stage: Stage) -> None:
     ended = stage.end_of(handle)
     assert ended.state == "CANCELLED"
     assert ended.error["message"] == "the execution was cancelled: no longer needed"
-    assert ended.states == {"a": "COMPLETED", "h": "CANCELLED", "b": "PENDING", "w": "CANCELLED", "c": "PENDING"}
+    assert ended.states == {
+        "a": "COMPLETED",
+        "h": "CANCELLED",
+        "b": "PENDING",
+        "w": "CANCELLED",
+        "c": "PENDING",
+    }
     with pytest.raises(WorkflowCancelled):
         handle.result(1)
 

@@ -141,9 +141,9 @@ TWICE_PATHS = "a > x > gate, a > y > gate, gate > left > m, gate > right > m"
 def test_a_gate_that_goes_both_ways_feeds_both_slots_of_a_merge(stage: Stage) -> None:
     """Fifty runs with different interleavings end alike: deadness waits until the gate has seen its last visit."""
     document = graph(TWICE_PATHS, {**TWICE, "x": hold("x"), "y": hold("y")})
-    document["nodes"][[node["id"] for node in document["nodes"]].index("gate")]["parameters"]["expression"] = (
-        "$json == 'x'"
-    )
+    document["nodes"][[node["id"] for node in document["nodes"]].index("gate")]["parameters"][
+        "expression"
+    ] = "$json == 'x'"
     outcomes = []
     for turn in range(50):
         stage.doors.clear()

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from tests.scenarios.documents import conditional, echo, error_object, fail, graph, hold, merge, switch, task, wait
+from tests.scenarios.documents import (
+    conditional,
+    echo,
+    error_object,
+    fail,
+    graph,
+    hold,
+    merge,
+    switch,
+    task,
+    wait,
+)
 from tests.scenarios.stage import Stage
 
 BROKEN = error_object("broken", "BROKEN", "f")
@@ -50,7 +61,9 @@ def stage_tokens(stage: Stage, execution: str) -> object:
     return inspection.tokens if inspection is not None else ()
 
 
-def test_the_context_of_a_failed_execution_is_what_branches_left_plus_the_failing_tokens(stage: Stage) -> None:
+def test_the_context_of_a_failed_execution_is_what_branches_left_plus_the_failing_tokens(
+    stage: Stage,
+) -> None:
     nodes = {"h": hold("h"), "f": fail()}
     handle = stage.start(graph("a > b, a > h > f", nodes))
     stage.until_state(handle, "b", "COMPLETED")
@@ -92,7 +105,9 @@ def test_ignore_on_a_leaf_completes_with_the_error_as_output(stage: Stage) -> No
 
 
 def test_an_ignored_conditional_goes_along_its_false_edge(stage: Stage) -> None:
-    ended = stage.run(graph("c > yes, c > no", {"c": conditional("$trigger.a.b.c > 1 / 0 + null.x", **IGNORE)}))
+    ended = stage.run(
+        graph("c > yes, c > no", {"c": conditional("$trigger.a.b.c > 1 / 0 + null.x", **IGNORE)})
+    )
     assert ended.state == "COMPLETED"
     assert ended.states == {"c": "FAILED", "yes": "SKIPPED", "no": "COMPLETED"}
 

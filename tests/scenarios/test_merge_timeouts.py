@@ -1,4 +1,4 @@
-"""Merges that give up: the deadline runs from the first arrival, the node's strategy applies, latecomers are dropped."""
+"""Merges that give up: the deadline runs from the first arrival, their strategy applies, latecomers are dropped."""
 
 from __future__ import annotations
 

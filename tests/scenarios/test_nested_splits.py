@@ -95,7 +95,13 @@ def test_an_inner_split_that_halts_fails_the_outer_item(stage: Stage) -> None:
 
 
 def test_an_inner_split_without_aggregator_holds_the_outer_item_open(stage: Stage) -> None:
-    nodes = {"outer": split([1, 2]), "inner": split([1, 2]), "w": hold("w"), "x": echo("{{ $item }}"), "g": aggregator()}
+    nodes = {
+        "outer": split([1, 2]),
+        "inner": split([1, 2]),
+        "w": hold("w"),
+        "x": echo("{{ $item }}"),
+        "g": aggregator(),
+    }
     handle = stage.start(graph("outer > x > g, outer > inner > w", nodes))
     stage.until_comers(handle, "w", 4)
     assert handle.nodes()["g"].runs == 0

@@ -46,9 +46,7 @@ def test_an_output_node_collects_what_came_before_it(stage: Stage) -> None:
 
 
 def test_an_input_node_passes_the_start_payload_on(stage: Stage) -> None:
-    document = dependencies(
-        {"id": "in", "handler": "input"}, handler("a", "{{ $in.x }}", "in"), output="$a"
-    )
+    document = dependencies({"id": "in", "handler": "input"}, handler("a", "{{ $in.x }}", "in"), output="$a")
     assert stage.run(document, {"x": 5}).output == 5
 
 
@@ -59,7 +57,10 @@ def test_leaves_that_did_not_run_are_left_out(stage: Stage) -> None:
 
 def test_dependencies_join_all_and_unite_contexts(stage: Stage) -> None:
     document = dependencies(
-        handler("a", 1), handler("b", 2), handler("sum", "{{ $a + $b }}", "a", "b"), handler("z", "{{ $sum }}", "sum")
+        handler("a", 1),
+        handler("b", 2),
+        handler("sum", "{{ $a + $b }}", "a", "b"),
+        handler("z", "{{ $sum }}", "sum"),
     )
     ended = stage.run(document)
     assert ended.output == 3
@@ -113,7 +114,11 @@ def test_a_workflow_that_is_nothing_but_its_trigger_completes_at_once(stage: Sta
 
 
 def test_the_later_of_two_branches_wins_where_contexts_disagree(stage: Stage) -> None:
-    nodes = {"b": hold("b"), "x": {**log("{{ $json }}")}, "e": {"type": "edit", "parameters": {"assignments": [{"name": "v", "value": "{{ $json }}"}]}}}
+    nodes = {
+        "b": hold("b"),
+        "x": {**log("{{ $json }}")},
+        "e": {"type": "edit", "parameters": {"assignments": [{"name": "v", "value": "{{ $json }}"}]}},
+    }
     handle = stage.start(graph("a > b > e, a > c > e", nodes, output="$e.v"))
     stage.until_event(handle, "NodeCompleted", "e")
     stage.door("b").open()

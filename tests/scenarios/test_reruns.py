@@ -101,7 +101,9 @@ def test_retry_runs_what_failed_and_what_was_interrupted(stage: Stage) -> None:
         "h": hold("h"),
         "m": merge(),
     }
-    handle = stage.start(graph("a > b > m, a > g > f > m, a > h > m", {**nodes, "g": hold("g")}), {"bad": True})
+    handle = stage.start(
+        graph("a > b > m, a > g > f > m, a > h > m", {**nodes, "g": hold("g")}), {"bad": True}
+    )
     stage.until_comers(handle, "h")
     stage.until_comers(handle, "g")
     stage.until_state(handle, "b", "COMPLETED")
@@ -178,7 +180,11 @@ def test_bad_reruns_are_refused_and_change_nothing(
 
 
 def test_large_outputs_are_carried_over(stage: Stage) -> None:
-    nodes = {"a": echo("x" * 300_000), "b": echo("y" * 10_000), "c": task("note", "{{ [$a.length, $b.length] }}")}
+    nodes = {
+        "a": echo("x" * 300_000),
+        "b": echo("y" * 10_000),
+        "c": task("note", "{{ [$a.length, $b.length] }}"),
+    }
     first = stage.run(graph("a > b > c", nodes))
     again = stage.end_of(first.handle.rerun("c"))
     assert again.output == [300_000, 10_000]
@@ -191,3 +197,63 @@ def test_a_failing_rerun_can_be_rerun_again(stage: Stage) -> None:
     third = stage.end_of(second.handle.retry())
     assert third.state == "FAILED"
     assert third.handle.status().parent == second.id
+
+
+def test_a_node_downstream_of_another_one_runs_once(stage: Stage) -> None:
+    nodes = {name: task("note", name) for name in "abc"}
+    first = stage.run(graph("a > b > c", nodes))
+    stage.seen.clear()
+    again = stage.end_of(first.handle.rerun("b", "c"))
+    assert stage.seen == ["b", "c"]
+    assert again.nodes["c"] == ("COMPLETED", 1)
+
+
+def test_a_gate_downstream_closes_in_a_rerun_too(stage: Stage) -> None:
+    nodes = {"gate": conditional("$json == 'x'"), "m": merge()}
+    first = stage.run(graph("a > x > gate, a > y > gate, gate > left > m, gate > right > m", nodes))
+    assert first.output == ["left", "right"]
+    again = stage.end_of(first.handle.rerun("x"))
+    assert again.state == "COMPLETED"
+    assert again.nodes["gate"] == ("COMPLETED", 1)
+    assert again.context["$left"] == "left"
+
+
+def test_the_working_payload_is_recorded_too(stage: Stage) -> None:
+    edit = {"type": "edit", "parameters": {"assignments": [{"name": "x", "value": 1}]}}
+    second = {"type": "edit", "parameters": {"assignments": [{"name": "y", "value": "{{ $json.x + 1 }}"}]}}
+    first = stage.run(graph("e1 > a > e2", {"e1": edit, "e2": second}))
+    assert first.output == {"x": 1, "y": 2}
+    assert stage.end_of(first.handle.rerun("e2")).output == {"x": 1, "y": 2}
+
+
+def test_a_merge_that_timed_out_can_be_retried(stage: Stage) -> None:
+    nodes = {"silent": hold("silent"), "m": merge(timeout=5)}
+    handle = stage.start(graph("a > b > m, a > silent > m", nodes))
+    stage.until_event(handle, "NodeWaiting", "m")
+    stage.until_comers(handle, "silent")
+    stage.pass_time(6)
+    assert stage.end_of(handle).state == "FAILED"
+    stage.door("silent").open()
+    assert stage.end_of(handle.retry()).output == ["b", "silent"]
+
+
+def test_a_pass_through_node_rerun_hands_on_what_it_had_received(stage: Stage) -> None:
+    nodes = {"c": conditional("true"), "m": merge()}
+    first = stage.run(graph("a > c > m, a > b > m", nodes))
+    assert first.output == ["a", "b"]
+    assert stage.end_of(first.handle.rerun("b")).output == ["a", "b"]
+    assert stage.end_of(first.handle.rerun("c")).output == ["a", "b"]
+
+
+def test_an_edited_output_is_the_working_payload_too(stage: Stage) -> None:
+    edit = {"type": "edit", "parameters": {"assignments": [{"name": "x", "value": 1}]}}
+    second = {"type": "edit", "parameters": {"assignments": [{"name": "y", "value": "{{ $json.x + 1 }}"}]}}
+    first = stage.run(graph("e1 > a > e2", {"e1": edit, "e2": second}))
+    assert stage.end_of(first.handle.rerun("e2", context={"e1": {"x": 10}})).output == {"x": 10, "y": 11}
+
+
+def test_the_items_of_a_list_node_are_recorded_as_working_payload(stage: Stage) -> None:
+    keep = {"type": "filter", "parameters": {"input_array": "$trigger.items", "expression": "$item > 1"}}
+    first = stage.run(graph("f > a > z", {"f": keep, "z": echo("{{ $json }}")}), {"items": [1, 2, 3]})
+    assert first.output == [2, 3]
+    assert stage.end_of(first.handle.rerun("z")).output == [2, 3]

@@ -21,8 +21,10 @@ def through_retries(stage: Stage, handle: Handle, step: float = 1000.0) -> Ended
         stage.until(
             "retried or ended",
             handle,
-            lambda seen=retries: handle.status().ended_at is not None
-            or sum(event.kind == "NodeRetrying" for event in handle.events()) >= seen,
+            lambda seen=retries: (
+                handle.status().ended_at is not None
+                or sum(event.kind == "NodeRetrying" for event in handle.events()) >= seen
+            ),
         )
         if handle.status().ended_at is not None:
             break
@@ -111,7 +113,9 @@ def test_a_task_brings_its_own_policy_and_the_document_wins_over_it(stage: Stage
         raise ValueError("weak")
 
     through_retries(stage, stage.start(graph("f", {"f": task("weak", "own")})))
-    through_retries(stage, stage.start(graph("f", {"f": task("weak", "document", retry={"max_attempts": 2})})))
+    through_retries(
+        stage, stage.start(graph("f", {"f": task("weak", "document", retry={"max_attempts": 2})}))
+    )
     assert attempts == ["own"] * 3 + ["document"] * 2
 
 

@@ -50,11 +50,19 @@ def test_a_value_survives_every_way_through_an_execution(stage: Stage, value: An
         "g": aggregator(),
         "end": echo(["{{ $trigger.v }}", "{{ $a }}", "{{ $g }}"]),
     }
-    handle = stage.start(graph("a > w > m, a > b > m, m > s > i > g > end", {**nodes, "b": echo("{{ $a }}")}), {"v": value})
+    handle = stage.start(
+        graph("a > w > m, a > b > m, m > s > i > g > end", {**nodes, "b": echo("{{ $a }}")}), {"v": value}
+    )
     stage.until_event(handle, "NodeWaiting", "w")
     stage.pass_time(1)
     ended = stage.end_of(handle)
-    for found in (ended.output[0], ended.output[1], *ended.output[2], ended.context["$a"], ended.context["$trigger"]["v"]):
+    for found in (
+        ended.output[0],
+        ended.output[1],
+        *ended.output[2],
+        ended.context["$a"],
+        ended.context["$trigger"]["v"],
+    ):
         assert json.dumps(found) == json.dumps(value)
     assert len(ended.output[2]) == 2
 
@@ -66,7 +74,9 @@ def test_values_from_data_are_never_parsed_again_as_expressions(stage: Stage) ->
 
 
 def test_a_name_that_looks_like_a_path_stays_a_name(stage: Stage) -> None:
-    ended = stage.run(graph("a > b", {"a": echo({"x.y": 1, "x": {"y": 2}}), "b": echo('{{ [$a["x.y"], $a.x.y] }}')}))
+    ended = stage.run(
+        graph("a > b", {"a": echo({"x.y": 1, "x": {"y": 2}}), "b": echo('{{ [$a["x.y"], $a.x.y] }}')})
+    )
     assert ended.output == [1, 2]
 
 

@@ -87,7 +87,9 @@ def fan_in(stage: Stage, width: int) -> float:
     """Seconds per arrival of a fan-out to ``width`` nodes and back into one merge."""
     names = [f"n{index}" for index in range(width)]
     nodes = {name: task("echo", index) for index, name in enumerate(names)}
-    document = graph(", ".join(f"a > {name} > m" for name in names), {**nodes, "m": merge()}, name=f"fan{width}")
+    document = graph(
+        ", ".join(f"a > {name} > m" for name in names), {**nodes, "m": merge()}, name=f"fan{width}"
+    )
     definition = stage.app.deploy(document)
     began = time.perf_counter()
     handle = stage.app.start(definition.name)

@@ -121,7 +121,12 @@ def test_an_aggregator_that_times_out_cancels_its_items_and_applies_its_strategy
 
 
 def test_items_that_arrive_after_the_aggregator_gave_up_change_nothing(stage: Stage) -> None:
-    nodes = {"s": split([1, 2]), "h": hold("h"), "g": aggregator(timeout=5, error={"type": "ignore"}), "end": hold("end")}
+    nodes = {
+        "s": split([1, 2]),
+        "h": hold("h"),
+        "g": aggregator(timeout=5, error={"type": "ignore"}),
+        "end": hold("end"),
+    }
     handle = stage.start(graph("s > h > g > end", nodes))
     stage.until_comers(handle, "h", 2)
     stage.pass_time(6)

@@ -88,7 +88,12 @@ def test_a_failed_item_leaves_its_error_in_its_slot(stage: Stage) -> None:
 
 @pytest.mark.parametrize("early", [0, 1, 2])
 def test_an_item_that_ends_early_leaves_null(stage: Stage, early: int) -> None:
-    nodes = {"s": split([0, 1, 2]), "c": conditional(f"$item != {early}"), "w": echo("{{ $item }}"), "g": aggregator()}
+    nodes = {
+        "s": split([0, 1, 2]),
+        "c": conditional(f"$item != {early}"),
+        "w": echo("{{ $item }}"),
+        "g": aggregator(),
+    }
     ended = stage.run(graph("s > c > w > g", nodes))
     assert ended.output == [None if item == early else item for item in range(3)]
     assert ended.context["$s"] == {"total": 3, "failed": 0}
@@ -267,7 +272,13 @@ def test_a_fan_out_inside_an_item_holds_the_item_open(stage: Stage) -> None:
 
 
 def test_a_split_visited_twice_has_a_barrier_per_visit(stage: Stage) -> None:
-    nodes = {"b": echo([1, 2]), "c": echo([3]), "s": split("$json"), "w": task("note", "{{ $item }}"), "g": aggregator()}
+    nodes = {
+        "b": echo([1, 2]),
+        "c": echo([3]),
+        "s": split("$json"),
+        "w": task("note", "{{ $item }}"),
+        "g": aggregator(),
+    }
     ended = stage.run(graph("a > b > s, a > c > s, s > w > g", nodes))
     assert sorted(stage.seen) == [1, 2, 3]
     assert ended.nodes["g"] == ("COMPLETED", 2)

@@ -66,7 +66,12 @@ class serving:  # noqa: N801 - reads as a verb
         self.host = stage.app.host
         engine = stage.app.engine
         self.worker = Worker(
-            "second", engine.stack.ledger, engine.stack.broker, engine.committer, engine.steps, queues=(queue,)
+            "second",
+            engine.stack.ledger,
+            engine.stack.broker,
+            engine.committer,
+            engine.steps,
+            queues=(queue,),
         )
         engine.stack.ledger.heartbeat("second", 1e6)
 
@@ -131,9 +136,12 @@ SCHEMA = {
 
 
 @pytest.mark.parametrize(
-    ("payload", "where"), [({}, "n"), ({"n": 0}, "/n"), ({"n": "1"}, "/n"), ({"n": 1, "m": 2}, "m"), ([], "object")]
+    ("payload", "where"),
+    [({}, "n"), ({"n": 0}, "/n"), ({"n": "1"}, "/n"), ({"n": 1, "m": 2}, "m"), ([], "object")],
 )
-def test_a_payload_that_does_not_fit_the_schema_starts_nothing(stage: Stage, payload: object, where: str) -> None:
+def test_a_payload_that_does_not_fit_the_schema_starts_nothing(
+    stage: Stage, payload: object, where: str
+) -> None:
     stage.app.deploy(graph("a", input_schema=SCHEMA))
     with pytest.raises(InvalidInput, match="does not fit the workflow's input_schema") as refused:
         stage.app.start("scenario", payload)

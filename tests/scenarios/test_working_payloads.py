@@ -47,7 +47,12 @@ def test_list_nodes_hand_their_items_on(stage: Stage) -> None:
 
 
 def test_inside_an_item_the_working_payload_starts_with_the_item(stage: Stage) -> None:
-    nodes = {"e0": edit(outside=True), "s": split([{"n": 1}, {"n": 2}]), "e": edit(m="{{ $json.n * 10 }}"), "g": aggregator()}
+    nodes = {
+        "e0": edit(outside=True),
+        "s": split([{"n": 1}, {"n": 2}]),
+        "e": edit(m="{{ $json.n * 10 }}"),
+        "g": aggregator(),
+    }
     ended = stage.run(graph("e0 > s > e > g > z", {**nodes, "z": echo("{{ $json }}")}))
     assert ended.context["$g"] == [{"n": 1, "m": 10}, {"n": 2, "m": 20}]
 
@@ -72,5 +77,7 @@ def test_names_serve_as_roots_beside_ids(stage: Stage) -> None:
 
 
 def test_execution_facts_are_a_root(stage: Stage) -> None:
-    ended = stage.run(graph("a", {"a": echo("{{ [$execution.id, $execution.workflow, $execution.version] }}")}))
+    ended = stage.run(
+        graph("a", {"a": echo("{{ [$execution.id, $execution.workflow, $execution.version] }}")})
+    )
     assert ended.output == [ended.id, "scenario", 1]

@@ -28,6 +28,9 @@ from dalsegno.model.event import EventKind, NewEvent
 from dalsegno.model.failure import Failure
 from dalsegno.model.transition import Park, Transition
 
+SAME = "same"
+"""In a run's record: its working payload is its output."""
+
 PASSING = frozenset(("conditional", "switch", "wait"))
 """Control kinds that pass on what they received; ``log`` does so by its type."""
 
@@ -65,13 +68,13 @@ def ends_alone(situation: Situation, taken: Sequence[Edge]) -> bool:
 
 def complete(situation: Situation, run: Run) -> Step:
     node, body = situation.node, situation.body
-    context, entry, effects = _record_output(situation, run)
+    context, entry, working, effects = _record_output(situation, run)
     if node.losers and situation.lease.kind == "join":
         effects.append(CancelTokens(situation.lease.scope, node.losers))
     payload = body.payload if passes_payload(node) else own_output(node.id)
     closing, events = close_unit(situation, node, run.taken)
     effects += closing
-    events.insert(0, _event(situation, run, entry))
+    events.insert(0, _event(situation, run, entry, working))
     bodies: dict[str, Body] = {}
     effects += _follow(situation, run, Body(context, payload, body.path, body.loops), bodies)
     return Step(transition_of(situation, effects, events), bodies)
@@ -98,7 +101,7 @@ def passes_payload(node: Node) -> bool:
     return node.control in PASSING or node.type == "log"
 
 
-def _record_output(situation: Situation, run: Run) -> tuple[Context, Entry, list[Effect]]:
+def _record_output(situation: Situation, run: Run) -> tuple[Context, Entry, Entry | None, list[Effect]]:
     token = situation.lease.token
     effects: list[Effect] = []
     context = situation.body.context
@@ -106,9 +109,10 @@ def _record_output(situation: Situation, run: Run) -> tuple[Context, Entry, list
         for key, result in run.entries.items():
             context = _remember(context, key, result, token, effects)[0]
     context, entry = _remember(context, key_of(situation.lease.node), run.output, token, effects)
+    working: Entry | None = None
     if run.json is not None:
-        context = _remember(context, "$json", run.json, token, effects)[0]
-    return context, entry, effects
+        context, working = _remember(context, "$json", run.json, token, effects)
+    return context, entry, working, effects
 
 
 def _remember(
@@ -123,7 +127,7 @@ def _remember(
     return context, entry
 
 
-def _event(situation: Situation, run: Run, entry: Entry) -> NewEvent:
+def _event(situation: Situation, run: Run, entry: Entry, working: Entry | None) -> NewEvent:
     kind: EventKind = "NodeCompleted" if run.failure is None else "NodeFailed"
     lease = situation.lease
     inline = entry.kind == VALUE
@@ -132,11 +136,22 @@ def _event(situation: Situation, run: Run, entry: Entry) -> NewEvent:
         situation.started_at,
         lease.attempt,
         entry.raw if inline and run.failure is None else None,
-        None if inline else ("blob:" if entry.kind == BLOB else "output:") + reference_name(entry),
+        None if inline else _reference_text(entry),
         run.failure.as_dict() if run.failure is not None else None,
         tuple(edge.id for edge in run.taken) if run.routed else None,
     )
+    if working is not None and run.json is not None:
+        if run.json.raw == run.output.raw:
+            record = msgspec.structs.replace(record, json_ref=SAME)
+        elif working.kind == VALUE:
+            record = msgspec.structs.replace(record, json=working.raw)
+        else:
+            record = msgspec.structs.replace(record, json_ref=_reference_text(working))
     return run_event(kind, situation, record)
+
+
+def _reference_text(entry: Entry) -> str:
+    return ("blob:" if entry.kind == BLOB else "output:") + reference_name(entry)
 
 
 def _follow(situation: Situation, run: Run, body: Body, bodies: dict[str, Body]) -> list[Effect]:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from dalsegno.core.complete import SAME
 from dalsegno.core.context import BLOB, OUTPUT, Entry, reference, value
 from dalsegno.graph.plan import Node
 from dalsegno.model.event import Event
@@ -21,6 +22,8 @@ class RunFacts(Struct, frozen=True):
     failed: bool
     edges: tuple[str, ...] | None
     """The out-edges it chose, where it had a choice."""
+    working: Entry | None = None
+    """The working payload ``$json`` it left, if it left one."""
 
 
 class _Record(Struct, frozen=True):
@@ -29,6 +32,8 @@ class _Record(Struct, frozen=True):
     output_ref: str | None = None
     error: dict[str, Any] | None = None
     edges: tuple[str, ...] | None = None
+    json: Raw = Raw()
+    json_ref: str | None = None
 
 
 _decode = msgspec.json.Decoder(_Record).decode
@@ -41,7 +46,9 @@ def run_facts(events: Iterable[Event]) -> dict[str, RunFacts]:
         if event.kind not in ("NodeCompleted", "NodeFailed") or event.scope or event.data is None:
             continue
         record = _decode(event.data)
-        facts[event.node] = RunFacts(event.node, _entry(record), event.kind == "NodeFailed", record.edges)
+        facts[event.node] = RunFacts(
+            event.node, _entry(record), event.kind == "NodeFailed", record.edges, _working(record)
+        )
     return facts
 
 
@@ -50,10 +57,22 @@ def _entry(record: _Record) -> Entry | None:
         return value(msgspec.json.encode({"error": record.error}))
     if raw := bytes(record.output):
         return value(raw)
-    if record.output_ref is not None:
-        kind, _, name = record.output_ref.partition(":")
-        return reference(BLOB if kind == "blob" else OUTPUT, name)
-    return None
+    return _referred(record.output_ref)
+
+
+def _working(record: _Record) -> Entry | None:
+    if record.json_ref == SAME:
+        return _entry(record)
+    if raw := bytes(record.json):
+        return value(raw)
+    return _referred(record.json_ref)
+
+
+def _referred(text: str | None) -> Entry | None:
+    if text is None:
+        return None
+    kind, _, name = text.partition(":")
+    return reference(BLOB if kind == "blob" else OUTPUT, name)
 
 
 def took(facts: RunFacts, node: Node, edge: str) -> bool:

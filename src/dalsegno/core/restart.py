@@ -30,6 +30,8 @@ class Restart(Struct, frozen=True):
     facts: Mapping[str, RunFacts]
     outputs: Mapping[str, bytes]
     edits: Mapping[str, bytes]
+    working: Mapping[str, bytes]
+    """The working payloads that nodes left."""
 
 
 class _Builder:
@@ -53,6 +55,9 @@ class _Builder:
             raw = self.record.outputs.get(name)
             if raw is not None and self.plan.nodes[name].depth == 0:
                 context = self._remember(context, key_of(name), raw, owner)
+        last = next((name for name in reversed(names) if name in self.record.working), None)
+        if last is not None:
+            context = self._remember(context, "$json", self._working(last), owner)
         for key, raw in self.record.edits.items():
             context = self._remember(context, key, raw, owner)
         return context
@@ -63,6 +68,12 @@ class _Builder:
         context, pages = extend(context, key, entry, f"{owner}/{key}")
         self.effects += pages
         return context
+
+    def _working(self, node: str) -> bytes:
+        """What a node left as ``$json``; where that is its output and this was edited, the edited one."""
+        left = self.record.working[node]
+        same = left == self.record.outputs.get(node)
+        return self.record.edits.get(key_of(node), left) if same else left
 
     def body_for(self, node: Node) -> Body:
         """What a token that came to this node carried."""

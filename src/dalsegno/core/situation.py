@@ -59,6 +59,9 @@ class RunRecord(Struct, frozen=True, omit_defaults=True, gc=False):
     """The out-edges taken, where the node had a choice."""
     retry_at: float | None = None
     resume_at: float | None = None
+    json: Raw | None = None
+    json_ref: str | None = None
+    """The working payload the run left: inline, by reference, or ``same`` as its output."""
 
 
 encode_record = msgspec.json.Encoder().encode

@@ -24,7 +24,6 @@ from dalsegno.model.event import EventKind
 from dalsegno.model.ids import barrier_id, derive, item_scope
 from dalsegno.model.token import SYSTEM_QUEUE, NewToken
 
-
 SHARED_INLINE = 256
 """Items all carry the split's context; one larger than this is stored once and referred to."""
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dalsegno.core.body import Body
-from dalsegno.core.context import key_of
-from dalsegno.core.history import RunFacts, run_facts
+from dalsegno.core.context import Entry, key_of
+from dalsegno.core.history import run_facts
 from dalsegno.core.restart import Restart, restart
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Program
@@ -37,7 +37,8 @@ async def plan_rerun(
         raise Conflict(f"execution {view.id} has not ended ({view.state}); cancel it first, or wait")
     facts = run_facts(await client.all_events(view.id))
     starts = _checked(plan, nodes) if nodes is not None else await _failed_nodes(client, plan, view)
-    outputs = await _outputs(client, view.id, facts)
+    outputs = await _loaded(client, view.id, {name: fact.output for name, fact in facts.items()})
+    working = await _loaded(client, view.id, {name: fact.working for name, fact in facts.items()})
     now = client.stack.ledger.now()
     new = NewExecution(
         id=new_execution_id(now),
@@ -51,7 +52,7 @@ async def plan_rerun(
         parent=view.id,
         relation="retry" if nodes is None else "rerun",
     )
-    record = Restart(starts, facts, outputs, _edits(plan, edits))
+    record = Restart(starts, facts, outputs, _edits(plan, edits), working)
     return new, restart(plan, new, record, now)
 
 
@@ -99,13 +100,13 @@ def _outermost(plan: Plan, name: str) -> str:
     return node.id
 
 
-async def _outputs(client: Client, execution: str, facts: Mapping[str, RunFacts]) -> dict[str, bytes]:
-    """Recorded outputs as bytes: references resolve only within their own execution, so they are carried over."""
+async def _loaded(client: Client, execution: str, entries: Mapping[str, Entry | None]) -> dict[str, bytes]:
+    """Recorded values as bytes: references resolve only within their own execution, so they are carried over."""
     found = {}
     body = Body()
-    for name, fact in facts.items():
-        if fact.output is not None:
-            found[name] = bytes(await client.loader.raw(execution, body, fact.output))
+    for name, entry in entries.items():
+        if entry is not None:
+            found[name] = bytes(await client.loader.raw(execution, body, entry))
     return found
 
 

@@ -7,16 +7,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dalsegno.core.situation import Situation
+from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Loader, Lookup
 from dalsegno.engine.run_context import LogSink, RunContext
-from dalsegno.errors import DalSegnoError, NotFound, OperatorError
+from dalsegno.errors import DalSegnoError, NotFound, NotJson, OperatorError
 from dalsegno.graph.plan import Node
 from dalsegno.lang import ExpressionFailed
 from dalsegno.model.failure import Failure
 from dalsegno.ports.node import NodeError, NodeType, NodeTypes
 
 NO_OUTPUTS: Mapping[str, Any] = {}
+
+
+LONGEST_MESSAGE = 10_000
+"""Characters of an error's message; it is stored several times over."""
 
 
 class Runner:
@@ -90,34 +95,53 @@ def _outputs(predecessors: Sequence[str], lookup: Lookup) -> dict[str, Any]:
 
 
 def failure_of(error: Exception, node: Node) -> Failure:
-    """Any exception as a value: ours keep their codes, others fail under their class's name."""
+    """Any exception as a value that every store can hold: ours keep their codes, others fail under their class's
+    name."""
     if isinstance(error, NodeError):
-        return _named(error.failure, node)
-    if isinstance(error, ExpressionFailed):
-        return Failure(str(error), code=error.code, type="ExpressionFailed", node=node.id, retryable=False)
-    if isinstance(error, NotFound):
-        return Failure(str(error), code="NOT_FOUND", type="NotFound", node=node.id, retryable=False)
-    if isinstance(error, DalSegnoError):
-        return Failure(str(error), code=error.code, type=type(error).__name__, node=node.id, retryable=False)
+        return _storable(error.failure, node)
     code = getattr(error, "code", None)
-    return Failure(
-        str(error) or type(error).__name__,
-        code=code if isinstance(code, str) else "NODE_FAILED",
-        type=type(error).__name__,
-        node=node.id,
-    )
+    code = code if isinstance(code, str) else "NODE_FAILED"
+    name, retryable = type(error).__name__, not isinstance(error, DalSegnoError | ExpressionFailed)
+    if isinstance(error, ExpressionFailed):
+        name = "ExpressionFailed"
+    elif isinstance(error, NotFound):
+        code = "NOT_FOUND"
+    return _storable(Failure(_words(error) or name, code, name, retryable=retryable), node)
 
 
-def _named(failure: Failure, node: Node) -> Failure:
+def _words(error: Exception) -> str:
+    """What an exception says; some cannot even say that."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a user's own ``__str__`` may do anything
+        return ""
+
+
+def _storable(failure: Failure, node: Node) -> Failure:
     return Failure(
-        failure.message,
-        failure.code,
-        failure.type,
-        failure.details,
+        _text(failure.message),
+        _text(failure.code),
+        _text(failure.type),
+        _details(failure.details),
         node.id,
         failure.retryable,
         failure.retry_after,
     )
+
+
+def _text(words: str) -> str:
+    """Valid Unicode of a bearable length."""
+    if len(words) > LONGEST_MESSAGE:
+        words = f"{words[:LONGEST_MESSAGE]}… ({len(words):,} characters)"
+    return words if words.isascii() else words.encode(errors="replace").decode()
+
+
+def _details(details: dict[str, Any] | None) -> dict[str, Any] | None:
+    try:
+        encode_value(details, "the error's details")
+    except NotJson as problem:
+        return {"not_json": str(problem)}
+    return details
 
 
 def _timed_out(node: Node) -> Failure:

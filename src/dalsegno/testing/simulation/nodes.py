@@ -19,8 +19,9 @@ ALWAYS = 1000
 
 
 class WorkParameters(BaseModel):
-    """``kills``: how many first runs take their process down · ``fails``: how many first attempts fail · ``when``: fail only if this is true · ``seconds``: virtual duration ·
-    ``note``: anything, part of what the output is a digest of · ``pad``: characters that make the output larger."""
+    """``kills``: how many first runs take their process down · ``fails``: how many first attempts fail · ``when``:
+    fail only if this is true · ``seconds``: virtual duration · ``note``: anything, part of what the output is a digest
+    of · ``pad``: characters that make the output larger."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -112,7 +113,9 @@ class World:
 
     def _bury(self, number: int) -> None:
         self.graveyard.append(self.processes[number])
-        self.loop.call_later(RESTART_AFTER[self._born % len(RESTART_AFTER)], self._restart, number)
+        pause = RESTART_AFTER[self._born % len(RESTART_AFTER)]
+        # In a context of its own: what belongs to the dead process will not happen.
+        self.loop.call_later(pause, self._restart, number, context=contextvars.Context())
 
     def _stop(self, number: int) -> None:
         """Its successor does not wait for it."""

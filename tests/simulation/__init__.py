@@ -1,0 +1,1 @@
+"""The simulator's short form, and what it has found so far."""

@@ -1,0 +1,17 @@
+"""Two thousand seeds, always the same: random graphs on a simulated system with faults."""
+
+from __future__ import annotations
+
+import pytest
+
+from dalsegno.testing.simulation import run_chunk
+
+SEEDS = 2000
+CHUNK = 40
+
+
+@pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
+def test_the_kernel_keeps_its_promises(start: int) -> None:
+    tally = run_chunk(range(start, start + CHUNK))
+    assert not tally.failures, "\n\n".join(tally.failures)
+    assert tally.confluent > CHUNK // 4, "hardly any graph is confluent: the comparison has lost its meaning"
