@@ -17,6 +17,7 @@ DEV := $(VENV)/.installed-dev
 
 WORKERS ?= 2
 SEEDS ?= 2000
+START ?= 1000000
 ARGS ?=
 
 .PHONY: help
@@ -110,8 +111,9 @@ chaos: $(DEV) servers  ## kill workers and servers under load, for minutes
 	@$(PYTHON) -m pytest -m chaos $(ARGS)
 
 .PHONY: soak
-soak: $(DEV) servers  ## the simulator over SEEDS=2000 seeds, long property tests
-	@DALSEGNO_SEEDS=$(SEEDS) $(PYTHON) -m pytest -m soak -n $(WORKERS) --dist worksteal $(ARGS)
+soak: $(DEV) servers  ## the simulator over SEEDS=2000 other seeds (START=…), long property tests
+	@$(PYTHON) -m dalsegno.testing.simulation --seeds $(SEEDS) --start $(START) --jobs $(WORKERS)
+	$(PYTHON) -m pytest -m soak -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: bench
 bench: $(DEV)  ## measure this machine; ARGS="--help" shows what can be chosen

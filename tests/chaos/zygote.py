@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 
 from dalsegno import App
 from dalsegno.engine.settings import EngineSettings
@@ -27,11 +28,12 @@ def serve(url: str, concurrency: int) -> None:
 
 
 def work(url: str, concurrency: int) -> None:
+    parent = os.getppid()
     app = register(App(url, settings=EngineSettings(concurrency=concurrency)))
     with app.running():
         os.write(1, f"ready {os.getpid()}\n".encode())
-        while True:
-            signal.pause()
+        while os.getppid() == parent:  # nobody is left behind when the test itself is killed
+            time.sleep(0.5)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from dalsegno.model.event import Event
 from dalsegno.ports.node import NodeError
 from dalsegno.testing.clock import FakeClock
 
-PATIENCE = 8.0
+PATIENCE = 15.0
 """Seconds of real time after which a scenario counts as hanging."""
 LEASE = 1e6
 """The clock jumps by hours: leases must outlive that."""

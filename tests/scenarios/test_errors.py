@@ -52,11 +52,11 @@ def test_halt_drops_what_was_queued_too(store_url: str) -> None:
         assert ended.states["f"] == "FAILED"
         others = {ended.states[name] for name in ("b", "c")}
         assert others <= {"CANCELLED", "COMPLETED"}
-        stage.until("the sweep has recorded everything", handle, lambda: not stage_tokens(stage, handle.id))
+        stage.until("the sweep has recorded everything", handle, lambda: not unswept(stage, handle.id))
         assert stage.end_of(handle).states == ended.states
 
 
-def stage_tokens(stage: Stage, execution: str) -> object:
+def unswept(stage: Stage, execution: str) -> object:
     inspection = stage.app.host.call(stage.app.engine.stack.ledger.inspect(execution))
     return inspection.tokens if inspection is not None else ()
 
@@ -81,7 +81,7 @@ def test_a_late_step_of_an_ended_execution_commits_into_the_void(stage: Stage) -
     ended = stage.end_of(handle)
     assert ended.state == "FAILED"
     stage.door("h").open()
-    stage.until("the sweep has recorded everything", handle, lambda: not stage_tokens(stage, handle.id))
+    stage.until("the sweep has recorded everything", handle, lambda: not unswept(stage, handle.id))
     later = stage.end_of(handle)
     assert later.states == {
         "a": "COMPLETED", "h": "CANCELLED", "g": "COMPLETED", "after": "PENDING", "f": "FAILED",

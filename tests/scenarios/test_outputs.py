@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scenarios.documents import dependencies, echo, graph, hold, log
+from tests.scenarios.documents import conditional, dependencies, echo, graph, hold
 from tests.scenarios.stage import Stage
 
 MANUAL = {"type": "manual", "trigger": True}
@@ -51,8 +51,9 @@ def test_an_input_node_passes_the_start_payload_on(stage: Stage) -> None:
 
 
 def test_leaves_that_did_not_run_are_left_out(stage: Stage) -> None:
-    nodes = {"c": {"type": "conditional", "parameters": {"expression": "true"}}}
-    assert stage.run(graph("c > x, c > y, c > x > z", nodes)).output["z"] == "z"
+    ended = stage.run(graph("c > x, c > y", {"c": conditional("true")}))
+    assert ended.output == {"x": "x"}
+    assert ended.states["y"] == "SKIPPED"
 
 
 def test_dependencies_join_all_and_unite_contexts(stage: Stage) -> None:
@@ -114,12 +115,9 @@ def test_a_workflow_that_is_nothing_but_its_trigger_completes_at_once(stage: Sta
 
 
 def test_the_later_of_two_branches_wins_where_contexts_disagree(stage: Stage) -> None:
-    nodes = {
-        "b": hold("b"),
-        "x": {**log("{{ $json }}")},
-        "e": {"type": "edit", "parameters": {"assignments": [{"name": "v", "value": "{{ $json }}"}]}},
-    }
-    handle = stage.start(graph("a > b > e, a > c > e", nodes, output="$e.v"))
+    """Later by the position of its edge, not by the clock."""
+    seen = {"type": "edit", "parameters": {"assignments": [{"name": "v", "value": "{{ $json }}"}]}}
+    handle = stage.start(graph("a > b > e, a > c > e", {"b": hold("b"), "e": seen}, output="$e.v"))
     stage.until_event(handle, "NodeCompleted", "e")
     stage.door("b").open()
     assert stage.end_of(handle).output == "c"

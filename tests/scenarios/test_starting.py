@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from dalsegno.engine.worker import Worker
 from dalsegno.errors import InvalidInput, NotFound, UsageError
 from tests.scenarios.documents import echo, graph, hold, task
-from tests.scenarios.stage import Stage
+from tests.scenarios.stage import LEASE, Stage
 
 
 def test_the_same_idempotency_key_names_the_same_execution(stage: Stage) -> None:
@@ -59,36 +63,26 @@ def test_a_node_on_another_queue_waits_for_a_worker_that_serves_it(stage: Stage)
         assert stage.end_of(handle).output == "c"
 
 
-class serving:  # noqa: N801 - reads as a verb
+@contextmanager
+def serving(stage: Stage, queue: str) -> Iterator[None]:
     """A second worker of the same process, for another queue."""
+    engine, host = stage.app.engine, stage.app.host
+    ledger, broker = engine.stack.ledger, engine.stack.broker
+    ledger.heartbeat("second", LEASE)
 
-    def __init__(self, stage: Stage, queue: str) -> None:
-        self.host = stage.app.host
-        engine = stage.app.engine
-        self.worker = Worker(
-            "second",
-            engine.stack.ledger,
-            engine.stack.broker,
-            engine.committer,
-            engine.steps,
-            queues=(queue,),
-        )
-        engine.stack.ledger.heartbeat("second", 1e6)
+    async def begin() -> tuple[Worker, asyncio.Task[None]]:
+        worker = Worker("second", ledger, broker, engine.committer, engine.steps, queues=(queue,))
+        return worker, asyncio.create_task(worker.run())
 
-    async def _run(self) -> None:
-        import asyncio
+    async def end(worker: Worker, running: asyncio.Task[None]) -> None:
+        await worker.stop(1.0)
+        running.cancel()
 
-        self.task = asyncio.create_task(self.worker.run())
-
-    async def _stop(self) -> None:
-        await self.worker.stop(1.0)
-        self.task.cancel()
-
-    def __enter__(self) -> None:
-        self.host.call(self._run())
-
-    def __exit__(self, *_: object) -> None:
-        self.host.call(self._stop())
+    second = host.call(begin())
+    try:
+        yield
+    finally:
+        host.call(end(*second))
 
 
 def test_a_task_may_ask_for_its_queue(stage: Stage) -> None:

@@ -68,7 +68,7 @@ def test_a_wait_passes_on_what_it_received(stage: Stage) -> None:
     assert stage.end_of(handle).output == ["a", "b"]
 
 
-def test_many_waits_wake_in_the_order_of_their_due_times(stage: Stage) -> None:
+def test_waits_that_come_due_together_all_wake(stage: Stage) -> None:
     names = [f"w{seconds}" for seconds in (30, 10, 20)]
     nodes = {name: wait(int(name[1:])) for name in names}
     handle = stage.start(graph(", ".join(f"a > {name}" for name in names), nodes))
@@ -76,5 +76,4 @@ def test_many_waits_wake_in_the_order_of_their_due_times(stage: Stage) -> None:
         stage.until_event(handle, "NodeWaiting", name)
     stage.pass_time(31)
     ended = stage.end_of(handle)
-    order = [event.node for event in ended.of("NodeCompleted") if event.node != "a"]
-    assert sorted(order) == sorted(names)
+    assert {ended.nodes[name] for name in names} == {("COMPLETED", 1)}

@@ -10,6 +10,4 @@ from dalsegno.testing.contract import ContractStack
 def memory_stack() -> ContractStack:
     clock, store = FakeClock(), MemoryStore()
     ledger = MemoryLedger(clock, store)
-    return ContractStack(
-        ledger, clock, MemoryArchive(store, clock), MemoryBlobs(store), MemoryBroker(ledger)
-    )
+    return ContractStack(ledger, clock, MemoryArchive(store, clock), MemoryBlobs(store), MemoryBroker(ledger))

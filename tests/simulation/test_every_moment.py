@@ -49,3 +49,11 @@ def test_the_clock_may_jump_over_every_lease_at_any_moment() -> None:
 def test_any_announcement_may_be_lost(message: int) -> None:
     for kind in ("drop", "duplicate"):
         assert findings(Fault(kind, message)) == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(1, STEPS, 10))
+def test_two_processes_may_end_at_any_two_moments(first: int) -> None:
+    for second in range(first, STEPS, 10):
+        schedule = (Fault("crash", first, 0), Fault("crash", second + 1, 1))
+        assert findings(*schedule) == [], f"crashes at steps {first} and {second + 1}"

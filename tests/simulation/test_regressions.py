@@ -28,7 +28,12 @@ def calm(document: dict[str, object], **fields: object) -> Observation:
 
 def test_a_merge_of_large_payloads_runs_before_they_are_stored() -> None:
     """What a join unites is stored by its own commit, but its node wants to read it before."""
-    nodes = [node("a", pad=3000), node("b", pad=3000), node("m", "merge", timeout="30d"), node("z", note="$a.v")]
+    nodes = [
+        node("a", pad=3000),
+        node("b", pad=3000),
+        node("m", "merge", timeout="30d"),
+        node("z", note="$a.v"),
+    ]
     run = calm(graph(nodes, "a>m", "b>m", "m>z"))
     assert run.view is not None
     assert run.view.state == "COMPLETED"
@@ -50,7 +55,9 @@ def test_tokens_leased_by_a_claim_whose_answer_was_lost_are_found_again(news: bo
     """Its heartbeat kept alive what the worker did not know it had: nobody ever ran it."""
     document = graph([node("a"), node("b"), node("c")], "a>b", "b>c")
     for at in range(1, 50):
-        assert observe(scenario(document, news=news), [Fault("lose-reply", at)]).findings == [], f"at call {at}"
+        assert observe(scenario(document, news=news), [Fault("lose-reply", at)]).findings == [], (
+            f"at call {at}"
+        )
 
 
 def test_a_token_taken_twice_by_the_same_worker_loses_nothing() -> None:
@@ -58,7 +65,9 @@ def test_a_token_taken_twice_by_the_same_worker_loses_nothing() -> None:
     nodes = [node("a", seconds=2.0), node("b"), node("c")]
     for at in range(20, 200, 3):
         schedule = [Fault("jump", at, 90.0), Fault("jump", at + 40, 90.0)]
-        assert observe(scenario(graph(nodes, "a>b", "b>c")), schedule, order=at).findings == [], f"at step {at}"
+        assert observe(scenario(graph(nodes, "a>b", "b>c")), schedule, order=at).findings == [], (
+            f"at step {at}"
+        )
 
 
 def test_a_node_that_kills_its_worker_fails_after_five_deaths() -> None:
@@ -154,7 +163,9 @@ async def test_an_execution_whose_split_still_opens_items_is_not_reported_as_stu
         assert token.token == "held"
     inspection = await stack.ledger.inspect(RUN)
     assert inspection is not None
-    parked = [msgspec.structs.replace(each, state="parked") if each.live else each for each in inspection.tokens]
+    parked = [
+        msgspec.structs.replace(each, state="parked") if each.live else each for each in inspection.tokens
+    ]
     assert diagnose(msgspec.structs.replace(inspection, tokens=tuple(parked))) is None
 
 

@@ -139,6 +139,7 @@ def _event(situation: Situation, run: Run, entry: Entry, working: Entry | None) 
         None if inline else _reference_text(entry),
         run.failure.as_dict() if run.failure is not None else None,
         tuple(edge.id for edge in run.taken) if run.routed else None,
+        tripped=run.failure is not None and situation.tripped,
     )
     if working is not None and run.json is not None:
         if run.json.raw == run.output.raw:

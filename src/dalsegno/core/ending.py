@@ -11,6 +11,7 @@ from dalsegno.core.body import Body, ItemResult, encode
 from dalsegno.core.context import KEY, VALUE, Context, Entry, reference_name
 from dalsegno.core.situation import Situation, encode_record, system_token
 from dalsegno.graph.plan import Edge, Plan
+from dalsegno.lang import Limits
 from dalsegno.model.effect import EndIfLast, FinishExecution
 from dalsegno.model.event import NewEvent
 from dalsegno.model.failure import Failure
@@ -92,10 +93,10 @@ def output_roots(plan: Plan) -> frozenset[str]:
     return frozenset(plan.output_nodes or plan.leaves)
 
 
-def output_value(plan: Plan, lookup: Callable[[str], Any], now: float) -> Any:
+def output_value(plan: Plan, lookup: Callable[[str], Any], now: float, limits: Limits | None = None) -> Any:
     """The ``output`` expression, else the output node's or only leaf's output, else an object of the leaves'."""
     if plan.output is not None:
-        return plan.output.evaluate(lookup, now=now)
+        return plan.output.evaluate(lookup, now=now, limits=limits)
     sources = plan.output_nodes or plan.leaves
     found = {}
     for node in sources:

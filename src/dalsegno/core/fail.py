@@ -48,7 +48,13 @@ def halts(node: Node) -> bool:
 def halt(situation: Situation, failure: Failure) -> Step:
     """Ends the innermost scope: the item, or the execution."""
     lease = situation.lease
-    record = RunRecord(lease.ready_at, situation.started_at, lease.attempt, error=failure.as_dict())
+    record = RunRecord(
+        lease.ready_at,
+        situation.started_at,
+        lease.attempt,
+        error=failure.as_dict(),
+        tripped=bool(lease.node) and situation.tripped,
+    )
     event = run_event("NodeFailed", situation, record)
     if not lease.scope:
         finish = failed(situation, situation.body.context, failure)

@@ -34,6 +34,11 @@ class Situation(Struct, gc=False):
         return self.plan.nodes[self.lease.node]
 
     @property
+    def tripped(self) -> bool:
+        """A split that opened its items already, and fails now because one of them did."""
+        return self.body.fan is not None and self.node.control == "split"
+
+    @property
     def policy(self) -> RetryPolicy:
         own = self.node.retry
         return own if self.retry is None or own != NO_RETRY else self.retry
@@ -62,6 +67,8 @@ class RunRecord(Struct, frozen=True, omit_defaults=True, gc=False):
     json: Raw | None = None
     json_ref: str | None = None
     """The working payload the run left: inline, by reference, or ``same`` as its output."""
+    tripped: bool = False
+    """A split that had succeeded failed later, because of an item: no further run."""
 
 
 encode_record = msgspec.json.Encoder().encode

@@ -173,6 +173,7 @@ def empty(situation: Situation, run: Run) -> Step:
         situation.started_at,
         lease.attempt,
         error=run.failure.as_dict() if run.failure is not None else None,
+        tripped=run.failure is not None and situation.tripped,
     )
     kind: EventKind = "NodeCompleted" if run.failure is None else "NodeFailed"
     effects = (SpawnToken(join_token(situation, fan, situation.body)),)

@@ -45,7 +45,7 @@ class Tally:
             state = _ENDINGS.get(event.kind)
             if state is not None and event.node in self.seen:
                 self.seen[event.node].add(state)
-                self.runs[event.node] += event.kind in ("NodeCompleted", "NodeFailed")
+                self.runs[event.node] += _is_run(event)
                 self.failed[event.node] += event.kind == "NodeFailed"
 
     def summaries(self, execution: ExecutionView, tokens: Iterable[TokenView]) -> dict[str, NodeSummary]:
@@ -100,3 +100,10 @@ def _add_unvisited(plan: Plan, execution: ExecutionView, states: dict[str, set[N
         for found in states.values():
             if not found:
                 found.add("SKIPPED")
+
+
+def _is_run(event: Event) -> bool:
+    """A split that fails because of an item had run, and been counted, when it opened its items."""
+    if event.kind == "NodeFailed":
+        return event.data is None or b'"tripped":true' not in event.data
+    return event.kind == "NodeCompleted"

@@ -20,10 +20,12 @@ from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.endings import Ending, Endings
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.rerun import plan_rerun
+from dalsegno.engine.results import refuse_large
+from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.worker import Worker
 from dalsegno.errors import Conflict, InvalidInput, NotFound, OperatorError
-from dalsegno.graph.build import Compiled, load_graph
+from dalsegno.graph.build import Compiled
 from dalsegno.model.definition import Definition
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView, NewExecution
@@ -45,9 +47,16 @@ class StartOptions:
 
 class Client:
     def __init__(
-        self, stack: Stack, definitions: Definitions, committer: Committer, endings: Endings, loader: Loader
+        self,
+        stack: Stack,
+        definitions: Definitions,
+        committer: Committer,
+        endings: Endings,
+        loader: Loader,
+        limits: EngineLimits = DEFAULT_LIMITS,
     ) -> None:
         self.stack = stack
+        self.limits = limits
         self.definitions = definitions
         self.committer = committer
         self.endings = endings
@@ -65,7 +74,7 @@ class Client:
     ) -> tuple[Definition, Compiled]:
         """Checks and stores a document. ``task_queue`` names the queue a task asks for, where it is known here:
         it becomes part of the stored definition, so that every process agrees on it."""
-        compiled = load_graph(document, self.definitions.types, default_name=default_name)
+        compiled = self.definitions.load(document, default_name)
         if task_queue is not None:
             compiled = self._with_queues(compiled, task_queue)
         definition = await self.stack.archive.put_definition(
@@ -84,7 +93,7 @@ class Client:
             if queue is not None and "queue" not in node:
                 node["queue"] = queue
                 changed = True
-        return load_graph(document, self.definitions.types) if changed else compiled
+        return self.definitions.load(document) if changed else compiled
 
     # -- executions -------------------------------------------------------------------------------------------
 
@@ -115,6 +124,7 @@ class Client:
 
     def _new_execution(self, program: Program, payload: Any, options: StartOptions) -> NewExecution:
         raw = encode_value(payload if payload is not None else {}, "the input")
+        refuse_large(raw, "the input", self.limits)
         if program.plan.input_schema is not None:
             from dalsegno.graph.input_schema import check_input  # noqa: PLC0415 - only documents with one need it
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any
 
+from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.errors import NotFound
-from dalsegno.graph.build import load_graph
+from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.plan import Node, Plan
 from dalsegno.model.definition import Definition
 from dalsegno.ports.archive import Archive
@@ -33,9 +35,17 @@ class Program:
 
 
 class Definitions:
-    def __init__(self, archive: Archive, types: NodeTypes, clock: Clock, capacity: int = 256) -> None:
+    def __init__(
+        self,
+        archive: Archive,
+        types: NodeTypes,
+        clock: Clock,
+        limits: EngineLimits = DEFAULT_LIMITS,
+        capacity: int = 256,
+    ) -> None:
         self.archive = archive
         self._clock = clock
+        self._limits = limits.document
         self._current: dict[str, tuple[Program, float]] = {}
         self.types = types
         self._capacity = capacity
@@ -77,9 +87,13 @@ class Definitions:
             )
         return self._programs.get(definition.hash) or self.add(definition)
 
+    def load(self, document: str | bytes | Mapping[str, Any], name: str | None = None) -> Compiled:
+        """Checks and compiles a document; ``name`` is for those that have none."""
+        return load_graph(document, self.types, default_name=name, limits=self._limits)
+
     def add(self, definition: Definition) -> Program:
         """Compiles a stored definition. It was valid when it was stored; a node type may be missing here, though."""
-        program = Program(definition, load_graph(definition.source, self.types).plan)
+        program = Program(definition, self.load(definition.source).plan)
         self._programs[definition.hash] = program
         if len(self._programs) > self._capacity:
             self._programs.popitem(last=False)

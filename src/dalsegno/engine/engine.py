@@ -53,12 +53,18 @@ class Engine:
         self.settings = settings or EngineSettings()
         self.services: dict[str, Any] = dict(services or {})
         self.logs: list[tuple[str, str, str, str]] = []
-        self.definitions = Definitions(stack.archive, types, stack.clock)
+        self.definitions = Definitions(stack.archive, types, stack.clock, self.settings.limits)
         self.loader = Loader(stack.ledger, stack.blobs)
-        self.runner = Runner(types, self.loader, self.services, self._log)
+        self.runner = Runner(types, self.loader, self.services, self._log, self.settings.limits)
         self.committer = Committer(stack.ledger, stack.broker, self._applied)
         self.steps = Steps(
-            stack.ledger, stack.blobs, self.definitions, self.loader, self.runner, stack.items_per_commit
+            stack.ledger,
+            stack.blobs,
+            self.definitions,
+            self.loader,
+            self.runner,
+            stack.items_per_commit,
+            self.settings.limits,
         )
         self.timers = Timers(stack.ledger, stack.broker)
         self.reconciler = Reconciler(
@@ -70,7 +76,9 @@ class Engine:
             retention=self.settings.retention,
         )
         self.endings = Endings(stack.archive)
-        self.client = Client(stack, self.definitions, self.committer, self.endings, self.loader)
+        self.client = Client(
+            stack, self.definitions, self.committer, self.endings, self.loader, self.settings.limits
+        )
         self.worker: Worker | None = None
         self._broker: Broker = stack.broker
         self._heartbeat: Heartbeat | None = None

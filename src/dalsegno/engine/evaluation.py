@@ -7,20 +7,21 @@ from dalsegno.core.complete import Run
 from dalsegno.core.context import Context, key_of, value
 from dalsegno.core.ending import output_failure, output_roots, output_value
 from dalsegno.core.situation import Result, Situation
-from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.results import Results
 from dalsegno.engine.runner import failure_of
-from dalsegno.errors import NotJson
+from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
+from dalsegno.errors import LimitExceeded, NotJson
 from dalsegno.lang import ExpressionFailed
 from dalsegno.model.failure import Failure
 
 
 class Evaluation:
-    def __init__(self, loader: Loader, results: Results) -> None:
+    def __init__(self, loader: Loader, results: Results, limits: EngineLimits = DEFAULT_LIMITS) -> None:
         self.loader = loader
         self.results = results
+        self.limits = limits
 
     def expects(self, situation: Situation, target: str) -> bool:
         """Whether a node is an aggregator that says itself what items bring to it."""
@@ -38,9 +39,9 @@ class Evaluation:
         execution = situation.lease.execution
         lookup = await self.loader.lookup(execution, body, expression.roots, program.meta)
         try:
-            brought = expression.evaluate(lookup, now=situation.now)
+            brought = expression.evaluate(lookup, now=situation.now, limits=self.limits.expressions)
             return await self.results.of(execution, brought, f"what the item brings to '{aggregator}'")
-        except (ExpressionFailed, NotJson) as error:
+        except (ExpressionFailed, NotJson, LimitExceeded) as error:
             return failure_of(error, node)
 
     async def ending(self, program: Program, situation: Situation, context: Context) -> Result | Failure:
@@ -48,9 +49,9 @@ class Evaluation:
         plan, execution = situation.plan, situation.lease.execution
         lookup = await self.loader.lookup(execution, Body(context), output_roots(plan), program.meta)
         try:
-            output = output_value(plan, lookup, situation.now)
-            return Result(encode_value(output, "the workflow's output"))
-        except (ExpressionFailed, NotJson) as error:
+            output = output_value(plan, lookup, situation.now, self.limits.expressions)
+            return await self.results.of(execution, output, "the workflow's output")
+        except (ExpressionFailed, NotJson, LimitExceeded) as error:
             return output_failure(error)
 
 

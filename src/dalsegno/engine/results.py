@@ -7,6 +7,8 @@ from typing import Any
 
 from dalsegno.core.situation import Result
 from dalsegno.core.values import encode_value
+from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
+from dalsegno.errors import LimitExceeded
 from dalsegno.ports.blobs import Blobs
 
 BLOB_SIZE = 256 * 1024
@@ -14,18 +16,28 @@ BLOB_SIZE = 256 * 1024
 
 
 class Results:
-    def __init__(self, blobs: Blobs) -> None:
+    def __init__(self, blobs: Blobs, limits: EngineLimits = DEFAULT_LIMITS) -> None:
         self.blobs = blobs
+        self.limits = limits
 
     async def of(self, execution: str, value: Any, what: str) -> Result:
-        """Raises NotJson, which names the place inside ``what``."""
+        """Raises NotJson, which names the place inside ``what``, or LimitExceeded."""
         raw = encode_value(value, what)
-        return Result(raw) if len(raw) < BLOB_SIZE else await self.of_raw(execution, raw)
+        return Result(raw) if len(raw) < BLOB_SIZE else await self.of_raw(execution, raw, what)
 
-    async def of_raw(self, execution: str, raw: bytes) -> Result:
+    async def of_raw(self, execution: str, raw: bytes, what: str) -> Result:
+        refuse_large(raw, what, self.limits)
         if len(raw) < BLOB_SIZE:
             return Result(raw)
         return Result(raw, await self.blobs.put(execution, raw))
 
     async def of_each(self, execution: str, values: Sequence[Any], what: str) -> list[Result]:
         return [await self.of(execution, value, what) for value in values]
+
+
+def refuse_large(raw: bytes, what: str, limits: EngineLimits) -> None:
+    if len(raw) > limits.value_bytes:
+        raise LimitExceeded(
+            f"{what} is {len(raw):,} bytes of JSON, more than the limit value_bytes of {limits.value_bytes:,}; "
+            "keep large data elsewhere and pass a reference to it"
+        )

@@ -8,6 +8,7 @@ from typing import Any
 from dalsegno.core.situation import Situation
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Lookup
+from dalsegno.lang import Limits
 from dalsegno.model.retry import RetryPolicy
 
 LogSink = Callable[[str, str, str, str], None]
@@ -17,7 +18,17 @@ LogSink = Callable[[str, str, str, str], None]
 class RunContext:
     """Implements ports.node.NodeContext for one attempt."""
 
-    __slots__ = ("_log", "_payload", "_situation", "beats", "lookup", "outputs", "program", "services")
+    __slots__ = (
+        "_limits",
+        "_log",
+        "_payload",
+        "_situation",
+        "beats",
+        "lookup",
+        "outputs",
+        "program",
+        "services",
+    )
 
     def __init__(
         self,
@@ -28,6 +39,7 @@ class RunContext:
         outputs: Mapping[str, Any],
         services: Mapping[str, Any],
         log: LogSink,
+        limits: Limits,
     ) -> None:
         self.program = program
         self.lookup = lookup
@@ -37,6 +49,7 @@ class RunContext:
         self._payload = payload
         self._situation = situation
         self._log = log
+        self._limits = limits
 
     @property
     def execution_id(self) -> str:
@@ -93,7 +106,7 @@ class RunContext:
         if local:
             outer = lookup
             lookup = lambda root: local[root] if root in local else outer(root)  # noqa: E731 - a closure, on purpose
-        return expression.evaluate(lookup, now=self.now, local=local)
+        return expression.evaluate(lookup, now=self.now, limits=self._limits, local=local)
 
     def has_expression(self, parameter: str) -> bool:
         return parameter in self._situation.node.parameters.expressions

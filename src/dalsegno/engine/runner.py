@@ -11,6 +11,7 @@ from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Loader, Lookup
 from dalsegno.engine.run_context import LogSink, RunContext
+from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.errors import DalSegnoError, NotFound, NotJson, OperatorError
 from dalsegno.graph.plan import Node
 from dalsegno.lang import ExpressionFailed
@@ -25,11 +26,19 @@ LONGEST_MESSAGE = 10_000
 
 
 class Runner:
-    def __init__(self, types: NodeTypes, loader: Loader, services: Mapping[str, Any], log: LogSink) -> None:
+    def __init__(
+        self,
+        types: NodeTypes,
+        loader: Loader,
+        services: Mapping[str, Any],
+        log: LogSink,
+        limits: EngineLimits = DEFAULT_LIMITS,
+    ) -> None:
         self.types = types
         self.loader = loader
         self.services = services
         self._log = log
+        self._limits = limits.expressions
 
     async def run(self, program: Program, situation: Situation, payload: Any = None) -> Any:
         """What the node returned, or the Failure it came to. Only cancellation passes through, and a store that
@@ -67,7 +76,9 @@ class Runner:
             roots = roots.union(node_type.needs.difference(handed), predecessors)
         lookup = await self.loader.lookup(situation.lease.execution, situation.body, roots, program.meta)
         outputs = _outputs(predecessors, lookup) if predecessors else NO_OUTPUTS
-        return RunContext(program, situation, lookup, payload, outputs, self.services, self._log)
+        return RunContext(
+            program, situation, lookup, payload, outputs, self.services, self._log, self._limits
+        )
 
     def _parameters(
         self, program: Program, node: Node, node_type: NodeType, lookup: Lookup, now: float
@@ -76,7 +87,7 @@ class Runner:
         if known is not None:
             return known
         template = node.parameters.template
-        rendered = template.render(lookup, now=now)
+        rendered = template.render(lookup, now=now, limits=self._limits)
         raw = node.parameters.raw
         parsed = node_type.parse({**rendered, **raw} if raw else rendered)
         if template.constant:

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from dalsegno.graph.document import DocumentLimits
+from dalsegno.lang import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """What bad input may cost at most. Reaching one fails the node, the start or the deploy with its name."""
+
+    value_bytes: int = 64 * 1024 * 1024
+    """JSON of a start payload or of one output."""
+    split_items: int = 1_000_000
+    document: DocumentLimits = field(default_factory=DocumentLimits)
+    expressions: Limits = field(default_factory=Limits)
+    """Per evaluation of an expression or template."""
+
+
+DEFAULT_LIMITS = EngineLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +39,4 @@ class EngineSettings:
     worker_name: str | None = None
     threads: int = 32
     """Threads for tasks that are ordinary functions."""
+    limits: EngineLimits = DEFAULT_LIMITS

@@ -6,6 +6,7 @@ run and hands everything to the pure functions that decide.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,8 @@ from dalsegno.engine.loader import Loader
 from dalsegno.engine.meeting import Meetings
 from dalsegno.engine.results import Results
 from dalsegno.engine.runner import Runner, failure_of
-from dalsegno.errors import InternalError, NotJson
+from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
+from dalsegno.errors import InternalError, LimitExceeded, NotJson, OperatorError
 from dalsegno.graph.plan import Edge
 from dalsegno.model.effect import StoreOutput
 from dalsegno.model.failure import Failure
@@ -37,6 +39,8 @@ from dalsegno.ports.node import FanOut, Route, SleepUntil, Working
 ITEMS_PER_COMMIT = 200
 """Items of a split opened by one commit, so that no commit is ever wide."""
 NULL = Result(b"null")
+
+logger = logging.getLogger("dalsegno.steps")
 CONTROL_RESULTS = (Route, SleepUntil, Working)
 
 
@@ -49,15 +53,17 @@ class Steps:
         loader: Loader,
         runner: Runner,
         items_per_commit: int = ITEMS_PER_COMMIT,
+        limits: EngineLimits = DEFAULT_LIMITS,
     ) -> None:
         self.ledger = ledger
         self.items_per_commit = items_per_commit
         self.definitions = definitions
         self.loader = loader
         self.runner = runner
-        self.results = Results(blobs)
+        self.limits = limits
+        self.results = Results(blobs, limits)
         self.meetings = Meetings(ledger, loader)
-        self.evaluation = Evaluation(loader, self.results)
+        self.evaluation = Evaluation(loader, self.results, limits)
 
     async def step(self, lease: Lease, body: Body | None = None) -> Step:
         program = self.definitions.cached(lease.definition) or await self.definitions.by_hash(
@@ -65,6 +71,17 @@ class Steps:
         )
         now = self.ledger.now()
         situation = Situation(program.plan, lease, body or decode_body(lease.data), now, now)
+        try:
+            return await self._by_kind(program, situation)
+        except OperatorError:
+            raise
+        except Exception as error:
+            # Not the node's failure (those are values) but ours. It would break again wherever it is tried.
+            logger.exception("the step of node '%s' in execution %s broke", lease.node, lease.execution)
+            return fail.halt(situation, _internal(lease.node, error))
+
+    async def _by_kind(self, program: Program, situation: Situation) -> Step:
+        lease = situation.lease
         match lease.kind:
             case "node":
                 return await self._node(program, situation)
@@ -94,12 +111,12 @@ class Steps:
             return await self._failed(program, situation, returned)
         try:
             return await self._returned(program, situation, returned)
-        except NotJson as error:
+        except (NotJson, LimitExceeded) as error:
             return await self._failed(program, situation, failure_of(error, situation.node))
 
     async def _returned(self, program: Program, situation: Situation, returned: Any) -> Step:
         if isinstance(returned, FanOut):
-            return await self._fan_out(situation, returned)
+            return await self._fan_out(program, situation, returned)
         node, execution = situation.node, situation.lease.execution
         what = f"the output of node '{node.id}'"
         if not isinstance(returned, CONTROL_RESULTS):
@@ -165,8 +182,10 @@ class Steps:
 
     # -- splits -----------------------------------------------------------------------------------------------
 
-    async def _fan_out(self, situation: Situation, fan: FanOut) -> Step:
+    async def _fan_out(self, program: Program, situation: Situation, fan: FanOut) -> Step:
         node = situation.node
+        if len(fan.items) > self.limits.split_items:
+            return await self._failed(program, situation, _too_many(len(fan.items), self.limits, node.id))
         if not fan.items:
             return split.empty(situation, Run(NULL, ()))
         halts = fan.on_item_error == "halt" or (fan.on_item_error is None and node.aggregator is None)
@@ -230,7 +249,9 @@ class Steps:
         summary = Result(encode_value({"total": fan.total, "failed": gathered.failed}))
         if situation.node.control == "split":
             return join.end_split(situation, summary)
-        output = await self.results.of_raw(situation.lease.execution, bytes(gathered.raw))
+        output = await self.results.of_raw(
+            situation.lease.execution, bytes(gathered.raw), f"the output of '{situation.node.id}'"
+        )
         run = Run(output, situation.node.success_edges, entries={key_of(fan.split): summary})
         return await self._completed(program, situation, run)
 
@@ -278,3 +299,23 @@ def _named_edges(edges: Sequence[Edge], names: Sequence[str]) -> tuple[Edge, ...
 
 def _at(situation: Situation, failure: Failure) -> Failure:
     return msgspec.structs.replace(failure, node=situation.lease.node)
+
+
+def _too_many(items: int, limits: EngineLimits, node: str) -> Failure:
+    return Failure(
+        f"split '{node}' has {items:,} items, more than the limit split_items of {limits.split_items:,}",
+        code="LIMIT_EXCEEDED",
+        type="LimitExceeded",
+        node=node,
+        retryable=False,
+    )
+
+
+def _internal(node: str, error: Exception) -> Failure:
+    return Failure(
+        f"Dal Segno itself broke here, please report it: {type(error).__name__}: {error}",
+        code="INTERNAL_ERROR",
+        type="InternalError",
+        node=node or None,
+        retryable=False,
+    )

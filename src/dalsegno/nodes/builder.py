@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from dalsegno.errors import InvalidInput
 from dalsegno.graph.catalog import ControlKind, NodeSpec
 from dalsegno.nodes.checking import check_parameters, parameter_parser
+from dalsegno.nodes.json_schema import parameter_schema
 from dalsegno.nodes.parameters import kinds_of
 from dalsegno.ports.node import Execute, NodeContext, NodeType
 
@@ -80,7 +81,7 @@ def _spec(
         aliases=aliases,
         kinds=kinds,
         check=partial(check_parameters, model, kinds),
-        parameter_schema=model.model_json_schema(),
+        parameter_schema=parameter_schema(model),
         local_names=local_names,
     )
 

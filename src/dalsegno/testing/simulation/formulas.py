@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from dalsegno.testing.simulation.reference import Visit
+from dalsegno.testing.simulation.visits import Visit
 
 _COMPARISON = re.compile(r"(\S+)(?: % (\d+))? (==|>) (\d+)")
 

@@ -117,6 +117,7 @@ class Watch:
                 if count > 1:
                     self._find(f"L1: {count} runs of token {token} are recorded")
             self._check_timeouts(execution)
+            self._check_skips(execution)
 
     def _check_timeouts(self, execution: MemoryExecution) -> None:
         """A barrier that gave up fails its node; nothing of what arrived may be taken for everything."""
@@ -124,6 +125,18 @@ class Watch:
         for barrier in execution.barriers.values():
             if barrier.state == "timeout" and barrier.join in completed:
                 self._find(f"L7: barrier {barrier.id} gave up, but its node completed")
+
+    def _check_skips(self, execution: MemoryExecution) -> None:
+        """A node is skipped at most once in a scope, and never where it runs."""
+        ran = {(event.node, event.scope) for event in execution.events if event.kind in RUNS}
+        skipped = Counter(
+            (event.node, event.scope) for event in execution.events if event.kind == "NodeSkipped"
+        )
+        for (node, scope), count in skipped.items():
+            if count > 1:
+                self._find(f"L7: node {node} was skipped {count} times in scope '{scope}'")
+            if (node, scope) in ran:
+                self._find(f"L7: node {node} was skipped and ran in scope '{scope}'")
 
     def _check_history(self, events: Sequence[Event]) -> None:
         if [event.seq for event in events] != list(range(1, len(events) + 1)):

@@ -9,7 +9,9 @@ from typing import Any, cast
 from msgspec import Struct
 
 from dalsegno.adapters.memory import MemoryLedger, MemoryStore
+from dalsegno.core.settlement import TokenRow
 from dalsegno.errors import Unavailable
+from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Outcome, Transition
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import Ledger, Woken
@@ -63,6 +65,12 @@ class RecordingLedger(MemoryLedger):
                 self.complaints += [objection] if objection is not None else []
                 self.after_commit(transition, outcome)
         return outcomes
+
+    def _give(self, worker: str, token: TokenRow) -> Lease:
+        state = self.store.executions[token.execution].row.state
+        if state != "RUNNING":
+            self.complaints.append(f"pause: a token was leased while its execution was {state}")
+        return super()._give(worker, token)
 
     async def wake(self, limit: int = 500) -> Woken:
         if not self.store.parked or self.store.parked[0][0] > self.now():

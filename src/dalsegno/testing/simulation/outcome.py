@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -11,13 +12,13 @@ from dalsegno.testing.simulation.world import Observation
 
 
 class Outcome(Struct, frozen=True):
-    """``runs``: per node, committed runs and failed ones. ``context`` only of completed executions. ``states``: of the
-    nodes in the end. What is None is not compared."""
+    """``runs``: per node, committed runs, failed ones, and attempts that were tried again. ``context`` only of
+    completed executions. ``states``: of the nodes in the end. What is None is not compared."""
 
     state: str
     output: Any
     error: Any
-    runs: dict[str, tuple[int, int]]
+    runs: dict[str, tuple[int, int, int]]
     context: dict[str, Any] | None
     states: dict[str, str] | None = None
 
@@ -26,11 +27,16 @@ def outcome_of(observation: Observation) -> Outcome | None:
     view = observation.view
     if view is None:
         return None
+    retries = Counter(event.node for event in observation.events if event.kind == "NodeRetrying")
     return Outcome(
         view.state,
         timeless(_decoded(view.output)),
         timeless(_decoded(view.error)),
-        {name: (node.runs, node.failed) for name, node in observation.nodes.items() if node.runs},
+        {
+            name: (node.runs, node.failed, retries[name])
+            for name, node in observation.nodes.items()
+            if node.runs or retries[name]
+        },
         timeless(observation.context) if view.state == "COMPLETED" else None,
         {name: node.state for name, node in observation.nodes.items()},
     )

@@ -10,60 +10,28 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
-
 from dalsegno.graph.plan import Edge, Node, Plan
 from dalsegno.nodes.merge import combine_payloads
 from dalsegno.ports.node import NodeError
 from dalsegno.testing.simulation.formulas import Missing, evaluate
 from dalsegno.testing.simulation.nodes import work_output
 from dalsegno.testing.simulation.outcome import Outcome, timeless
+from dalsegno.testing.simulation.visits import (
+    FailedError,
+    HaltError,
+    OrderMattersError,
+    Scope,
+    UnforeseeableError,
+    Visit,
+    edges_named,
+    error_object,
+    forks,
+    is_leaf,
+    moved,
+)
 
 LONG = 86_400.0
 RUN_LIMIT = 2_000
-
-
-class OrderMattersError(Exception):
-    """Two right runs of this graph may end differently."""
-
-
-class UnforeseeableError(Exception):
-    """The outcome is certain, but this reading cannot tell it (equal keys are ordered by hash)."""
-
-
-class _HaltError(Exception):
-    """A scope ends with this error."""
-
-    def __init__(self, error: dict[str, Any], node: Node) -> None:
-        super().__init__(error["message"])
-        self.error = error
-        self.node = node
-
-
-class _FailedError(Exception):
-    """A node failed with this error object."""
-
-    def __init__(self, error: dict[str, Any]) -> None:
-        super().__init__(error["message"])
-        self.error = error
-
-
-class Visit(Struct, frozen=True):
-    """A token, in this reading: what it knows and where it came along."""
-
-    context: dict[str, Any]
-    payload: Any
-    path: str
-    loops: tuple[tuple[str, int, int, Any], ...] = ()
-    """split, index, total, item"""
-
-
-class Scope(Struct):
-    """One scope being read: what travels over its edges, what is left, what reaches its aggregator."""
-
-    over: dict[str, list[Visit]]
-    left: list[Visit]
-    collected: list[tuple[int, Visit]]
 
 
 def foretell(plan: Plan, parameters: Mapping[str, dict[str, Any]], payload: dict[str, Any]) -> Outcome:
@@ -78,6 +46,7 @@ class _Reading:
         self.input = payload
         self.runs: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
+        self.retries: Counter[str] = Counter()
         self.doubts: list[str] = []
         self._check_deadlines()
 
@@ -97,7 +66,7 @@ class _Reading:
             self._enter(scope, start)
             self._read(scope, None, self._entries(start))
             return self._completed(scope.left)
-        except _HaltError as halt:
+        except HaltError as halt:
             if not halt.node.solitary:
                 raise OrderMattersError(f"{halt.node.id} ends the execution while siblings may run") from None
             return self._ended("FAILED", None, halt.error, None)
@@ -117,7 +86,7 @@ class _Reading:
         edges = self.plan.entry_edges
         for position, edge in enumerate(edges):
             path = f"{position:04x}" if len(edges) > 1 else ""
-            scope.over.setdefault(edge.id, []).append(_moved(start, path=path))
+            scope.over.setdefault(edge.id, []).append(moved(start, path=path))
 
     def _entries(self, start: Visit) -> dict[str, Visit]:
         names = (
@@ -125,12 +94,12 @@ class _Reading:
         )
         if len(names) == 1:
             return {names[0]: start}
-        return {name: _moved(start, path=f"{position:04x}") for position, name in enumerate(names)}
+        return {name: moved(start, path=f"{position:04x}") for position, name in enumerate(names)}
 
     def _ended(self, state: str, output: Any, error: Any, context: dict[str, Any] | None) -> Outcome:
         if self.doubts:
             raise UnforeseeableError(self.doubts[0])
-        runs = {name: (count, self.failed[name]) for name, count in self.runs.items()}
+        runs = {name: (count, self.failed[name], self.retries[name]) for name, count in self.runs.items()}
         if context is None:
             return Outcome(state, timeless(output), error, runs, None)
         return Outcome(state, timeless(output), error, runs, timeless(context), self._states())
@@ -148,7 +117,7 @@ class _Reading:
         if plan.output is not None:
             return evaluate(plan.output.source, Visit(context, None, ""), self.input)
         outputs = [node.id for node in plan.nodes.values() if node.type == "output"]
-        leaves = [node.id for node in plan.nodes.values() if _is_leaf(node)]
+        leaves = [node.id for node in plan.nodes.values() if is_leaf(node)]
         sources = outputs or leaves
         if len(sources) == 1:
             return context.get(f"${sources[0]}")
@@ -191,7 +160,7 @@ class _Reading:
                 self._split(scope, node, visit)
                 return
             output, taken = self._run(node, visit)
-        except _FailedError as failure:
+        except FailedError as failure:
             self.failed[node.id] += 1
             self._despite(scope, node, visit, failure.error)
             return
@@ -204,14 +173,14 @@ class _Reading:
 
     def _despite(self, scope: Scope, node: Node, visit: Visit, error: dict[str, Any]) -> None:
         if node.strategy == "halt":
-            raise _HaltError(error, node)
+            raise HaltError(error, node)
         if node.strategy == "branch":
             taken = node.error_edges
         elif node.control == "split":
             self._gather(scope, node, visit, [])
             return
         elif node.control == "conditional":
-            taken = _by_id(node, [node.parameters.raw.get("false_edge_id")])
+            taken = edges_named(node, [node.parameters.raw.get("false_edge_id")])
         else:
             taken = node.success_edges
         self._go_on(scope, node, visit, {"error": error}, taken)
@@ -234,8 +203,8 @@ class _Reading:
             if self.plan.nodes[edge.dst].control == "aggregator":
                 scope.collected.append((edge.slot, onward))
                 continue
-            path = f"{visit.path}{edge.position:04x}" if _forks(node) else visit.path
-            scope.over.setdefault(edge.id, []).append(_moved(onward, path=path))
+            path = f"{visit.path}{edge.position:04x}" if forks(node) else visit.path
+            scope.over.setdefault(edge.id, []).append(moved(onward, path=path))
         if not taken:
             scope.left.append(onward)
 
@@ -251,9 +220,9 @@ class _Reading:
                 result = bool(evaluate(text, visit, self.input))
             except Missing:
                 self.doubts.append("the message of a failed expression")
-                raise _FailedError(_error("?", "?", node.id)) from None
+                raise FailedError(error_object("?", "?", node.id)) from None
             edge = node.parameters.raw.get("true_edge_id" if result else "false_edge_id")
-            return {"result": result}, _by_id(node, [edge])
+            return {"result": result}, edges_named(node, [edge])
         if node.control == "switch":
             return self._switch(node, parameters)
         if node.control == "merge":
@@ -281,9 +250,11 @@ class _Reading:
         return rendered
 
     def _work(self, node: Node, visit: Visit, parameters: dict[str, Any]) -> Any:
-        attempts = min(parameters.get("fails", 0), node.retry.max_attempts)
-        if parameters.get("when", True) and attempts >= node.retry.max_attempts:
-            raise _FailedError(_error(f"programmed failure of {node.id}", "PROGRAMMED", node.id))
+        fails = parameters.get("fails", 0) if parameters.get("when", True) else 0
+        most = node.retry.max_attempts
+        self.retries[node.id] += min(fails, most - 1)
+        if fails >= most:
+            raise FailedError(error_object(f"programmed failure of {node.id}", "PROGRAMMED", node.id))
         return work_output(node.id, visit.payload, parameters.get("note"), parameters.get("pad", 0))
 
     def _switch(self, node: Node, parameters: dict[str, Any]) -> tuple[Any, tuple[Edge, ...]]:
@@ -292,13 +263,13 @@ class _Reading:
         if index is None and len(routes) > len(rules):
             index = len(rules)
         edge = routes[index] if index is not None and index < len(routes) else None
-        return {"output_index": index}, _by_id(node, [edge])
+        return {"output_index": index}, edges_named(node, [edge])
 
     def _merge(self, node: Node, parameters: dict[str, Any], visit: Visit) -> Any:
         try:
             return combine_payloads(parameters.get("mode", "append"), visit.payload)
         except NodeError as error:
-            raise _FailedError({**error.failure.as_dict(), "node": node.id}) from None
+            raise FailedError({**error.failure.as_dict(), "node": node.id}) from None
 
     def _collect(self, node: Node, visit: Visit) -> dict[str, Any]:
         loops = {
@@ -314,8 +285,8 @@ class _Reading:
         items = parameters["input_array"]
         if not isinstance(items, list):
             kind = "a number" if isinstance(items, int) else "null"
-            raise _FailedError(
-                _error(
+            raise FailedError(
+                error_object(
                     f"'input_array' should be a list, but is {kind}",
                     "NOT_A_LIST",
                     node.id,
@@ -332,13 +303,13 @@ class _Reading:
                 self._count(node.id)
                 message = f"item {index} failed: {error['message']}"
                 details = {"index": index, "error": error}
-                raise _FailedError(_error(message, "ITEM_FAILED", node.id, details, "ItemFailed"))
+                raise FailedError(error_object(message, "ITEM_FAILED", node.id, details, "ItemFailed"))
             results.append(({"error": error} if error is not None else value, error is not None))
         self._gather(scope, node, visit, results)
 
     def _gather(self, scope: Scope, node: Node, visit: Visit, results: list[tuple[Any, bool]]) -> None:
         summary = {"total": len(results), "failed": sum(failed for _, failed in results)}
-        after = _moved(visit, context={**visit.context, f"${node.id}": summary})
+        after = moved(visit, context={**visit.context, f"${node.id}": summary})
         if node.aggregator is None:
             scope.left.append(after)
             return
@@ -354,14 +325,14 @@ class _Reading:
         start = Visit(visit.context, item, "", (*visit.loops, (node.id, index, total, item)))
         try:
             for edge in node.success_edges:
-                path = f"{edge.position:04x}" if _forks(node) else ""
+                path = f"{edge.position:04x}" if forks(node) else ""
                 if edge.dst == node.aggregator:
                     inner.collected.append((edge.slot, start))
                 else:
-                    inner.over.setdefault(edge.id, []).append(_moved(start, path=path))
+                    inner.over.setdefault(edge.id, []).append(moved(start, path=path))
             self._read(inner, node.id, {})
             return self._brought(node, inner), None
-        except _HaltError as halt:
+        except HaltError as halt:
             if not halt.node.solitary:
                 raise OrderMattersError(f"{halt.node.id} ends its item while siblings may run") from None
             return None, halt.error
@@ -375,31 +346,3 @@ class _Reading:
             self.doubts.append("several tokens over the aggregator's last edge")
         expression = self.plan.nodes[node.aggregator].parameters.expressions.get("output")
         return evaluate(expression.source, last, self.input) if expression is not None else last.payload
-
-
-def _error(
-    message: str, code: str, node: str, details: Any = None, kind: str | None = None
-) -> dict[str, Any]:
-    return {"message": message, "code": code, "type": kind or code, "details": details, "node": node}
-
-
-def _moved(visit: Visit, *, path: str | None = None, context: dict[str, Any] | None = None) -> Visit:
-    return Visit(
-        visit.context if context is None else context,
-        visit.payload,
-        visit.path if path is None else path,
-        visit.loops,
-    )
-
-
-def _by_id(node: Node, names: list[Any]) -> tuple[Edge, ...]:
-    return tuple(edge for edge in node.success_edges if edge.id in names)
-
-
-def _forks(node: Node) -> bool:
-    chooses = node.control in ("conditional", "switch")
-    return len(node.error_edges) > 1 or (len(node.success_edges) > 1 and not chooses)
-
-
-def _is_leaf(node: Node) -> bool:
-    return node.depth == 0 and not node.success_edges and node.control != "trigger"

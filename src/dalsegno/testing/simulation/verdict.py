@@ -16,9 +16,11 @@ from dalsegno.testing.simulation.faults import Fault, draw_schedule
 from dalsegno.testing.simulation.generator import generate
 from dalsegno.testing.simulation.nodes import simulation_registry
 from dalsegno.testing.simulation.outcome import differences, outcome_of
-from dalsegno.testing.simulation.reference import OrderMattersError, UnforeseeableError, foretell
+from dalsegno.testing.simulation.punctuality import lateness
+from dalsegno.testing.simulation.reference import foretell
 from dalsegno.testing.simulation.replay import DivergedError, replay
 from dalsegno.testing.simulation.scenario import Scenario
+from dalsegno.testing.simulation.visits import OrderMattersError, UnforeseeableError
 from dalsegno.testing.simulation.world import Observation, observe
 
 COMMANDS_SHARE = 0.15
@@ -66,7 +68,7 @@ def judge(case: Case) -> Verdict:
     """Runs the case with and without its faults and compares."""
     findings: list[str] = []
     calm = observe(case.scenario)
-    findings += [f"without faults: {finding}" for finding in calm.findings]
+    findings += [f"without faults: {finding}" for finding in (*calm.findings, *lateness(calm))]
     confluent, foretold = _foretold(case.scenario, calm, findings)
     stormy = observe(case.scenario, case.schedule, case.order)
     findings += stormy.findings

@@ -83,7 +83,7 @@ class World:
         self.graveyard: list[Process] = []
         self.findings: list[str] = []
         self.execution = ""
-        self._bystander = ""
+        self.bystander = ""
         self._ended = asyncio.Event()
         self._client: Process | None = None
         self._born = 0
@@ -193,11 +193,11 @@ class World:
         for number in range(PROCESSES):
             self._start(number)
         definition, _ = await self.client.deploy(self.scenario.document)
-        if self.scenario.bystander:
-            await self.client.deploy(BYSTANDER)
-            self._bystander = await self.client.start("bystander", {}, StartOptions(idempotency_key=KEY))
         options = StartOptions(idempotency_key=KEY)
         self.execution = await self.client.start(definition.name, self.scenario.input, options)
+        if self.scenario.bystander:
+            await self.client.deploy(BYSTANDER)
+            self.bystander = await self.client.start("bystander", {}, options)
         self._client.spawn(self._never_paused_for_ever())
         await self._ended.wait()
         await self._after_the_end(observation)
