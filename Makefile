@@ -116,11 +116,15 @@ soak: $(DEV) servers  ## the simulator over SEEDS=2000 other seeds (START=…), 
 	$(PYTHON) -m pytest -m soak -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: bench
-bench: $(DEV)  ## measure this machine; ARGS="--help" shows what can be chosen
-	@$(VENV)/bin/dalsegno bench $(ARGS)
+bench: $(DEV)  ## measure this machine: all workloads, or ARGS="chain --json"
+	@if [ -n "$(ARGS)" ]; then $(VENV)/bin/dalsegno bench $(ARGS); else
+	  for workload in chain fanout latency split100k timers; do $(VENV)/bin/dalsegno bench $$workload; done
+	  printf 'bare loop, no engine: '; $(PYTHON) bench/bare_chain.py
+	fi
 
 .PHONY: docs
-docs: $(DEV)  ## build the documentation into site/
+docs: $(DEV)  ## renew the generated reference pages and build the documentation into site/
+	@$(PYTHON) -m scripts.generate_docs
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 .PHONY: lock

@@ -250,6 +250,14 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "Something the node needs is not there.",
         "",
     ),
+    "LIMIT_EXCEEDED": (
+        "A split has more items than the limit `split_items`.",
+        "Split into fewer, larger items, or raise the limit; see [Limits](../limits.md).",
+    ),
+    "INTERNAL_ERROR": (
+        "Dal Segno itself broke while it handled this node.",
+        "Please report it with the traceback from the worker's log. Retry once it is mended.",
+    ),
     "NOT_STORABLE": (
         "The store refuses what the step wants to write.",
         "See [Limits](../limits.md).",

@@ -11,7 +11,7 @@ from dalsegno.version import __version__
 
 if TYPE_CHECKING:
     from dalsegno.app import App
-    from dalsegno.engine.settings import EngineSettings
+    from dalsegno.engine.settings import EngineLimits, EngineSettings
     from dalsegno.errors import (
         DalSegnoError,
         InvalidDefinition,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "App",
     "DalSegnoError",
+    "EngineLimits",
     "EngineSettings",
     "Handle",
     "InvalidDefinition",
@@ -48,6 +49,7 @@ __all__ = [
 
 _HOMES = {
     "App": "dalsegno.app",
+    "EngineLimits": "dalsegno.engine.settings",
     "EngineSettings": "dalsegno.engine.settings",
     "Handle": "dalsegno.handle",
     "NodeContext": "dalsegno.ports.node",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from dalsegno.testing.simulation.ledger import Commit
@@ -27,6 +29,6 @@ def test_a_wide_split_does_not_starve_another_execution(news: bool, concurrency:
     assert run.findings == []
     commits = [each.transition.execution for each in run.decisions if isinstance(each, Commit)]
     steps = [index for index, execution in enumerate(commits) if execution == world.bystander]
-    gaps = [after - before for before, after in zip(steps, steps[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(steps)]
     assert len(commits) > 2 * ITEMS
     assert max(gaps) <= 2 * WINDOW + 2 * concurrency

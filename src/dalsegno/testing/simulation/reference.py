@@ -300,7 +300,6 @@ class _Reading:
             if error is not None and halts:
                 if len(items) > 1:
                     raise OrderMattersError(f"an item ends the split {node.id} while others run")
-                self._count(node.id)
                 message = f"item {index} failed: {error['message']}"
                 details = {"index": index, "error": error}
                 raise FailedError(error_object(message, "ITEM_FAILED", node.id, details, "ItemFailed"))
