@@ -7,8 +7,18 @@ from heapq import heappop, heappush
 from typing import Any
 
 from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore
-from dalsegno.adapters.memory.views import barrier_view, execution_view, token_view
-from dalsegno.core.settlement import TokenRow, claimable, release_row, settle, wake_row
+from dalsegno.adapters.memory.views import execution_view
+from dalsegno.core.settlement import (
+    TokenRow,
+    barrier_view,
+    claimable,
+    lease_of,
+    ready_token,
+    release_row,
+    settle,
+    token_view,
+    wake_row,
+)
 from dalsegno.core.settlement.claim import SUSPECT_LOSSES
 from dalsegno.model.barrier import LeftView, SlotView
 from dalsegno.model.event import NewEvent
@@ -74,24 +84,7 @@ class MemoryLedger:
         token.owner = worker
         token.fence += 1
         execution = self.store.executions[token.execution].row
-        return Lease(
-            token.id,
-            token.execution,
-            token.fence,
-            token.scope,
-            token.kind,
-            token.node,
-            token.data,
-            token.queue,
-            token.priority,
-            token.attempt,
-            token.losses,
-            token.reason,
-            token.ready_at,
-            execution.definition,
-            execution.epoch,
-            token.live,
-        )
+        return lease_of(token, execution)
 
     async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
         leases = []
@@ -111,7 +104,7 @@ class MemoryLedger:
     def _take_back(self, token: TokenRow, *, lost: bool) -> ReadyToken:
         release_row(token, lost, self.now())
         self.store.save_token(token)
-        return ReadyToken(token.id, token.execution, token.queue, token.priority)
+        return ready_token(token)
 
     def heartbeat(self, worker: str, lease_seconds: float, info: bytes = b"") -> None:
         self.store.workers[worker] = (self.now() + lease_seconds, info)
@@ -140,7 +133,7 @@ class MemoryLedger:
                 break
             heappop(parked)
             if token is not None and not stale and wake_row(token, self.store, now):
-                ready.append(ReadyToken(token.id, token.execution, token.queue, token.priority))
+                ready.append(ready_token(token))
         return Woken(tuple(ready), parked[0][0] if parked else None)
 
     # -- reading ----------------------------------------------------------------------------------------------
@@ -188,11 +181,7 @@ class MemoryLedger:
     async def ready(self, execution: str) -> tuple[ReadyToken, ...]:
         found = self._find(execution)
         tokens = found.tokens.values() if found is not None else ()
-        return tuple(
-            ReadyToken(token.id, token.execution, token.queue, token.priority)
-            for token in tokens
-            if token.state == "ready"
-        )
+        return tuple(ready_token(token) for token in tokens if token.state == "ready")
 
     async def workers(self) -> list[WorkerView]:
         return [

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dalsegno.adapters.memory.store import MemoryExecution
-from dalsegno.core.settlement import BarrierRow, TokenRow
-from dalsegno.model.barrier import BarrierView
 from dalsegno.model.execution import ExecutionView
-from dalsegno.model.token import TokenView
 
 
 def execution_view(execution: MemoryExecution) -> ExecutionView:
@@ -33,39 +30,4 @@ def execution_view(execution: MemoryExecution) -> ExecutionView:
         output=row.output,
         context=row.context,
         error=row.error,
-    )
-
-
-def token_view(row: TokenRow) -> TokenView:
-    return TokenView(
-        row.id,
-        row.scope,
-        row.kind,
-        row.node,
-        row.state,
-        row.queue,
-        row.priority,
-        row.limit_key,
-        row.live,
-        row.attempt,
-        row.losses,
-        row.reason,
-        row.due,
-        row.owner,
-        row.fence,
-        row.data,
-    )
-
-
-def barrier_view(row: BarrierRow) -> BarrierView:
-    return BarrierView(
-        row.id,
-        row.scope,
-        row.node,
-        row.state,
-        row.mode,
-        row.expected,
-        row.resolved,
-        row.live,
-        row.deadline,
     )

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dalsegno.adapters.sqlite.statements import SQL
-from dalsegno.adapters.sqlite.views import lease, ready_token
 from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
-from dalsegno.core.settlement import TokenRow, claimable, release_row, wake_row
+from dalsegno.core.settlement import TokenRow, claimable, lease_of, ready_token, release_row, wake_row
 from dalsegno.core.settlement.claim import SUSPECT_LOSSES
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
@@ -63,7 +62,7 @@ def _give(rows: SqliteWorkspace, worker: str, tokens: Iterable[TokenRow]) -> lis
             token.owner = worker
             token.fence += 1
             rows.save_token(token)
-            leases.append(lease(token, execution))
+            leases.append(lease_of(token, execution))
             if token.losses >= SUSPECT_LOSSES:
                 suspects.append((rows.number(token), worker))
     rows.flush()

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dalsegno.adapters.sqlite.statements import SQL
-from dalsegno.adapters.sqlite.views import barrier_view, execution_view, token_view
-from dalsegno.core.settlement import BarrierRow, TokenRow
+from dalsegno.adapters.sqlite.views import execution_view
+from dalsegno.core.settlement import BarrierRow, TokenRow, barrier_view, token_view
 from dalsegno.ports.ledger import Inspection
 
 Row = tuple[Any, ...]

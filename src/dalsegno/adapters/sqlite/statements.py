@@ -1,36 +1,7 @@
-"""Every SQL statement of this adapter, by ``topic.name``, read once from ``statements/<topic>.sql``.
-
-A file holds statements that each begin with a line ``-- :name <name>`` and a comment that says what they guarantee.
-"""
+"""Every SQL statement of this adapter, by ``topic.name``, read once from ``statements/<topic>.sql``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from importlib.resources import files
+from dalsegno.adapters.statements import load_statements
 
-MARK = "-- :name "
-
-
-def load() -> dict[str, str]:
-    folder = files("dalsegno.adapters.sqlite") / "statements"
-    statements: dict[str, str] = {}
-    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        topic = file.name.removesuffix(".sql")
-        for name, text in _split(file.read_text(encoding="utf-8")):
-            statements[f"{topic}.{name}"] = text
-    return statements
-
-
-def _split(text: str) -> Iterator[tuple[str, str]]:
-    for part in text.split(MARK)[1:]:
-        name, _, body = part.partition("\n")
-        yield name.strip(), _bare(body)
-
-
-def _bare(body: str) -> str:
-    """Without comment lines: SQLite parses the text once per connection, but hashes it on every call."""
-    lines = (line for line in body.splitlines() if not line.lstrip().startswith("--"))
-    return "\n".join(lines).strip().rstrip(";")
-
-
-SQL = load()
+SQL = load_statements("dalsegno.adapters.sqlite")

@@ -8,6 +8,7 @@ rules in SQL or Lua and prove it with the same contract suite.
 from dalsegno.core.settlement.claim import claimable, release_row, resume_execution, wake_row
 from dalsegno.core.settlement.rows import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
 from dalsegno.core.settlement.settle import settle
+from dalsegno.core.settlement.views import barrier_view, lease_of, ready_token, token_view
 from dalsegno.core.settlement.workspace import Workspace
 
 __all__ = [
@@ -17,9 +18,13 @@ __all__ = [
     "ScopeRow",
     "TokenRow",
     "Workspace",
+    "barrier_view",
     "claimable",
+    "lease_of",
+    "ready_token",
     "release_row",
     "resume_execution",
     "settle",
+    "token_view",
     "wake_row",
 ]
