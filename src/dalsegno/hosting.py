@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from dalsegno.engine.engine import Engine
+from dalsegno.engine.loop import new_event_loop
 from dalsegno.errors import UsageError
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ class Host:
 
     def open_in_thread(self) -> None:
         started = threading.Event()
-        loop = asyncio.new_event_loop()
+        loop = new_event_loop()
 
         def serve() -> None:
             asyncio.set_event_loop(loop)

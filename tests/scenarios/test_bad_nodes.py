@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from dalsegno.errors import InvalidInput, NotJson
+from dalsegno.model.transition import Outcome, Refused, Transition
 from tests.scenarios.documents import aggregator, error_object, graph, split, task
 from tests.scenarios.stage import Stage
 
@@ -190,3 +192,23 @@ def test_an_exception_that_cannot_be_printed_still_fails_its_node(stage: Stage) 
     ended = stage.run(graph("f", {"f": task("unprintable")}))
     assert ended.state == "FAILED"
     assert ended.error["type"] == "Unprintable"
+
+
+def test_what_the_store_refuses_fails_its_node_even_inside_an_item(store_url: str) -> None:
+    """With one slot the worker keeps the first item's token, with its body, and claims the second from the queue."""
+    with Stage(store_url, concurrency=1) as stage:
+        ledger = stage.app.engine.stack.ledger
+        commit = ledger.commit
+
+        async def refuse(batch: Sequence[Transition]) -> list[Outcome]:
+            outcomes: list[Outcome] = []
+            for each in batch:
+                poisoned = any(event.kind == "NodeCompleted" and event.node == "w" for event in each.events)
+                outcomes += [Refused("a bad byte")] if poisoned else await commit([each])
+            return outcomes
+
+        ledger.commit = refuse  # type: ignore[method-assign]
+        ended = stage.run(graph("s > w > g", {"s": split([1, 2]), "g": aggregator()}))
+    assert ended.state == "COMPLETED"
+    assert [item["error"]["code"] for item in ended.output] == ["NOT_STORABLE", "NOT_STORABLE"]
+    assert ended.nodes["w"] == ("FAILED", 2)

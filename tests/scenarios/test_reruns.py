@@ -257,3 +257,19 @@ def test_the_items_of_a_list_node_are_recorded_as_working_payload(stage: Stage) 
     first = stage.run(graph("f > a > z", {"f": keep, "z": echo("{{ $json }}")}), {"items": [1, 2, 3]})
     assert first.output == [2, 3]
     assert stage.end_of(first.handle.rerun("z")).output == [2, 3]
+
+
+def test_what_other_branches_had_left_is_part_of_the_new_result(stage: Stage) -> None:
+    document = {**graph("s > a, s > b", {}), "output": "{{ [$a, $b] }}"}
+    first = stage.run(document)
+    again = stage.end_of(first.handle.rerun("b"))
+    assert (again.state, again.output) == ("COMPLETED", ["a", "b"])
+    leaves = stage.end_of(stage.run(graph("s > a, s > b", {})).handle.rerun("b"))
+    assert leaves.output == {"a": "a", "b": "b"}
+
+
+def test_behind_an_aggregator_the_summary_of_its_split_is_still_known(stage: Stage) -> None:
+    nodes = {"s": split([1, 2]), "g": aggregator(), "z": echo("{{ [$s.total, $s.failed, $g] }}")}
+    first = stage.run(graph("s > w > g > z", nodes))
+    assert first.output == [2, 0, ["w", "w"]]
+    assert stage.end_of(first.handle.rerun("z")).output == first.output

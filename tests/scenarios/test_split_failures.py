@@ -117,6 +117,7 @@ def test_an_aggregator_that_times_out_cancels_its_items_and_applies_its_strategy
     else:
         assert ended.state == "COMPLETED"
         assert ended.context["$g"] == {"error": timed_out}
+        assert ended.context["$s"] == {"total": 2, "failed": 0}
         assert ended.states["end"] == ("COMPLETED" if strategy == "ignore" else "SKIPPED")
 
 

@@ -8,7 +8,7 @@ from dalsegno.testing.simulation import Scenario
 
 
 def node(name: str, type: str = "work", error: Any = None, **parameters: Any) -> dict[str, Any]:
-    """``retry`` and ``timeout`` of a work node go where the document has them: beside its parameters."""
+    """``retry`` goes where the document has it: beside the parameters."""
     fields = {key: parameters.pop(key) for key in ("retry",) if key in parameters}
     if error is not None:
         fields["error"] = error

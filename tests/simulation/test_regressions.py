@@ -146,6 +146,35 @@ def test_losing_branches_that_had_run_stay_completed() -> None:
             assert run.nodes["x"].state == "COMPLETED"
 
 
+def test_who_has_not_lost_waits_for_no_loser() -> None:
+    """A race was won and `slow` cancelled; then `c`, which may lead elsewhere and so goes on, came to the join where
+    both should have met, and waited there for ever."""
+    nodes = [
+        node("a"),
+        node("fast", seconds=1.0),
+        node("slow", seconds=5.0),
+        node("w", "wait", amount=3, unit="seconds"),
+        node("c", "conditional", expression="true", true_edge_id="c>j", false_edge_id="c>o"),
+        node("o"),
+        node("j", "merge", timeout="30d"),
+        node("m", "merge", wait_mode="wait_for_any", losers="cancel"),
+    ]
+    edges = ("a>fast", "a>slow", "a>w", "w>c", "c>j", "c>o", "slow>j", "fast>m", "j>m")
+    run = calm(graph(nodes, *edges))
+    assert run.view is not None
+    assert run.view.state == "COMPLETED"
+    assert run.nodes["slow"].state == "CANCELLED"
+    assert run.nodes["m"].runs == 1
+
+
+def test_a_split_that_leads_nowhere_ends_its_items_at_once() -> None:
+    """Their scopes were opened with nothing in them, and so nothing ever ended them."""
+    run = calm(graph([node("s", "split", input_array=[1, 2, 3], max_concurrency=1), node("z")]))
+    assert run.view is not None
+    assert run.view.state == "COMPLETED"
+    assert run.context["$s"] == {"total": 3, "failed": 0}
+
+
 async def test_a_pause_across_a_clock_that_moves_back_leaves_the_deadline_alone() -> None:
     """The time spent paused was negative, and taken off the execution's own timeout."""
     stack = memory_stack()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dalsegno.bench.report import Report
+from dalsegno.engine.loop import run
 from dalsegno.engine.memory import tune_memory
 from dalsegno.errors import UsageError
 
@@ -57,9 +57,10 @@ def bench(
         "due": due,
     }
     given = {name: size for name, size in sizes.items() if size is not None}
+    chosen = _workload(workload)
     tune_memory()
     console = Console(stderr=True)
-    report = _measure(_workload(workload), store, given, lambda line: console.print(f"  {line}", style="dim"))
+    report = _measure(chosen, store, given, lambda line: console.print(f"  {line}", style="dim"))
     if as_json:
         typer.echo(json.dumps(report.as_dict()))
     else:
@@ -71,10 +72,10 @@ def _measure(
 ) -> Report:
     try:
         if store is not None:
-            return asyncio.run(workload(store, progress, **sizes))  # type: ignore[arg-type]
+            return run(workload(store, progress, **sizes))  # type: ignore[arg-type]
         with tempfile.TemporaryDirectory(prefix="dalsegno-bench-", dir=".") as folder:
             url = f"sqlite:///{Path(folder).resolve() / 'bench.db'}"
-            return asyncio.run(workload(url, progress, **sizes))  # type: ignore[arg-type]
+            return run(workload(url, progress, **sizes))  # type: ignore[arg-type]
     except TypeError as error:
         if "unexpected keyword argument" in str(error):
             raise UsageError(f"this workload does not take {str(error).rpartition(' ')[2]}") from None

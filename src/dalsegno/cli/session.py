@@ -17,6 +17,7 @@ from dalsegno.cli.progress import Progress
 from dalsegno.cli.result import Command, Result, print_result, read_result
 from dalsegno.cli.screen import Screen, choose_screen, log_to
 from dalsegno.engine.client import Client
+from dalsegno.engine.loop import run
 from dalsegno.errors import OperatorError
 from dalsegno.model.execution import ENDED
 
@@ -42,7 +43,7 @@ class Session:
 
     def run(self, prepare: Prepare) -> int:
         """The exit code; everything has been printed."""
-        return asyncio.run(self._run(prepare))
+        return run(self._run(prepare))
 
     async def _run(self, prepare: Prepare) -> int:
         screen = choose_screen(quiet=self.quiet, as_json=self.as_json)

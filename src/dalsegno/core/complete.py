@@ -19,7 +19,7 @@ from dalsegno.core.context import (
     place,
     reference_name,
 )
-from dalsegno.core.edges import close_unit, deliver, unit_of
+from dalsegno.core.edges import close_losers, close_unit, deliver, unit_of
 from dalsegno.core.ending import branch_ends, completed, failed, finisher, item_arrives
 from dalsegno.core.situation import Result, RunRecord, Situation, run_event
 from dalsegno.graph.plan import Edge, Node
@@ -71,6 +71,7 @@ def complete(situation: Situation, run: Run) -> Step:
     context, entry, working, effects = _record_output(situation, run)
     if node.losers and situation.lease.kind == "join":
         effects.append(CancelTokens(situation.lease.scope, node.losers))
+        effects += close_losers(situation, node.losers)
     payload = body.payload if passes_payload(node) else own_output(node.id)
     closing, events = close_unit(situation, node, run.taken)
     effects += closing
@@ -139,6 +140,9 @@ def _event(situation: Situation, run: Run, entry: Entry, working: Entry | None) 
         None if inline else _reference_text(entry),
         run.failure.as_dict() if run.failure is not None else None,
         tuple(edge.id for edge in run.taken) if run.routed else None,
+        entries={key: msgspec.Raw(result.raw) for key, result in run.entries.items()}
+        if run.entries
+        else None,
         tripped=run.failure is not None and situation.tripped,
     )
     if working is not None and run.json is not None:

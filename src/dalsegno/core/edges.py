@@ -133,3 +133,12 @@ def close_at(situation: Situation, edge: Edge) -> Effect:
     if target.barrier:
         return ResolveSlot(barrier_of(situation, target, situation.body), edge.slot, False)
     return AdjustGate(gate_of(situation, target), -1)
+
+
+def close_losers(situation: Situation, losers: Iterable[str]) -> list[Effect]:
+    """What was cancelled sends nothing more: the joins between the losers of a race are told. Somebody who has not
+    lost may still lead there, and its token must not wait for those that have."""
+    nodes = situation.plan.nodes
+    lost = frozenset(losers)
+    joins = [nodes[name] for name in losers if nodes[name].barrier]
+    return [close_at(situation, edge) for join in joins for edge in join.in_edges if edge.src in lost]

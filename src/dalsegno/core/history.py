@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -24,6 +24,8 @@ class RunFacts(Struct, frozen=True):
     """The out-edges it chose, where it had a choice."""
     working: Entry | None = None
     """The working payload ``$json`` it left, if it left one."""
+    entries: Mapping[str, bytes] = {}
+    """Further context entries it left: an aggregator's ``$<split>``."""
 
 
 class _Record(Struct, frozen=True):
@@ -34,6 +36,7 @@ class _Record(Struct, frozen=True):
     edges: tuple[str, ...] | None = None
     json: Raw = Raw()
     json_ref: str | None = None
+    entries: dict[str, Raw] = {}
 
 
 _decode = msgspec.json.Decoder(_Record).decode
@@ -47,7 +50,12 @@ def run_facts(events: Iterable[Event]) -> dict[str, RunFacts]:
             continue
         record = _decode(event.data)
         facts[event.node] = RunFacts(
-            event.node, _entry(record), event.kind == "NodeFailed", record.edges, _working(record)
+            event.node,
+            _entry(record),
+            event.kind == "NodeFailed",
+            record.edges,
+            _working(record),
+            {key: bytes(raw) for key, raw in record.entries.items()},
         )
     return facts
 

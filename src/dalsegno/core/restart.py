@@ -15,12 +15,14 @@ from dalsegno.core.history import RunFacts, took
 from dalsegno.core.situation import Situation
 from dalsegno.core.start import deadline_token, entry_token, origin
 from dalsegno.graph.plan import Edge, Node, Plan
-from dalsegno.model.effect import AdjustGate, CreateExecution, Effect, ResolveSlot, SpawnToken
+from dalsegno.model.effect import AdjustGate, CreateExecution, Effect, LeaveContext, ResolveSlot, SpawnToken
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.transition import Transition
 
 THE_TRIGGER = reference(KEY, "$trigger")
+RECORDED = "!"
+"""Sorts before every path: where contexts disagree, what ran again wins over the record."""
 
 
 class Restart(Struct, frozen=True):
@@ -55,6 +57,8 @@ class _Builder:
             raw = self.record.outputs.get(name)
             if raw is not None and self.plan.nodes[name].depth == 0:
                 context = self._remember(context, key_of(name), raw, owner)
+            for key, left in self._entries(name).items():
+                context = self._remember(context, key, left, owner)
         last = next((name for name in reversed(names) if name in self.record.working), None)
         if last is not None:
             context = self._remember(context, "$json", self._working(last), owner)
@@ -68,6 +72,11 @@ class _Builder:
         context, pages = extend(context, key, entry, f"{owner}/{key}")
         self.effects += pages
         return context
+
+    def _entries(self, node: str) -> Mapping[str, bytes]:
+        """What else a node left in the context behind it: an aggregator its ``$<split>``."""
+        facts = self.record.facts.get(node)
+        return facts.entries if facts is not None else {}
 
     def _working(self, node: str) -> bytes:
         """What a node left as ``$json``; where that is its output and this was edited, the edited one."""
@@ -124,6 +133,17 @@ class _Builder:
             elif node.gate:
                 self.effects.append(AdjustGate(gate_of(self.situation, node), -1))
 
+    def leave(self) -> None:
+        """Branches that ended and do not run again have left their contexts: they are part of the final one."""
+        for name in self.plan.topological:
+            node, facts = self.plan.nodes[name], self.record.facts.get(name)
+            if facts is None or name in self.again or node.depth or node.aggregator is not None:
+                continue
+            halted = facts.failed and facts.edges is None
+            if not halted and not any(self.sent(edge) for edge in node.success_edges + node.error_edges):
+                body = Body(self.context_of(name, with_self=True))
+                self.effects.append(LeaveContext("", f"{RECORDED}{name}", encode(body)))
+
     def _slot(self, node: Node, edge: Edge) -> ResolveSlot:
         spec = barrier_of(self.situation, node, Body())
         if not self.sent(edge):
@@ -140,6 +160,7 @@ def restart(plan: Plan, new: NewExecution, record: Restart, now: float) -> Trans
         runs_again = name in builder.again and node.depth == 0
         if runs_again and (node.barrier or (node.gate and name not in record.starts)):
             builder.prefill(node)
+    builder.leave()
     for position, name in enumerate(record.starts):
         node = plan.nodes[name]
         if node.barrier:

@@ -67,6 +67,8 @@ class RunRecord(Struct, frozen=True, omit_defaults=True, gc=False):
     json: Raw | None = None
     json_ref: str | None = None
     """The working payload the run left: inline, by reference, or ``same`` as its output."""
+    entries: dict[str, Raw] | None = None
+    """Further context entries the run left (an aggregator's ``$<split>``)."""
     tripped: bool = False
     """A split that had succeeded failed later, because of an item: no further run."""
 

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dalsegno.core.body import Body, Fan, Loop, encode
+from dalsegno.core.body import Body, Fan, ItemResult, Loop, encode
 from dalsegno.core.complete import Run, Step, transition_of
 from dalsegno.core.context import THE_ITEM, Context, Entry, as_page, place
 from dalsegno.core.edges import deliver
-from dalsegno.core.ending import item_arrives
+from dalsegno.core.ending import item_arrives, item_event
 from dalsegno.core.situation import Result, RunRecord, Situation, run_event
 from dalsegno.graph.plan import Node
 from dalsegno.model.barrier import BarrierSpec, Milestone
-from dalsegno.model.effect import Effect, OpenBarrier, OpenScope, SetMilestone, SpawnToken
+from dalsegno.model.effect import Effect, EndScope, OpenBarrier, OpenScope, SetMilestone, SpawnToken
 from dalsegno.model.event import EventKind
 from dalsegno.model.ids import barrier_id, derive, item_scope
 from dalsegno.model.token import SYSTEM_QUEUE, NewToken
@@ -94,6 +94,9 @@ def _open_item(
         if isinstance(sent[0], SpawnToken):
             bodies[sent[0].token.id] = start
         effects += sent
+    if not split.success_edges:
+        # Nothing will ever live in there: the item has ended before it began.
+        effects.append(EndScope(scope, encode(ItemResult(None)), event=item_event(inside)))
     return effects
 
 

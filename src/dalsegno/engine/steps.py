@@ -7,7 +7,7 @@ run and hands everything to the pure functions that decide.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -167,7 +167,13 @@ class Steps:
 
     # -- failures ---------------------------------------------------------------------------------------------
 
-    async def _failed(self, program: Program, situation: Situation, failure: Failure) -> Step:
+    async def _failed(
+        self,
+        program: Program,
+        situation: Situation,
+        failure: Failure,
+        entries: Mapping[str, Result] | None = None,
+    ) -> Step:
         node = situation.node
         if fail.retries(situation, failure):
             return fail.retry(situation, failure)
@@ -175,7 +181,7 @@ class Steps:
             return fail.halt(situation, failure)
         output = fail.error_output(failure)
         edges = fail.edges_despite(node)
-        run = Run(output, edges, routed=True, failure=failure)
+        run = Run(output, edges, routed=True, failure=failure, entries=entries)
         if node.control == "split" and node.strategy == "ignore":
             return split.empty(situation, run)
         return await self._completed(program, situation, run)
@@ -243,10 +249,12 @@ class Steps:
         gathered = await self.meetings.items(situation, fan)
         if situation.lease.reason == "tripped":
             return await self._tripped(program, situation, fan, gathered.first_failure)
+        summary = Result(encode_value({"total": fan.total, "failed": gathered.failed}))
         if situation.lease.reason == "timeout":
             failure = join.merge_timeout(situation, gathered.arrived, fan.total)
-            return await self._failed(program, situation, _at(situation, failure))
-        summary = Result(encode_value({"total": fan.total, "failed": gathered.failed}))
+            return await self._failed(
+                program, situation, _at(situation, failure), {key_of(fan.split): summary}
+            )
         if situation.node.control == "split":
             return join.end_split(situation, summary)
         output = await self.results.of_raw(

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from dalsegno.core.body import Body
+from dalsegno.core.body import Body, decode_body
 from dalsegno.core.complete import Step
 from dalsegno.core.fail import halt
 from dalsegno.core.situation import RunRecord, Situation, run_event
@@ -231,7 +231,7 @@ class Worker:
             node=lease.node,
             retryable=False,
         )
-        return halt(Situation(program.plan, lease, body or Body(), now, now), failure)
+        return halt(Situation(program.plan, lease, body or decode_body(lease.data), now, now), failure)
 
     async def _show_started(self) -> None:
         """Runs that take long are recorded as started once, so that a watcher sees what is going on."""

@@ -33,8 +33,9 @@ UNREACHABLE = (
     asyncpg.CrashShutdownError,
     asyncpg.TooManyConnectionsError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
 )
-"""The server is away, going or full of others; InterfaceError is what asyncpg raises on a connection that died."""
+"""The server is away, going or full of others; the last two are what asyncpg raises on a connection that died."""
 
 REFUSED_CLASSES = frozenset(("22", "23", "54"))
 """SQLSTATE classes about a value (data exception, constraint violation, program limit), not about the store."""

@@ -34,10 +34,9 @@ def worker(
 
     HTTP nodes reach public addresses only, and what DALSEGNO_EGRESS_ALLOW lists.
     """
-    import asyncio
-
     from dalsegno.cli.opening import make_app
     from dalsegno.cli.serving import configure, serve
+    from dalsegno.engine.loop import run
 
     made = configure(make_app(store, app), queues, concurrency, grace)
-    asyncio.run(serve(made, quiet=quiet, as_json=json))
+    run(serve(made, quiet=quiet, as_json=json))

@@ -7,6 +7,8 @@ from typing import Any
 
 from dalsegno.testing.simulation.nodes import ALWAYS
 
+MAX_DEPTH = 3
+"""How deep splits are nested."""
 PATIENT = "30d"
 """A deadline that no run reaches."""
 
@@ -18,7 +20,7 @@ class Flavour:
         self.random = random
         self.failures = random.choice((0.0, 0.1, 0.3, 0.5))
         self.deadlines = random.random() < 0.25
-        self.races = random.random() < 0.25
+        self.races = random.random() < 0.3
         self.halts = random.random() < 0.5
         self.gates = random.choice((0.0, 0.15, 0.4))
         self.slow = random.choice((0.0, 0.2, 0.6))
@@ -31,7 +33,7 @@ class Flavour:
     def kinds(self, ports: int, depth: int, budget: int) -> tuple[list[str], list[float]]:
         weights = {"work": 8.0, "conditional": 2.5, "switch": 1.5, "wait": 1.0, "log": 0.4, "output": 0.15}
         weights["merge"] = 4.0 if ports > 1 else 0.3
-        weights["split"] = 3.0 if depth < 3 and budget > 1 else 0.0
+        weights["split"] = 3.0 if depth < MAX_DEPTH and budget > 1 else 0.0
         return list(weights), list(weights.values())
 
     # -- nodes ----------------------------------------------------------------------------------------------------
@@ -112,7 +114,10 @@ class Flavour:
             parameters["mode"] = mode
         if self.races and self.chance(0.5):
             del parameters["timeout"]
-            parameters |= {"wait_mode": "wait_for_any", "losers": self.random.choice(("keep", "cancel"))}
+            parameters |= {
+                "wait_mode": "wait_for_any",
+                "losers": self.random.choice(("keep", "cancel", "cancel")),
+            }
         elif self.deadlines and self.chance(0.5):
             parameters["timeout"] = self.random.choice((0.1, 1, 8))
         if self.chance(0.4):

@@ -12,8 +12,6 @@ from typing import Any
 from dalsegno.testing.simulation.flavour import Flavour, draw_flavour
 from dalsegno.testing.simulation.scenario import Scenario
 
-MAX_DEPTH = 3
-
 Port = tuple[str, str]
 """A node, and one of its ways out."""
 
@@ -137,8 +135,8 @@ class _Graph:
         return [*outside, (aggregator, "success"), *self._error_ports(aggregator)]
 
     def _end_without(self, split: str, left: list[Port], loops: tuple[str, ...]) -> None:
-        """A split must lead somewhere, even if nothing is collected."""
-        if not any(edge["src"] == split for edge in self.edges):
+        """Mostly it leads somewhere all the same."""
+        if not any(edge["src"] == split for edge in self.edges) and self.random.random() < 0.8:
             self._work([(split, "success")], (*loops, split))
 
     def _error_ports(self, name: str) -> list[Port]:

@@ -9,11 +9,10 @@ from msgspec import Struct
 
 
 class Scenario(Struct, frozen=True):
-    """``confluent``: every order of decisions must lead to the same outcome."""
+    """A graph and its surroundings; with a schedule of faults and an order of steps it makes a case."""
 
     document: dict[str, Any]
     input: dict[str, Any]
-    confluent: bool = False
     news: bool = False
     """Workers claim what is ready, and messages only wake them; else every message names a token."""
     concurrency: int = 4
