@@ -108,6 +108,9 @@ class ExecutionEnded(UsageError):
 
     def _sentence(self) -> str:
         message = self.error.get("message", "no reason recorded")
+        kind = self.error.get("type")
+        if kind not in (None, "Error", self.error.get("code")):
+            message = f"{kind}: {message}"
         node = self.error.get("node")
         where = f" at node '{node}'" if node else ""
         return f"execution {self.execution} ended{where}: {message}"

@@ -518,6 +518,47 @@ def test_what_follows_from_one_mistake_is_not_reported_as_another() -> None:
     assert [finding.rule for finding in findings_of(twice)] == ["two-scopes"]
 
 
+def test_beside_a_cycle_references_and_scopes_are_checked() -> None:
+    source = document(
+        "x > a > b > c > a, x > y > z > g, x > s > i > h > o",
+        x=saying("$b.v"),
+        y=saying("$z.v"),
+        z=saying("$item"),
+        g="aggregator",
+        s="split",
+        h="aggregator",
+        o=saying("$i.v"),
+    )
+    source["output"] = "$i.v + $b.v"
+    found = {(finding.rule, finding.pointer) for finding in findings_of(source)}
+    places = {entry["id"]: f"/nodes/{index}" for index, entry in enumerate(source["nodes"])}
+    assert found == {
+        ("cycle", "/edges/3"),
+        ("reference-not-before", f"{places['x']}/parameters/message"),
+        ("reference-not-before", f"{places['y']}/parameters/message"),
+        ("item-outside-split", f"{places['z']}/parameters/message"),
+        ("aggregator-outside-split", places["g"]),
+        ("reference-out-of-scope", f"{places['o']}/parameters/message"),
+        ("reference-out-of-scope", "/output"),
+    }
+
+
+def test_on_a_cycle_and_behind_it_only_the_cycle_is_reported() -> None:
+    """What runs before what, and in which split, is unknown there."""
+    source = document(
+        "x > s > a > b > a, b > c > g > d, x > d, p > q > p, c > m, x > m",
+        s="split",
+        a=saying("$b.v $c.v $item"),
+        b=saying("$a.v"),
+        c=saying("$a.v $d.v $q.v $item"),
+        g="aggregator",
+        d=saying("$c.v $item $s.v"),
+        q=saying("$x.v $item"),
+    )
+    source["output"] = "$a.v"
+    assert [finding.rule for finding in findings_of(source)] == ["cycle", "cycle"]
+
+
 def test_message_of_the_exception_names_every_place() -> None:
     with pytest.raises(InvalidDefinition, match="2 problems") as refused:
         load_graph(node(id="item", timeout="x"), CATALOG)

@@ -20,6 +20,16 @@ SPELLINGS = [
     ('$node["Fetch user"].status', 200),
     ("$node.fetch.status", 200),
     ("$node['A node']", 7),
+    ("$node.http-1.body", "one"),
+    ("$node.http-1.output.body", "real"),
+    ("$node.http-1?.none ?? 'no'", "no"),
+    ("$node.a-1", 6),
+    ("$node.http.body-1", 9),
+    ("$node.dotted.id.x", 1),
+    ("$node.Fetch user.status + 1", 201),
+    ("$node.fetch.output.status", 200),
+    ("$node?.fetch.status", 200),
+    ("$node . fetch . status", 200),
     ("fetch.status", 200),
     ("fetch.output.status", 200),
     ("$fetch.output.status", 200),
@@ -135,7 +145,8 @@ def test_an_error_knows_its_place() -> None:
 
 @pytest.mark.parametrize(
     "source", ["$fetch.status", "$fetch.none", "$fetch.null.x", "$fetch.list[1]", "$late.x", "$fetch.output.name",
-               "$fetch.list.length", "$http-1.output.body", "$a.x", "$fetch.body[0]", "$fetch.list[7].x"],
+               "$fetch.list.length", "$http-1.output.body", "$a.x",
+               "$node.http-1.body", "$node.http-1.output.body", "$node.http-1.none", "$node.late.x", "$node.fetch.null.x", "$fetch.body[0]", "$fetch.list[7].x"],
 )  # fmt: skip
 @pytest.mark.parametrize("condition", [False, True])
 def test_the_fast_path_agrees_with_the_machine(source: str, condition: bool) -> None:
@@ -178,6 +189,7 @@ def test_a_node_may_be_named_like_a_library_function() -> None:
 @pytest.mark.parametrize(
     ("source", "mentions"),
     [("$fetcj.x", "did you mean '$fetch'"), ("fetcj", "did you mean 'fetch'"), ("$node['Fetch usr']", "Fetch user"),
+     ("$node.fetcj.x", "did you mean 'fetch'"), ("$node.trigger.x", "no node 'trigger'"),
      ("$node[1 + 1]", "quotes"), ("$node", "quotes"), ("Math.maxx(1)", "Math.max"), ("Math", "Math.something"),
      ("$5", "unknown root"), ("$", "unknown root"), ("default(1)", "default()")],
 )  # fmt: skip

@@ -74,6 +74,8 @@ async def test_filter(parameters: dict[str, Any], expected: list[int]) -> None:
         ({"expression": "0 - item.id"}, [4, 3, 2, 1]),
         ({"expression": "item.id", "direction": "desc"}, [4, 3, 2, 1]),
         ({"rules": [{"field": "nothing"}]}, [1, 2, 3, 4]),
+        ({"rules": ["kind"]}, [2, 4, 1, 3]),
+        ({"rules": ["$item.kind", {"field": "id", "direction": "desc"}]}, [4, 2, 3, 1]),
     ],
 )
 async def test_sort(parameters: dict[str, Any], expected: list[int]) -> None:
@@ -112,7 +114,17 @@ async def test_map_evaluates_per_item() -> None:
     assert await items_of("map", {"expression": "{{ $item.kind + $trigger.max }}"}, GOODS[:1]) == ["b25"]
 
 
-@pytest.mark.parametrize("by", [{"field": "kind"}, {"field": "$item.kind"}, {"expression": "item.kind"}])
+@pytest.mark.parametrize(
+    "by",
+    [
+        {"field": "kind"},
+        {"field": "$item.kind"},
+        {"expression": "item.kind"},
+        {"rules": ["kind"]},
+        {"rules": ["$item.kind"]},
+        {"rules": [{"field": "kind"}]},
+    ],
+)
 async def test_group_gathers_in_order_of_appearance(by: dict[str, Any]) -> None:
     groups = await items_of("group", by)
     assert [(each["key"], [item["id"] for item in each["items"]], each["count"]) for each in groups] == [
@@ -121,9 +133,20 @@ async def test_group_gathers_in_order_of_appearance(by: dict[str, Any]) -> None:
     ]
 
 
-async def test_group_needs_to_know_by_what() -> None:
-    with pytest.raises(NodeError, match="'field' or 'expression'"):
-        await items_of("group", {})
+async def test_the_key_of_a_group_by_several_fields_lists_their_values() -> None:
+    groups = await items_of("group", {"rules": ["kind", {"field": "stock"}]})
+    assert [(each["key"], each["count"]) for each in groups] == [
+        (["b", True], 1),
+        (["a", False], 1),
+        (["b", None], 1),
+        (["a", True], 1),
+    ]
+
+
+@pytest.mark.parametrize("parameters", [{}, {"rules": []}])
+async def test_group_needs_to_know_by_what(parameters: dict[str, Any]) -> None:
+    with pytest.raises(NodeError, match="'field', 'expression' or 'rules'"):
+        await items_of("group", parameters)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +156,10 @@ async def test_group_needs_to_know_by_what() -> None:
         ({"fields": ["kind"], "keep": "last"}, [3, 4]),
         ({"fields": ["kind", "stock"]}, [1, 2, 3, 4]),
         ({"expression": "item.id % 2"}, [1, 2]),
+        ({"rules": ["kind"]}, [1, 2]),
+        ({"rules": [{"field": "$item.kind"}], "keep": "last"}, [3, 4]),
+        ({"rules": ["kind", {"field": "stock"}]}, [1, 2, 3, 4]),
+        ({"rules": []}, [1, 2, 3, 4]),
         ({}, [1, 2, 3, 4]),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.scenarios.documents import (
+    aggregator,
     conditional,
     echo,
     error_object,
@@ -10,6 +11,7 @@ from tests.scenarios.documents import (
     graph,
     hold,
     merge,
+    split,
     switch,
     task,
     wait,
@@ -166,3 +168,23 @@ def test_a_template_that_fails_names_the_missing_path(stage: Stage) -> None:
     assert ended.state == "FAILED"
     assert ended.error["type"] == "ExpressionFailed"
     assert "deep" in ended.error["message"]
+
+
+def test_the_final_context_of_a_failed_execution_survives_the_sweep(stage: Stage) -> None:
+    handle = stage.start(graph("s > a, s > h > f", {"h": hold("h"), "f": fail()}))
+    stage.until_event(handle, "NodeCompleted", "a")
+    stage.door("h").open()
+    ended = stage.end_of(handle)
+    assert ended.state == "FAILED"
+    assert ended.context["$a"] == "a"
+    while stage.app.host.call(stage.app.engine.stack.ledger.sweep()):
+        pass
+    assert handle.context() == ended.context
+
+
+def test_the_error_of_an_ignored_split_is_in_its_summary(stage: Stage) -> None:
+    nodes = {"sp": {**split("{{ 'no list' }}"), **IGNORE}, "all": aggregator()}
+    ended = stage.run(graph("sp > x > all", nodes))
+    assert ended.context["$all"] == []
+    assert ended.context["$sp"]["total"] == 0
+    assert ended.context["$sp"]["error"]["code"] == "NOT_A_LIST"

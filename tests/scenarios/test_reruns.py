@@ -199,6 +199,17 @@ def test_a_failing_rerun_can_be_rerun_again(stage: Stage) -> None:
     assert third.handle.status().parent == second.id
 
 
+def test_a_rerun_of_a_rerun_knows_what_neither_of_them_ran(stage: Stage) -> None:
+    first = stage.run(graph("a > b > c", CHAIN), {"t": 100})
+    second = stage.end_of(first.handle.rerun("b", context={"a": {"a": 10}}))
+    assert second.output == {"c": 121}
+    third = stage.end_of(second.handle.rerun("c"))
+    assert third.output == {"c": 121}
+    assert third.context == second.context
+    fourth = stage.end_of(third.handle.rerun("a"))
+    assert fourth.output == {"c": 103}, "what ran again wins over an edit made before"
+
+
 def test_a_node_downstream_of_another_one_runs_once(stage: Stage) -> None:
     nodes = {name: task("note", name) for name in "abc"}
     first = stage.run(graph("a > b > c", nodes))

@@ -10,7 +10,21 @@ from rich.table import Table
 from rich.text import Text
 
 from dalsegno.cli.output import stdout
+from dalsegno.cli.problems import Unknown
+from dalsegno.cli.suggesting import did_you_mean
+from dalsegno.nodes.registry import NodeRegistry
 from dalsegno.ports.node import NodeType
+
+
+def find_type(registry: NodeRegistry, name: str) -> NodeType:
+    """By type or alias."""
+    if registry.find(name) is None:
+        names = [each for known in registry.types() for each in (known, *registry.get(known).spec.aliases)]
+        raise Unknown(
+            f"there is no node type '{name}'{did_you_mean(name, names)}",
+            "`dalsegno nodes` lists them all; those of an application need --app.",
+        )
+    return registry.get(name)
 
 
 def describe(node_type: NodeType) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from typing import Any
 
 from rich.markup import escape
 
-from dalsegno.cli.deploying import Deployed, compile_document
+from dalsegno.app import App
+from dalsegno.cli.deploying import Deployed, check_tasks, compile_document
 from dalsegno.cli.documents import read_document
 from dalsegno.cli.findings import show_findings
 from dalsegno.cli.output import several, signs_for, stdout
 from dalsegno.cli.problems import InvalidDocument
-from dalsegno.graph.catalog import Catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,15 @@ class Check:
     findings: list[dict[str, Any]]
 
 
-def check_files(files: Sequence[str], catalog: Catalog) -> list[Check]:
+def check_files(files: Sequence[str], app: App, *, tasks: bool = False) -> list[Check]:
+    """``tasks``: names of tasks are looked up, too."""
     documents = [read_document(file) for file in files]
     checks = []
     for document in documents:
         try:
-            compiled, warnings = compile_document(document, catalog)
+            compiled, warnings = compile_document(document, app.registry)
+            if tasks:
+                warnings += check_tasks(app, document, compiled)
             checks.append(Check(document.file, True, compiled.plan.name, len(compiled.plan.nodes), warnings))
         except InvalidDocument as error:
             checks.append(Check(document.file, False, None, 0, error.findings))

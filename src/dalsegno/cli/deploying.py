@@ -9,6 +9,7 @@ from dalsegno.app import App
 from dalsegno.cli.documents import Document
 from dalsegno.cli.findings import located
 from dalsegno.cli.problems import InvalidDocument
+from dalsegno.cli.tasks import refuse_document, unknown_tasks
 from dalsegno.errors import InvalidDefinition
 from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.catalog import Catalog
@@ -37,8 +38,21 @@ def compile_document(document: Document, catalog: Catalog) -> tuple[Compiled, li
     return compiled, located(compiled.warnings, document.text) if compiled.warnings else []
 
 
-async def deploy_document(app: App, document: Document) -> Deployed:
+def check_tasks(app: App, document: Document, compiled: Compiled) -> list[dict[str, Any]]:
+    """Warnings about tasks that the given application does not have; a worker with another one may."""
+    found = unknown_tasks(app, compiled.plan, compiled.definition_source, "warning")
+    return located(found, document.text) if found else []
+
+
+async def deploy_document(
+    app: App, document: Document, *, warn_tasks: bool = False, run_here: bool = False
+) -> Deployed:
+    """``run_here``: what this process could not run is refused before anything is stored."""
     compiled, warnings = compile_document(document, app.registry)
+    if run_here:
+        refuse_document(app, document.file, document.text, compiled.plan, compiled.definition_source)
+    elif warn_tasks:
+        warnings += check_tasks(app, document, compiled)
     archive = app.client.stack.archive
     before = await archive.definition(compiled.plan.name)
     began = app.client.stack.clock.now()

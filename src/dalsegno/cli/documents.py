@@ -13,6 +13,8 @@ from dalsegno.cli.problems import Refusal
 from dalsegno.graph.duration import BadDuration, parse_duration
 
 STDIN = "-"
+EXAMPLES = {"input": '{"name": "Ada"}', "context": '{"node": {"price": 3}}'}
+"""What is written behind the option of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,10 @@ def read_payload(given: str | None, what: str = "input") -> Any:
     if given is None:
         return None
     if given == STDIN:
-        return _json(sys.stdin.buffer.read(), f"the {what} on stdin")
+        return _json(sys.stdin.buffer.read(), f"the {what} on stdin", what)
     if given.startswith("@"):
-        return _json(_read(given[1:], what), f"the {what} in {given[1:]}")
-    return _json(given.encode(errors="surrogateescape"), f"the {what}")
+        return _json(_read(given[1:], what), f"the {what} in {given[1:]}", what)
+    return _json(given.encode(errors="surrogateescape"), f"the {what}", what)
 
 
 def read_tags(given: Sequence[str] | None) -> dict[str, str]:
@@ -71,14 +73,14 @@ def _read(file: str, what: str) -> bytes:
         raise Refusal(f"{file} cannot be read: {error.strerror or error}") from None
 
 
-def _json(text: bytes, what: str) -> Any:
+def _json(text: bytes, what: str, option: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise Refusal(
             f"{what} is not JSON: {error.msg} ({place})",
-            """Quote it for the shell: --input '{"name": "Ada"}'; or use @FILE.""",
+            f"Quote it for the shell: --{option} '{EXAMPLES[option]}'; or use @FILE.",
         ) from None
     except UnicodeDecodeError:
         raise Refusal(f"{what} is not valid UTF-8") from None

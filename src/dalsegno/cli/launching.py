@@ -11,7 +11,12 @@ from dalsegno.cli.output import emit
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.result import Command
 from dalsegno.cli.session import Prepare, Session
+from dalsegno.cli.suggesting import did_you_mean
+from dalsegno.cli.tasks import refuse_unknown_tasks
 from dalsegno.engine.client import Client
+from dalsegno.graph.plan import Plan
+
+LISTED = 20
 
 
 def make_session(
@@ -48,12 +53,27 @@ def run_again(
     require_store(session.app.url)
 
     async def create(client: Client) -> str:
-        return await client.rerun(await find_execution(client, execution), nodes, edits)
+        found = await find_execution(client, execution)
+        program = await client.definitions.by_hash((await client.status(found)).definition)
+        _check_nodes(program.plan, nodes or ())
+        if not detach:
+            refuse_unknown_tasks(session.app, program)
+        return await client.rerun(found, nodes, edits)
 
     if not detach:
         return session.run(create)
     asyncio.run(_detached(session, create, json=json))
     return 0
+
+
+def _check_nodes(plan: Plan, nodes: Sequence[str]) -> None:
+    for name in nodes:
+        if name not in plan.nodes:
+            listed = ", ".join(list(plan.nodes)[:LISTED]) + (", ..." if len(plan.nodes) > LISTED else "")
+            raise Refusal(
+                f"workflow '{plan.name}' has no node '{name}'{did_you_mean(name, plan.nodes)}",
+                f"Its nodes: {listed}.",
+            )
 
 
 async def _detached(session: Session, create: Prepare, *, json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 from rich.table import Table
 from rich.text import Text
 
-from dalsegno.cli.output import STYLES, iso, moment, signs_for, span, stdout
+from dalsegno.cli.output import STYLES, iso, moment, print_table, signs_for, span, stdout
 from dalsegno.cli.problems import Refusal
 from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
@@ -43,6 +43,7 @@ def brief(view: ExecutionView) -> dict[str, Any]:
 
 
 def print_list(views: Sequence[ExecutionView], now: float, limit: int) -> None:
+    """One view more than ``limit`` tells that there are more."""
     console = stdout()
     if not views:
         console.print("no executions", style="dim")
@@ -54,7 +55,7 @@ def print_list(views: Sequence[ExecutionView], now: float, limit: int) -> None:
     table.add_column("workflow", no_wrap=True, overflow="ellipsis")
     table.add_column("started", no_wrap=True, style="dim")
     table.add_column("took", no_wrap=True, justify="right", style="dim")
-    for view in views:
+    for view in views[:limit]:
         table.add_row(
             Text(signs.states[view.state], STYLES[view.state]),
             view.id,
@@ -62,6 +63,6 @@ def print_list(views: Sequence[ExecutionView], now: float, limit: int) -> None:
             moment(view.created_at)[5:-3],
             span((view.ended_at if view.state in ENDED and view.ended_at else now) - view.created_at),
         )
-    console.print(table)
-    if len(views) == limit:
+    print_table(console, table)
+    if len(views) > limit:
         console.print(f"the newest {limit}; --limit shows more", style="dim")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from dalsegno.app import App
-from dalsegno.cli.problems import Refusal
+from dalsegno.cli.problems import BadStore, Refusal
 from dalsegno.engine.client import Client
 from dalsegno.errors import DalSegnoError, NotFound
 from dalsegno.ports.archive import ExecutionFilter
@@ -27,7 +28,14 @@ def make_app(store: str | None = None, name: str | None = None) -> App:
     app = load_app(name) if name is not None else App(store)
     if store is not None:
         app.url = store
+    _require_url(app.url)
     return app
+
+
+def _require_url(url: str) -> None:
+    """A path is easily given where a URL is meant."""
+    if url and not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", url):
+        raise BadStore(f"the store {url!r} is no URL", f"Did you mean sqlite:///{url}?")
 
 
 def load_app(name: str) -> App:

@@ -64,7 +64,9 @@ Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No progre
 ExecutionId: TypeAlias = Annotated[
     str,
     typer.Argument(
-        metavar="EXECUTION", help="The execution's id, or its first characters.", show_default=False
+        metavar="EXECUTION",
+        help="The execution's id, its first characters, or `last` for the newest.",
+        show_default=False,
     ),
 ]
 Detach: TypeAlias = Annotated[

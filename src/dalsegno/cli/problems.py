@@ -50,14 +50,31 @@ class Refusal(DalSegnoError):
         self.hint = hint
 
 
+class Unknown(NotFound):
+    """Something is named that does not exist; with a hint of its own."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class BadStore(BadConfiguration):
+    """A store that is not named by a URL; with the URL that was probably meant."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
 class InvalidDocument(DalSegnoError):
     """A document that was read from a file, with all that is wrong with it."""
 
     code = InvalidDefinition.code
 
-    def __init__(self, file: str, findings: list[dict[str, Any]]) -> None:
+    def __init__(self, file: str, findings: list[dict[str, Any]], hint: str = "") -> None:
         self.file = file
         self.findings = findings
+        self.hint = hint
         count = sum(finding["severity"] == "error" for finding in findings)
         super().__init__(f"{file} has {count} {'problem' if count == 1 else 'problems'}")
 
@@ -122,6 +139,8 @@ def _show(message: str, hint: str) -> None:
 def _show_document(error: InvalidDocument) -> None:
     _show(str(error), "")
     show_findings(stderr(), error.file, error.findings)
+    if error.hint:
+        stderr().print(f"[dim]{escape(error.hint)}[/]", soft_wrap=True)
 
 
 def _hush_stdout() -> None:

@@ -30,6 +30,8 @@ class Result:
     error: dict[str, Any] | None
     context: dict[str, Any]
     nodes: dict[str, dict[str, Any]]
+    failed: int = 0
+    """Runs that failed, whether or not that ended the execution."""
 
     @property
     def exit_code(self) -> int:
@@ -57,6 +59,7 @@ async def read_result(client: Client, execution: str) -> Result:
         error_of(view),
         await client.context(execution),
         {name: {"state": summary.state, "runs": summary.runs} for name, summary in nodes.items()},
+        sum(summary.failed for summary in nodes.values()),
     )
 
 
@@ -94,9 +97,10 @@ def _print_summary(result: Result, command: Command) -> None:
     view = result.view
     runs = sum(node["runs"] for node in result.nodes.values())
     took = span((view.ended_at or view.touched_at) - view.created_at)
+    failed = f", [yellow]{result.failed:,} failed[/]," if result.failed and view.state == "COMPLETED" else ""
     console.print(
         f"{state_text(console, view.state)}  [bold]{escape(view.workflow)}[/] v{view.version}"
-        f"  [dim]{view.id}[/]  {several(runs, 'run')} in {took}",
+        f"  [dim]{view.id}[/]  {several(runs, 'run')}{failed} in {took}",
         soft_wrap=True,
     )
     if result.error is not None:

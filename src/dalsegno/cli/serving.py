@@ -12,7 +12,7 @@ from dalsegno.cli.output import emit, span
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.session import stop_signals
 from dalsegno.engine.memory import tune_memory
-from dalsegno.nodes.egress import policy_from_environment
+from dalsegno.nodes.egress import ALLOW_VARIABLE, policy_from_environment
 
 
 def configure(app: App, queues: str | None, concurrency: int | None, grace: float | None) -> App:
@@ -47,12 +47,19 @@ async def serve(app: App, *, quiet: bool, as_json: bool) -> None:
             say("worker %s serves %s on %s", name, ", ".join(app.settings.queues), app.url)
             if app.tasks.names():
                 say("tasks: %s", ", ".join(app.tasks.names()))
+            if app.egress is not None and app.egress.block_private:
+                say("HTTP nodes reach public addresses only; %s", _exceptions())
             await stopping.event.wait()
             say("stopping: running steps may finish within %s", span(app.settings.grace))
         done = worker.steps_done if worker is not None else 0
         say("stopped after %s steps in %s", f"{done:,}", span(clock.now() - began))
     if as_json:
         emit({"worker": name, "steps": done, "seconds": round(clock.now() - began, 3)})
+
+
+def _exceptions() -> str:
+    allowed = os.environ.get(ALLOW_VARIABLE, "").strip()
+    return f"{ALLOW_VARIABLE} adds {allowed}" if allowed else f"{ALLOW_VARIABLE} lists more"
 
 
 def _log_lines(*, quiet: bool) -> None:

@@ -30,6 +30,8 @@ class Fan(Struct, frozen=True, array_like=True, gc=False):
     items: Entry
     halts: bool
     cursor: int = 0
+    error: Entry | None = None
+    """Why there are no items: the split failed, and goes on in spite of it."""
 
 
 class Body(Struct, frozen=True, array_like=True, gc=False):

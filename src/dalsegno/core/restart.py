@@ -181,5 +181,6 @@ def _started(situation: Situation, new: NewExecution, record: Restart) -> NewEve
         "relation": new.relation,
         "from": new.parent,
         "nodes": record.starts,
+        "edits": {key: msgspec.Raw(raw) for key, raw in record.edits.items()},
     }
     return NewEvent("ExecutionStarted", "", "", situation.now, msgspec.json.encode(data))

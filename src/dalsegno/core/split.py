@@ -13,10 +13,10 @@ import msgspec
 
 from dalsegno.core.body import Body, Fan, ItemResult, Loop, encode
 from dalsegno.core.complete import Run, Step, transition_of
-from dalsegno.core.context import THE_ITEM, Context, Entry, as_page, place
+from dalsegno.core.context import THE_ITEM, Context, as_page, place, value
 from dalsegno.core.edges import deliver
 from dalsegno.core.ending import item_arrives, item_event
-from dalsegno.core.situation import Result, RunRecord, Situation, run_event
+from dalsegno.core.situation import Result, RunRecord, Situation, encode_record, run_event
 from dalsegno.graph.plan import Node
 from dalsegno.model.barrier import BarrierSpec, Milestone
 from dalsegno.model.effect import Effect, EndScope, OpenBarrier, OpenScope, SetMilestone, SpawnToken
@@ -170,7 +170,10 @@ def join_token(situation: Situation, fan: Fan, body: Body) -> NewToken:
 def empty(situation: Situation, run: Run) -> Step:
     """No items (or the split failed and is ignored): straight to the aggregator with ``[]``."""
     lease, node = situation.lease, situation.node
-    fan = Fan(node.id, lease.token, 0, 1, Entry(0, msgspec.Raw(b"[]")), False)
+    error = encode_record(run.failure.as_dict()) if run.failure is not None else None
+    fan = Fan(
+        node.id, lease.token, 0, 1, value(b"[]"), False, error=value(error) if error is not None else None
+    )
     record = RunRecord(
         lease.ready_at,
         situation.started_at,

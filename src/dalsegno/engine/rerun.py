@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dalsegno.core.body import Body
-from dalsegno.core.context import Entry, key_of
-from dalsegno.core.history import run_facts
+from dalsegno.core.context import key_of
 from dalsegno.core.restart import Restart, restart
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Program
+from dalsegno.engine.lineage import read_lineage
 from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.graph.plan import Plan
 from dalsegno.model.execution import ENDED, ExecutionView, NewExecution
@@ -35,10 +34,8 @@ async def plan_rerun(
     plan = program.plan
     if view.state not in ENDED:
         raise Conflict(f"execution {view.id} has not ended ({view.state}); cancel it first, or wait")
-    facts = run_facts(await client.all_events(view.id))
+    known = await read_lineage(client, plan, view)
     starts = _checked(plan, nodes) if nodes is not None else await _failed_nodes(client, plan, view)
-    outputs = await _loaded(client, view.id, {name: fact.output for name, fact in facts.items()})
-    working = await _loaded(client, view.id, {name: fact.working for name, fact in facts.items()})
     now = client.stack.ledger.now()
     new = NewExecution(
         id=new_execution_id(now),
@@ -52,7 +49,8 @@ async def plan_rerun(
         parent=view.id,
         relation="retry" if nodes is None else "rerun",
     )
-    record = Restart(starts, facts, outputs, _edits(plan, edits), working)
+    changed = {**known.edits, **_edits(plan, edits)}
+    record = Restart(starts, known.facts, known.outputs, changed, known.working)
     return new, restart(plan, new, record, now)
 
 
@@ -98,16 +96,6 @@ def _outermost(plan: Plan, name: str) -> str:
     while node.split is not None:
         node = plan.nodes[node.split]
     return node.id
-
-
-async def _loaded(client: Client, execution: str, entries: Mapping[str, Entry | None]) -> dict[str, bytes]:
-    """Recorded values as bytes: references resolve only within their own execution, so they are carried over."""
-    found = {}
-    body = Body()
-    for name, entry in entries.items():
-        if entry is not None:
-            found[name] = bytes(await client.loader.raw(execution, body, entry))
-    return found
 
 
 def _edits(plan: Plan, edits: Mapping[str, Any]) -> dict[str, bytes]:

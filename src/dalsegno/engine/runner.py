@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from dalsegno.graph.plan import Node
 from dalsegno.lang import ExpressionFailed
 from dalsegno.model.failure import Failure
 from dalsegno.ports.node import NodeError, NodeType, NodeTypes
+
+logger = logging.getLogger("dalsegno.steps")
 
 NO_OUTPUTS: Mapping[str, Any] = {}
 
@@ -60,7 +63,9 @@ class Runner:
                 return _timed_out(node)
             if isinstance(error, OperatorError) and not began:
                 raise
-            return failure_of(error, node)
+            failure = failure_of(error, node)
+            _tell(situation, failure, error)
+            return failure
 
     async def _context(
         self, program: Program, situation: Situation, node_type: NodeType, payload: Any
@@ -103,6 +108,20 @@ def _outputs(predecessors: Sequence[str], lookup: Lookup) -> dict[str, Any]:
         except KeyError:
             continue
     return found
+
+
+def _tell(situation: Situation, failure: Failure, error: Exception) -> None:
+    """One line in the worker's log; the traceback too, where somebody looks for it."""
+    lease = situation.lease
+    logger.info(
+        "node '%s' of execution %s failed (attempt %d): %s: %s",
+        lease.node,
+        lease.execution,
+        lease.attempt,
+        failure.type,
+        failure.message,
+        exc_info=error if logger.isEnabledFor(logging.DEBUG) else None,
+    )
 
 
 def failure_of(error: Exception, node: Node) -> Failure:

@@ -16,9 +16,9 @@ from dalsegno.core import fail, finish, join, skip, split
 from dalsegno.core.body import Body, Fan, decode_body
 from dalsegno.core.complete import Run, Step, complete, ends_alone
 from dalsegno.core.context import Context, key_of, place, value
-from dalsegno.core.situation import Result, Situation
+from dalsegno.core.situation import Result, Situation, encode_record
 from dalsegno.core.sleep import sleep
-from dalsegno.core.values import decode_value, encode_value
+from dalsegno.core.values import decode_value
 from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.evaluation import Evaluation, with_output
 from dalsegno.engine.loader import Loader
@@ -72,6 +72,8 @@ class Steps:
         now = self.ledger.now()
         situation = Situation(program.plan, lease, body or decode_body(lease.data), now, now)
         try:
+            if lease.losses >= fail.MAX_LOSSES and lease.kind not in ("node", "join"):
+                return fail.halt(situation, fail.WORKER_LOST)
             return await self._by_kind(program, situation)
         except OperatorError:
             raise
@@ -249,7 +251,7 @@ class Steps:
         gathered = await self.meetings.items(situation, fan)
         if situation.lease.reason == "tripped":
             return await self._tripped(program, situation, fan, gathered.first_failure)
-        summary = Result(encode_value({"total": fan.total, "failed": gathered.failed}))
+        summary = Result(_summary(fan, gathered.failed))
         if situation.lease.reason == "timeout":
             failure = join.merge_timeout(situation, gathered.arrived, fan.total)
             return await self._failed(
@@ -327,3 +329,11 @@ def _internal(node: str, error: Exception) -> Failure:
         node=node or None,
         retryable=False,
     )
+
+
+def _summary(fan: Fan, failed: int) -> bytes:
+    """What ``$<split>`` is behind the aggregator."""
+    summary: dict[str, Any] = {"total": fan.total, "failed": failed}
+    if fan.error is not None:
+        summary["error"] = fan.error.raw
+    return encode_record(summary)

@@ -58,10 +58,10 @@ def compile_graph(draft: Draft, catalog: Catalog, report: Report) -> Compiled:
         compiler.compile(node)
     header = read_header(draft, compiler, report)
     check_ends(draft, report)
-    if sort_topologically(draft, report):
-        assign_scopes(draft, report)
-        output_roots = header.output.roots if header.output else ()
-        check_references(draft, output_roots, report)
+    acyclic = sort_topologically(draft, report)
+    assign_scopes(draft, report)
+    check_references(draft, header.output.roots if header.output else (), report)
+    if acyclic:
         analyse_runs(draft, report)
     if report.failed:
         raise InvalidDefinition(report.sorted())

@@ -101,7 +101,7 @@ class Draft:
     edges: list[DraftEdge] = field(default_factory=list)
     by_id: dict[str, DraftNode] = field(default_factory=dict)
     order: list[DraftNode] = field(default_factory=list)
-    """Topological; empty until the graph is known to have no cycle."""
+    """Topological; without the nodes on a cycle and behind one."""
     orphaned: set[str] = field(default_factory=set)
     """Nodes that lost an in-edge to a reported problem: nothing is said about their reachability."""
 

@@ -14,6 +14,7 @@ _ITEM_ROOTS = {"$item": "item", "$index": "index"}
 
 
 def check_references(draft: Draft, output_roots: Iterable[str], report: Report) -> None:
+    """Checks what is in order. Nothing on a cycle or behind one leads there, so what is said of the rest stays true."""
     distant: dict[str, list[DraftNode]] = {}
     inner: list[tuple[DraftNode, DraftNode]] = []
     for node in draft.order:

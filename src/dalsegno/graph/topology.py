@@ -14,15 +14,14 @@ MAX_PRINTED = 12
 
 
 def sort_topologically(draft: Draft, report: Report) -> bool:
-    """Fills ``draft.order``; False if there is a cycle."""
+    """Fills ``draft.order``, as far as cycles allow; False if there is one."""
     waiting = {node.id: len(node.ins) for node in draft.by_id.values()}
     ready = deque(node for node in draft.by_id.values() if not node.ins)
     order: list[DraftNode] = []
     cycles = 0
+    _release(draft, ready, waiting, order)
+    draft.order = order[:]
     while len(order) < len(draft.by_id):
-        _release(draft, ready, waiting, order)
-        if len(order) == len(draft.by_id):
-            break
         cycle = _cycle_behind(draft, waiting)
         _report_cycle(draft, cycle, report)
         cycles += 1
@@ -32,8 +31,7 @@ def sort_topologically(draft: Draft, report: Report) -> bool:
         for edge in cycle:
             del waiting[edge.src]
             ready.append(draft.by_id[edge.src])
-    if not cycles:
-        draft.order = order
+        _release(draft, ready, waiting, order)
     return not cycles
 
 

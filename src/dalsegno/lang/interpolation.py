@@ -15,15 +15,17 @@ from dalsegno.lang.expression import Entropy, Expression, Lookup, PathExpression
 from dalsegno.lang.lexer import GRAPH, Lexer
 from dalsegno.lang.limits import DEFAULT_LIMITS, Limits
 from dalsegno.lang.names import NODE_ROOT, RootNames, skips_output
-from dalsegno.lang.reference import LINKS, follow, link_offset
+from dalsegno.lang.reference import follow, link_offset
 from dalsegno.lang.text import to_text
 from dalsegno.lang.values import Host
 
 _MARK = re.compile(r"\{\{|\$")
+# Outside braces a `$` is never part of a member: it is text, or begins the next reference.
 _EXACT_LINKS = re.compile(
-    r"(?:\??\.[A-Za-z_][\w$]*|(?:\?\.)?\[(?:-?\d{1,9}|\"[^\"\\]*\"|'[^'\\]*')\])*", re.ASCII
+    r"(?:\??\.[A-Za-z_]\w*|(?:\?\.)?\[(?:-?\d{1,9}|\"[^\"\\]*\"|'[^'\\]*')\])*", re.ASCII
 )
-_NODE_NAME = re.compile(r"\.(?P<word>[A-Za-z_][\w]*)|\[(?P<quote>[\"'])(?P<text>[^\"'\\]+)(?P=quote)\]")
+_TEXT_LINKS = re.compile(r"(?:\.[A-Za-z_]\w*|\[\d{1,9}\])*", re.ASCII)
+_QUOTED_NAME = re.compile(r"\[([\"'])([^\"'\\]+)\1\]")
 _CONFUSES_BRACES = re.compile(r"[{\"'`/]")
 
 
@@ -184,17 +186,17 @@ class _Splitter:
             return start + 2
         found = self.names.find(self.source, start + 1)
         if found is not None and found[0] == NODE_ROOT:
-            found = self.named_node(found[1])
+            found = self.quoted_node(found[1])
         if found is None:
             self.text("$")
             return start + 1
         key, links = found
-        match = LINKS.match(self.source, links)
+        match = _TEXT_LINKS.match(self.source, links)
         end = match.end() if match else links
         self.found.append(TextReference(self.source, start, end, key, links))
         return end
 
-    def named_node(self, position: int) -> tuple[str, int] | None:
-        match = _NODE_NAME.match(self.source, position)
-        key = self.names.resolve(match.group("word") or match.group("text")) if match else None
+    def quoted_node(self, position: int) -> tuple[str, int] | None:
+        match = _QUOTED_NAME.match(self.source, position)
+        key = self.names.resolve(match.group(2)) if match else None
         return (key, match.end()) if match and key else None

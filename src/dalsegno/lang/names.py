@@ -113,13 +113,26 @@ class RootNames:
         return replace(self, variables=self.variables | set(variables))
 
     def find(self, source: str, start: int) -> tuple[str, int] | None:
-        """Root key and end of the root spelled at ``start`` (after the ``$``): ids, then specials, then names."""
-        end = _longest(source, start, self.ids, self._id_lengths)
-        if end >= 0:
-            return self.ids[source[start:end]], end
+        """Root key and end of the root spelled at ``start`` (after the ``$``): ids, then specials, then names.
+
+        ``node.http-1`` is the node ``http-1``; `NODE_ROOT` is found only where no known node follows with a dot.
+        """
+        found = self._find_id(source, start)
+        if found is not None:
+            return found
         word = _WORD.match(source, start)
         if word and word.group() in _SPECIAL_SPELLINGS:
-            return _SPECIAL_SPELLINGS[word.group()], word.end()
+            special, end = _SPECIAL_SPELLINGS[word.group()], word.end()
+            if special == NODE_ROOT and source.startswith(".", end):
+                found = self._find_id(source, end + 1) or self._find_name(source, end + 1)
+            return found or (special, end)
+        return self._find_name(source, start)
+
+    def _find_id(self, source: str, start: int) -> tuple[str, int] | None:
+        end = _longest(source, start, self.ids, self._id_lengths)
+        return (self.ids[source[start:end]], end) if end >= 0 else None
+
+    def _find_name(self, source: str, start: int) -> tuple[str, int] | None:
         end = _longest(source, start, self.names, self._name_lengths)
         return (self.names[source[start:end]], end) if end >= 0 else None
 

@@ -11,15 +11,20 @@ from dalsegno.nodes.builder import node_type
 from dalsegno.nodes.lists import (
     LIST_OUTPUT,
     LOCAL_NAMES,
+    FieldRule,
     ItemPath,
     ListParameters,
+    OrField,
     evaluate_each,
+    field_values,
     input_items,
-    item_values,
     list_result,
 )
 from dalsegno.nodes.parameters import EXPRESSION, RAW
 from dalsegno.ports.node import NodeContext, NodeError, Working
+
+
+FieldRules = Annotated[list[Annotated[FieldRule, OrField()]], RAW]
 
 
 class GroupParameters(ListParameters):
@@ -27,11 +32,15 @@ class GroupParameters(ListParameters):
     expression: Annotated[Any, EXPRESSION] = Field(
         None, description="What to group by, evaluated per `item`, instead of a field."
     )
+    rules: FieldRules = Field(
+        default=[],
+        description="Fields to group by, instead of one; the key of a group by several is the list of their values.",
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> GroupParameters:
-        if self.field is not None and self.expression is not None:
-            raise ValueError("give either 'field' or 'expression', not both")
+        if (self.field is not None) + (self.expression is not None) + bool(self.rules) > 1:
+            raise ValueError("give only one of 'field', 'expression' and 'rules'")
         return self
 
 
@@ -42,7 +51,14 @@ class DedupeParameters(ListParameters):
     expression: Annotated[Any, EXPRESSION] = Field(
         None, description="What must be equal, evaluated per `item`, instead of fields."
     )
+    rules: FieldRules = Field(default=[], description="The fields as rules: another spelling of `fields`.")
     keep: Literal["first", "last"] = Field("first", description="Which of several alike items stays.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> DedupeParameters:
+        if self.rules and (self.fields or self.expression is not None):
+            raise ValueError("give only one of 'fields', 'expression' and 'rules'")
+        return self
 
 
 @node_type(
@@ -69,13 +85,11 @@ async def group(ctx: NodeContext, parameters: GroupParameters) -> Working:
 async def dedupe(ctx: NodeContext, parameters: DedupeParameters) -> Working:
     """Keeps one of the items that are equal in some fields, an expression, or altogether."""
     items = input_items(ctx, parameters)
+    fields = parameters.fields or [rule.field for rule in parameters.rules]
     if ctx.has_expression("expression"):
         keys = await evaluate_each(ctx, "expression", items)
-    elif parameters.fields:
-        columns = [item_values(items, field) for field in parameters.fields]
-        keys = [list(row) for row in zip(*columns, strict=True)]
     else:
-        keys = items
+        keys = field_values(items, fields) if fields else items
     chosen: dict[Hashable, int] = {}
     for position, key in enumerate(keys):
         known = identity(key)
@@ -87,13 +101,14 @@ async def dedupe(ctx: NodeContext, parameters: DedupeParameters) -> Working:
 async def _group_keys(ctx: NodeContext, parameters: GroupParameters, items: list[Any]) -> list[Any]:
     if ctx.has_expression("expression"):
         return await evaluate_each(ctx, "expression", items)
-    if parameters.field is None:
+    fields = [rule.field for rule in parameters.rules] if parameters.field is None else [parameters.field]
+    if not fields:
         raise NodeError(
-            "group needs 'field' or 'expression' to know what belongs together",
+            "group needs 'field', 'expression' or 'rules' to know what belongs together",
             code="INVALID_PARAMETERS",
             retryable=False,
         )
-    return item_values(items, parameters.field)
+    return field_values(items, fields)
 
 
 def identity(value: Any) -> Hashable:

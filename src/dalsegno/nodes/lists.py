@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from dalsegno.nodes.parameters import NodeParameters, json_type
 from dalsegno.nodes.paths import Path, parse_path, read_path
@@ -41,6 +43,26 @@ class ListParameters(NodeParameters):
     input_array: Any = Field(None, description="The list; without it, the working payload `$json`.")
 
 
+class OrField:
+    """Marks a rule (in ``Annotated``) that may be written as its field alone: ``"price"`` for ``{"field": "price"}``."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(_with_field, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string"}, handler(schema)]}
+
+
+def _with_field(rule: Any) -> Any:
+    return {"field": rule} if isinstance(rule, str) else rule
+
+
+class FieldRule(NodeParameters):
+    field: ItemPath = Field(description="Path inside each item; `$item` is the item itself.")
+
+
 def item_path(text: str) -> Path:
     """The segments of an item path."""
     if text.strip() == "$item":
@@ -52,6 +74,12 @@ def item_values(items: list[Any], text: str) -> list[Any]:
     """What lies at the path of each item, null where nothing does."""
     path = item_path(text)
     return [read_path(item, path) for item in items]
+
+
+def field_values(items: list[Any], fields: Sequence[str]) -> list[Any]:
+    """What lies at the path of each item; of several paths, the list of what lies there."""
+    columns = [item_values(items, field) for field in fields]
+    return columns[0] if len(columns) == 1 else [list(row) for row in zip(*columns, strict=True)]
 
 
 def input_items(ctx: NodeContext, parameters: ListParameters) -> list[Any]:

@@ -13,6 +13,7 @@ from dalsegno.nodes.lists import (
     LOCAL_NAMES,
     ItemPath,
     ListParameters,
+    OrField,
     evaluate_each,
     input_items,
     item_values,
@@ -36,7 +37,7 @@ class SortRule(NodeParameters):
 
 
 class SortParameters(ListParameters):
-    rules: Annotated[list[SortRule], RAW] = Field(
+    rules: Annotated[list[Annotated[SortRule, OrField()]], RAW] = Field(
         default=[],
         description="What to sort by; a later rule decides where the earlier ones find no difference.",
     )

@@ -112,7 +112,8 @@ class Ledger(Protocol):
 
     async def sweep(self, limit: int = 500) -> int:
         """Removes rows of ended executions, at most ``limit`` of them; returns how many went. Tokens that were
-        live when their execution ended are recorded as ``NodeCancelled`` first."""
+        live when their execution ended are recorded as ``NodeCancelled`` first. What branches left at the root of
+        an execution that did not complete stays: it is part of the final context."""
 
     async def workers(self) -> list[WorkerView]: ...
 

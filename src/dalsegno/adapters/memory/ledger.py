@@ -208,6 +208,7 @@ class MemoryLedger:
                 self._record_cancelled(execution, token)
             del execution.tokens[token.id]
         gone = len(tokens)
+        kept = {} if execution.row.state == "COMPLETED" else {"": execution.left.pop("", {})}
         others: tuple[dict[str, Any], ...] = (
             execution.scopes,
             execution.barriers,
@@ -220,6 +221,7 @@ class MemoryLedger:
                 del rows[key]
                 gone += 1
         execution.swept = not execution.tokens and not any(others)
+        execution.left.update(kept)
         return gone
 
     def _record_cancelled(self, execution: MemoryExecution, token: TokenRow) -> None:

@@ -83,9 +83,10 @@ class SqliteStore:
 
     def close(self) -> None:
         """Finishes what was asked for before. Nothing is lost without it."""
+        # The writer goes last: only a connection that may write can fold the log into the file.
+        self._reader.close()
         if self._writer is not None:
             self._writer.close()
-        self._reader.close()
 
     def _writing(self) -> Writer:
         if self._writer is None:

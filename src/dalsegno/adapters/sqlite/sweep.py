@@ -9,7 +9,7 @@ from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.workspace import UNFINISHED, SqliteWorkspace
 
 IN_FLIGHT = ("scope", "barrier", "slot", "gate", "left_context")
-KEPT_AFTER_THE_END = ("output", "blob", "event")
+KEPT_AFTER_THE_END = ("left_at_root", "output", "blob", "event")
 
 
 def sweep(rows: SqliteWorkspace, now: float, limit: int) -> int:

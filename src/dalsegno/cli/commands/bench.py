@@ -24,5 +24,6 @@ def bench(context: typer.Context) -> None:
     if program is None:
         program = typer.Typer(rich_markup_mode=None, add_completion=False)
         module.register(program)
-    ended = program(list(context.args), prog_name="dalsegno bench", standalone_mode=False)
+    arguments = ["--help" if each == "-h" else each for each in context.args]
+    ended = program(arguments, prog_name="dalsegno bench", standalone_mode=False)
     raise typer.Exit(ended if isinstance(ended, int) else 0)

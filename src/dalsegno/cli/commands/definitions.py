@@ -26,7 +26,7 @@ def validate(files: Files, app: AppName = None, json: Json = False) -> None:
     from dalsegno.cli.opening import make_app
     from dalsegno.cli.output import emit
 
-    checks = check_files(files, make_app("memory:", app).registry)
+    checks = check_files(files, make_app("memory:", app), tasks=app is not None)
     if json:
         emit(valid_or_not(checks))
     else:
@@ -51,7 +51,9 @@ def deploy(files: Files, store: Store = None, app: AppName = None, json: Json = 
 
     async def store_all() -> list[Deployed]:
         async with opened(made, create=True):
-            return [await deploy_document(made, document) for document in documents]
+            return [
+                await deploy_document(made, document, warn_tasks=app is not None) for document in documents
+            ]
 
     deployed = asyncio.run(store_all())
     if json:
@@ -68,13 +70,13 @@ def nodes(
     json: Json = False,
 ) -> None:
     """List node types and their parameters."""
-    from dalsegno.cli.catalogue import describe, print_catalogue, print_type
+    from dalsegno.cli.catalogue import describe, find_type, print_catalogue, print_type
     from dalsegno.cli.opening import make_app
     from dalsegno.cli.output import emit
 
     registry = make_app("memory:", app).registry
     if type is not None:
-        entry = describe(registry.get(type))
+        entry = describe(find_type(registry, type))
         emit(entry) if json else print_type(entry)
         return
     entries = [describe(registry.get(name)) for name in registry.types()]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dalsegno.cli.options import ExecutionId, Json, Store, Tags
+from dalsegno.cli.options import AppName, ExecutionId, Json, Store, Tags
 
 
 def register(app: typer.Typer) -> None:
@@ -40,10 +40,10 @@ def list_executions(
 
     async def look() -> None:
         async with opened(make_app(store)) as client:
-            views = await client.executions(where, limit=limit)
+            views = await client.executions(where, limit=limit + 1)
             now = client.stack.clock.now()
         if json:
-            emit(list_as_object(views))
+            emit(list_as_object(views[:limit]))
         else:
             print_list(views, now, limit)
 
@@ -54,6 +54,7 @@ def show(
     execution: ExecutionId,
     events: Annotated[int, typer.Option("--events", min=0, max=100_000, help="How many of the latest.")] = 10,
     store: Store = None,
+    app: AppName = None,
     json: Json = False,
 ) -> None:
     """Show an execution: its nodes, latest events, output or error, relatives."""
@@ -62,14 +63,16 @@ def show(
     from dalsegno.cli.opening import find_execution, make_app, opened
     from dalsegno.cli.output import emit
     from dalsegno.cli.portrait import portray, print_portrait
+    from dalsegno.cli.result import Command
 
     async def look() -> None:
-        async with opened(make_app(store)) as client:
+        made = make_app(store, app)
+        async with opened(made) as client:
             portrait = await portray(client, await find_execution(client, execution), events)
         if json:
             emit(portrait.as_object())
         else:
-            print_portrait(portrait)
+            print_portrait(portrait, Command(made.url, app))
 
     asyncio.run(look())
 

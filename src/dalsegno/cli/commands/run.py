@@ -58,7 +58,7 @@ def run(
     session = make_session(store, app, json=json, quiet=quiet, seconds=read_seconds(timeout))
 
     async def start(client: Client) -> str:
-        deployed = await deploy_document(session.app, document)
+        deployed = await deploy_document(session.app, document, run_here=True)
         return await client.start(deployed.name, payload, options)
 
     raise typer.Exit(session.run(start))
@@ -79,13 +79,18 @@ def resume(
     from dalsegno.cli.documents import read_seconds
     from dalsegno.cli.launching import make_session
     from dalsegno.cli.opening import find_execution, require_store
+    from dalsegno.cli.tasks import refuse_unknown_tasks
+    from dalsegno.model.execution import ENDED
 
     session = make_session(store, app, json=json, quiet=quiet, seconds=read_seconds(timeout))
     require_store(session.app.url)
 
     async def go_on(client: Client) -> str:
         found = await find_execution(client, execution)
-        if (await client.status(found)).state == "PAUSED":
+        view = await client.status(found)
+        if view.state not in ENDED:
+            refuse_unknown_tasks(session.app, await client.definitions.by_hash(view.definition))
+        if view.state == "PAUSED":
             await client.resume(found)
         return found
 

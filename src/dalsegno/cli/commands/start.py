@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dalsegno.cli.options import Input, Json, Key, Store, Tags
+from dalsegno.cli.options import AppName, Input, Json, Key, Store, Tags
 
 
 def register(app: typer.Typer) -> None:
@@ -17,6 +17,7 @@ def start(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A deployed workflow.", show_default=False)],
     input: Input = None,
     store: Store = None,
+    app: AppName = None,
     version: Annotated[int | None, typer.Option(help="Default: the current one.", show_default=False)] = None,
     priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0,
     tag: Tags = None,
@@ -34,7 +35,7 @@ def start(
     payload, options = read_payload(input), StartOptions(version, key, read_tags(tag), priority)
 
     async def enqueue() -> None:
-        async with opened(make_app(store)) as client:
+        async with opened(make_app(store, app)) as client:
             made = await client.status(await client.start(name, payload, options))
         if json:
             fields = {"execution_id": made.id, "workflow": made.workflow}

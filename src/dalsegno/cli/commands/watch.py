@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from dalsegno.cli.options import ExecutionId, Json, Quiet, Store, Timeout
+from dalsegno.cli.options import AppName, ExecutionId, Json, Quiet, Store, Timeout
 
 
 def register(app: typer.Typer) -> None:
@@ -14,6 +14,7 @@ def register(app: typer.Typer) -> None:
 def watch(
     execution: ExecutionId,
     store: Store = None,
+    app: AppName = None,
     timeout: Timeout = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -26,8 +27,8 @@ def watch(
     from dalsegno.cli.result import Command
     from dalsegno.cli.watching import watch_execution
 
-    app = make_app(store)
+    made = make_app(store, app)
     ending = watch_execution(
-        app, execution, Command(app.url), read_seconds(timeout), quiet=quiet, as_json=json
+        made, execution, Command(made.url, app), read_seconds(timeout), quiet=quiet, as_json=json
     )
     raise typer.Exit(asyncio.run(ending))

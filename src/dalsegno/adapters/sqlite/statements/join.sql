@@ -73,7 +73,7 @@ LIMIT 1;
 -- :name left_of
 SELECT key, data
 FROM left_context
-WHERE execution = (SELECT number FROM flight WHERE id = ?) AND scope = ?
+WHERE execution = (SELECT number FROM execution WHERE id = ?) AND scope = ?
 ORDER BY key;
 
 -- :name save_left

@@ -40,6 +40,18 @@ WHERE execution = :execution
   AND id IN (SELECT id FROM gate WHERE execution = :execution LIMIT :limit);
 
 -- :name delete_left_context
+-- What branches left at the root stays, unless the execution completed: it is part of the final context.
+DELETE FROM left_context
+WHERE execution = :execution
+  AND (scope, key) IN (
+      SELECT scope, key
+      FROM left_context
+      WHERE execution = :execution
+        AND (scope <> '' OR (SELECT state FROM execution WHERE number = :execution) = 'COMPLETED')
+      LIMIT :limit
+  );
+
+-- :name delete_left_at_root
 DELETE FROM left_context
 WHERE execution = :execution
   AND (scope, key) IN (SELECT scope, key FROM left_context WHERE execution = :execution LIMIT :limit);

@@ -1,0 +1,86 @@
+"""Task names that a document spells out and nobody here has registered: told before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from dalsegno.app import App
+from dalsegno.cli.findings import located
+from dalsegno.cli.problems import InvalidDocument
+from dalsegno.cli.suggesting import did_you_mean
+from dalsegno.engine.definitions import Program
+from dalsegno.errors import Finding
+from dalsegno.graph.findings import pointer_to, quoted
+from dalsegno.graph.plan import Plan
+from dalsegno.lang import ExpressionError, RootNames, compile_string
+
+RULE = "unknown-task"
+HINT = "Give the application that has the task: --app module:attr."
+_LISTED = 10
+
+
+def unknown_tasks(app: App, plan: Plan, source: bytes, severity: str = "error") -> list[Finding]:
+    """One finding per node whose task is named by plain text and is not registered; templates are not judged."""
+    if not any(node.type == "task" for node in plan.nodes.values()):
+        return []
+    return [
+        Finding(pointer, RULE, _sentence(app, node, task), severity)
+        for pointer, node, task in _named(plan, source)
+        if app.tasks.find(task) is None
+    ]
+
+
+def refuse_unknown_tasks(app: App, program: Program) -> None:
+    """For a definition that was stored: the place is its name, not a file."""
+    definition = program.definition
+    findings = unknown_tasks(app, program.plan, definition.source)
+    if findings:
+        told: list[dict[str, Any]] = [{**finding.as_dict(), "line": None} for finding in findings]
+        raise InvalidDocument(f"workflow '{definition.name}' v{definition.version}", told, HINT)
+
+
+def refuse_document(app: App, file: str, text: bytes, plan: Plan, source: bytes) -> None:
+    findings = unknown_tasks(app, plan, source)
+    if findings:
+        raise InvalidDocument(file, located(findings, text), HINT)
+
+
+def _named(plan: Plan, source: bytes) -> Iterator[tuple[str, str, str]]:
+    """Pointer, node and task. The stored form keeps the document's spelling and the order of its nodes."""
+    document = msgspec.json.decode(source)
+    base, container = ("/dag", document["dag"]) if isinstance(document.get("dag"), dict) else ("", document)
+    for index, fields in enumerate(container.get("nodes") or ()):
+        node = plan.nodes.get(fields.get("id", ""))
+        if node is None or node.type != "task" or node.id in plan.triggers:
+            continue
+        key = "parameters" if fields.get("parameters") is not None else "config"
+        parameters = fields.get(key) or {}
+        name = "task" if "task" in parameters else "name"
+        task = _constant(parameters.get(name))
+        if task is not None:
+            yield pointer_to(base, "nodes", index, key, name), node.id, task
+
+
+def _constant(written: Any) -> str | None:
+    if not isinstance(written, str):
+        return None
+    try:
+        compiled = compile_string(written, RootNames.of(()), False)
+    except ExpressionError:
+        return None  # it names a node: a template
+    return compiled if isinstance(compiled, str) else None
+
+
+def _sentence(app: App, node: str, task: str) -> str:
+    known = app.tasks.names()
+    said = f"Node {quoted(node)} runs the task {quoted(task)}, which is not registered here"
+    if not known:
+        return f"{said}: no task is. Give the application that has it: --app module:attr."
+    close = did_you_mean(task, known)
+    if close:
+        return said + close
+    listed = ", ".join(f"'{name}'" for name in known[:_LISTED])
+    return f"{said}; registered: {listed}{', ...' if len(known) > _LISTED else ''}"
