@@ -23,7 +23,7 @@ FAILING = """\
 name: failing
 nodes:
   - {id: first, type: edit, parameters: {assignments: [{name: n, value: 1}]}}
-  - {id: broken, type: task, parameters: {task: nowhere}}
+  - {id: broken, type: task, parameters: {task: "{{ 'nowhere' }}"}}
   - {id: never, type: log, parameters: {message: hi}}
 edges:
   - {id: e1, src: first, dst: broken}
@@ -78,6 +78,50 @@ async def work(ctx: TaskContext, number: int) -> int:
     while number >= 4 and not Path("go").exists():
         await asyncio.sleep(0.02)
     return number * number
+'''
+
+
+UNKNOWN_TASK = """\
+name: unknown
+nodes:
+  - {id: hello, type: edit, parameters: {assignments: [{name: n, value: 1}]}}
+  - id: count
+    type: python
+    parameters:
+      name: wrok
+      input: "{{ $hello.n }}"
+edges: [{id: e1, src: hello, dst: count}]
+"""
+
+COLLECTING = """\
+name: collecting
+nodes:
+  - {id: list, type: edit, parameters: {assignments: [{name: all, value: [1, 2, 3]}]}}
+  - {id: each, type: split, parameters: {input_array: "{{ $list.all }}"}}
+  - {id: odd, type: task, on_error: ignore, parameters: {task: "{{ 'nowhere' }}"}}
+  - {id: all, type: aggregator}
+edges:
+  - {id: e1, src: list, dst: each}
+  - {id: e2, src: each, dst: odd}
+  - {id: e3, src: odd, dst: all}
+"""
+
+CUSTOM = """\
+name: custom
+nodes:
+  - {id: one, type: twice, parameters: {number: 4}}
+"""
+
+CUSTOM_TYPES = '''\
+from dalsegno import App
+
+app = App()
+
+
+@app.node("twice")
+async def twice(ctx, parameters):
+    """Doubles a number."""
+    return parameters["number"] * 2
 '''
 
 

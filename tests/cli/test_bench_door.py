@@ -34,4 +34,5 @@ def test_arguments_are_passed_on_untouched(program: typer.Typer, monkeypatch: py
     monkeypatch.setitem(sys.modules, bench.MODULE, module)
     result = CliRunner().invoke(program, ["bench", "chain", "--rounds", "4"])
     assert (result.exit_code, result.stdout) == (4, "chain 4\n")
-    assert "Measure one thing." in CliRunner().invoke(program, ["bench", "--help"]).stdout
+    for option in ("--help", "-h"):
+        assert "Measure one thing." in CliRunner().invoke(program, ["bench", option]).stdout

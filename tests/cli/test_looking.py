@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Invoke
-from tests.cli.documents import FAILING, HELLO, LONG_WAIT, write
+from tests.cli.documents import CUSTOM, CUSTOM_TYPES, FAILING, HELLO, LONG_WAIT, write
 
 
 @pytest.fixture
@@ -31,10 +31,14 @@ def test_ls_lists_newest_first_and_filters(invoke: Invoke, folder: Path, sleepin
         ] == [sleeping]
     assert len(json.loads(invoke("ls", "--limit", "1", "--json").stdout)["executions"]) == 1
     assert sleeping in invoke("ls").stdout
+    assert "--limit shows more" in invoke("ls", "--limit", "1").stdout
+    assert "--limit shows more" not in invoke("ls", "--limit", "2").stdout
 
 
 def test_why_tells_the_countdown(invoke: Invoke, sleeping: str) -> None:
-    waits = json.loads(invoke("why", sleeping, "--json").stdout)
+    told = json.loads(invoke("why", sleeping, "--json").stdout)
+    assert (told["execution_id"], told["status"]) == (sleeping, "RUNNING")
+    waits = told["waits"]
     assert [(wait["kind"], wait["node"]) for wait in waits] == [("timer", "nap")]
     assert 3500 < waits[0]["seconds_left"] <= 3600
     assert "node 'nap' sleeps" in invoke("why", sleeping).stdout
@@ -44,7 +48,10 @@ def test_why_names_a_queue_that_nobody_serves(invoke: Invoke, folder: Path) -> N
     write(folder, hello_yaml=HELLO)
     invoke("deploy", "hello.yaml")
     execution = invoke("start", "hello").stdout.strip()
-    assert "no living worker" in invoke("why", execution).stdout.replace("\n", " ")
+    assert "no living worker" in invoke("why", execution).stdout
+    (wait,) = json.loads(invoke("why", execution, "--json").stdout)["waits"]
+    assert (wait["served"], wait["process_gone"]) == (False, False)
+    assert "dalsegno worker" in wait["hint"]
 
 
 def test_an_execution_may_be_named_by_its_first_characters_or_as_the_last(
@@ -66,6 +73,7 @@ def test_show_tells_nodes_events_and_input(invoke: Invoke, sleeping: str) -> Non
     shown = invoke("show", sleeping).stdout
     assert "wakes in" in shown
     assert "ExecutionStarted" in shown
+    assert all(line == line.rstrip() for line in shown.splitlines())
 
 
 def test_cancel_ends_it_and_records_the_reason(invoke: Invoke, sleeping: str) -> None:
@@ -83,7 +91,7 @@ def test_cancel_ends_it_and_records_the_reason(invoke: Invoke, sleeping: str) ->
 
 def test_paused_execution_waits_for_resume(invoke: Invoke, sleeping: str) -> None:
     assert json.loads(invoke("pause", sleeping, "--json").stdout)["status"] == "PAUSED"
-    assert json.loads(invoke("why", sleeping, "--json").stdout)[0]["kind"] == "paused"
+    assert json.loads(invoke("why", sleeping, "--json").stdout)["waits"][0]["kind"] == "paused"
     invoke("resume", sleeping, "--timeout", "50ms")
     assert json.loads(invoke("show", sleeping, "--json").stdout)["status"] == "RUNNING"
 
@@ -111,6 +119,45 @@ def test_rerun_with_edited_context_and_detached(invoke: Invoke, folder: Path) ->
     assert again["output"] == "Hello Di"
     detached = json.loads(invoke("rerun", first, "greet", "--detach", "--json").stdout)
     assert (detached["status"], detached["parent"], detached["relation"]) == ("RUNNING", first, "rerun")
+    misspelt = invoke("rerun", "last", "gret")
+    assert misspelt.exit_code == 2
+    assert "did you mean 'greet'?" in misspelt.stderr
+    not_json = invoke("rerun", "last", "greet", "--context", "{bad")
+    assert "--context" in not_json.stderr
+    assert "--input" not in not_json.stderr
     wrong = invoke("rerun", first, "nobody")
     assert wrong.exit_code == 2
     assert "no node 'nobody'" in wrong.stderr
+
+
+def test_show_tells_what_it_can_where_a_node_type_is_missing(invoke: Invoke, folder: Path) -> None:
+    write(folder, custom_yaml=CUSTOM, cli_types_py=CUSTOM_TYPES)
+    app = ["--app", "cli_types"]
+    invoke("deploy", "custom.yaml", *app)
+    assert invoke("start", "custom").exit_code == 2
+    execution = invoke("start", "custom", *app).stdout.strip()
+    assert json.loads(invoke("resume", execution, *app, "--json").stdout)["output"] == 8
+    shown = invoke("show", execution)
+    assert shown.exit_code == 0
+    assert "no node type 'twice'" in shown.stdout
+    assert "--app module:attr" in shown.stdout
+    assert "ExecutionCompleted" in shown.stdout
+    told = json.loads(invoke("show", execution, "--json").stdout)
+    assert (told["status"], told["output"], told["nodes"]) == ("COMPLETED", 8, {})
+    assert told["findings"][0]["rule"] == "unknown-type"
+    known = json.loads(invoke("show", execution, *app, "--json").stdout)
+    assert known["nodes"]["one"]["state"] == "COMPLETED"
+    assert json.loads(invoke("watch", execution, *app, "--json").stdout)["output"] == 8
+
+
+def test_events_keep_number_time_and_kind_whole(
+    invoke: Invoke, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, failing_yaml=FAILING)
+    invoke("run", "failing.yaml")
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = invoke("show", "last").stdout.splitlines()
+    events = lines[next(n for n, line in enumerate(lines) if line.startswith("latest of")) + 1 :]
+    failed = next(line for line in events if "NodeFailed" in line)
+    assert "this process; registered: none" in failed
+    assert failed.index("NodeFailed") == events[0].index("ExecutionStarted")

@@ -45,6 +45,15 @@ def test_killed_run_goes_on_at_once_where_it_stood(programs: Programs, folder: P
     killed.process.communicate()
     (folder / "go").touch()
     execution = str(last(invoke)["execution_id"])
+    resuming = f"its process is gone; go on with `dalsegno resume {execution}"
+    assert resuming in invoke("why", execution).stdout
+    assert resuming in invoke("show", execution).stdout
+    gone = [
+        wait
+        for wait in json.loads(invoke("why", execution, "--json").stdout)["waits"]
+        if wait["process_gone"]
+    ]
+    assert [(wait["node"], wait["count"]) for wait in gone] == [("work", 4)]
     told = programs.begin("resume", execution, "--app", "cli_tasks:app", "--json").result()
     assert told["exit_code"] == 0
     assert told["output"] == [number * number for number in range(8)]
@@ -80,6 +89,7 @@ def test_worker_finishes_what_start_enqueued_and_ends_gracefully(
     assert code == 0
     assert "serves default, heavy" in err
     assert "tasks: numbers, work" in err
+    assert "HTTP nodes reach public addresses only; DALSEGNO_EGRESS_ALLOW lists more" in err
     assert "stopped after" in err
 
 

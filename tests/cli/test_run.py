@@ -33,7 +33,7 @@ def test_a_run_leaves_other_executions_in_the_store_alone(invoke: Invoke, folder
     other = json.loads(invoke("start", "failing", "--json").stdout)["execution_id"]
     assert invoke("run", "hello.yaml", "--json").exit_code == 0
     waiting = json.loads(invoke("why", other, "--json").stdout)
-    assert [wait["kind"] for wait in waiting] == ["queued"]
+    assert [wait["kind"] for wait in waiting["waits"]] == ["queued"]
 
 
 def test_progress_goes_to_stderr_and_the_result_to_stdout(invoke: Invoke, folder: Path) -> None:
@@ -157,8 +157,11 @@ def test_timeout_stops_with_124_and_explains_how_to_go_on(invoke: Invoke, folder
         (["resume", "0123"], "there is no store"),
         (["start", "nobody"], "there is no store"),
         (["ls", "--state", "ASLEEP"], "ASLEEP"),
-        (["nodes", "htpp"], "no node type"),
+        (["ls", "--store", "mine.db"], "did you mean 'sqlite:///mine.db'?"),
+        (["ls", "--store", "/tmp/mine.db"], "did you mean 'sqlite:////tmp/mine.db'?"),
+        (["nodes", "htpp"], "no node type 'htpp'; did you mean 'http'?"),
         (["frobnicate"], "No such command"),
+        (["rnu"], "Did you mean 'run'?"),
     ],
 )
 def test_bad_requests_get_a_readable_sentence_and_exit_code_two(

@@ -146,7 +146,8 @@ def test_an_error_knows_its_place() -> None:
 @pytest.mark.parametrize(
     "source", ["$fetch.status", "$fetch.none", "$fetch.null.x", "$fetch.list[1]", "$late.x", "$fetch.output.name",
                "$fetch.list.length", "$http-1.output.body", "$a.x",
-               "$node.http-1.body", "$node.http-1.output.body", "$node.http-1.none", "$node.late.x", "$node.fetch.null.x", "$fetch.body[0]", "$fetch.list[7].x"],
+               "$node.http-1.body", "$node.http-1.output.body", "$node.http-1.none", "$node.late.x",
+               "$node.fetch.null.x", "$fetch.body[0]", "$fetch.list[7].x"],
 )  # fmt: skip
 @pytest.mark.parametrize("condition", [False, True])
 def test_the_fast_path_agrees_with_the_machine(source: str, condition: bool) -> None:
@@ -154,7 +155,7 @@ def test_the_fast_path_agrees_with_the_machine(source: str, condition: bool) -> 
     compiler = Compiler(source, NAMES, condition)
     slow = MachineExpression(compiler.unit(parse_expression(source, NAMES)), tuple(compiler.references))
     assert isinstance(fast, PathExpression)
-    outcomes = []
+    outcomes: list[Any] = []
     for expression in (fast, slow):
         try:
             outcomes.append((expression.evaluate(DATA.__getitem__, now=NOW), None))

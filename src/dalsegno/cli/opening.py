@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from dalsegno.app import App
-from dalsegno.cli.problems import BadStore, Refusal
+from dalsegno.cli.problems import Refusal
 from dalsegno.engine.client import Client
-from dalsegno.errors import DalSegnoError, NotFound
+from dalsegno.errors import BadConfiguration, DalSegnoError, NotFound
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.wiring import sqlite_path
 
@@ -35,7 +35,7 @@ def make_app(store: str | None = None, name: str | None = None) -> App:
 def _require_url(url: str) -> None:
     """A path is easily given where a URL is meant."""
     if url and not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", url):
-        raise BadStore(f"the store {url!r} is no URL", f"Did you mean sqlite:///{url}?")
+        raise BadConfiguration(f"the store {url!r} is no URL; did you mean 'sqlite:///{url}'?")
 
 
 def load_app(name: str) -> App:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 
 def stdout() -> Console:
@@ -27,7 +28,7 @@ def print_table(console: Console, table: RenderableType) -> None:
     with console.capture() as captured:
         console.print(table)
     for line in captured.get().splitlines():
-        console.print(line.rstrip(), markup=False, soft_wrap=True)
+        console.print(Text(line.rstrip()), soft_wrap=True)
 
 
 def emit(value: Any) -> None:

@@ -58,14 +58,6 @@ class Unknown(NotFound):
         self.hint = hint
 
 
-class BadStore(BadConfiguration):
-    """A store that is not named by a URL; with the URL that was probably meant."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
-
-
 class InvalidDocument(DalSegnoError):
     """A document that was read from a file, with all that is wrong with it."""
 

@@ -10,6 +10,7 @@ import msgspec
 
 from dalsegno.core.summary import NodeSummary, Tally
 from dalsegno.engine.client import Client
+from dalsegno.engine.processes import dead_among
 from dalsegno.graph.plan import Plan
 from dalsegno.model.barrier import BarrierView
 from dalsegno.model.event import Event
@@ -35,6 +36,8 @@ class Activity:
     """What the live tokens of one node are doing."""
 
     running: int = 0
+    gone: int = 0
+    """Was running in a process of this machine that has died."""
     queued: int = 0
     sleeping: int = 0
     due: float | None = None
@@ -125,17 +128,28 @@ class Progress:
 
 def activities(tokens: Iterable[TokenView]) -> dict[str, Activity]:
     found: dict[str, Activity] = {}
+    tokens = tuple(tokens)
+    gone = gone_tokens(tokens)
     for token in tokens:
         if token.kind not in ("node", "join"):
             continue
         activity = found.setdefault(token.node, Activity(queue=token.queue))
-        if token.state == "leased":
+        if token.id in gone:
+            activity.gone += 1
+        elif token.state == "leased":
             activity.running += 1
         elif token.state in ("ready", "held"):
             activity.queued += 1
         elif token.state == "parked":
             _add_parked(activity, token)
     return found
+
+
+def gone_tokens(tokens: Iterable[TokenView]) -> set[str]:
+    """Tokens that were running in a process of this machine that has died."""
+    owners = {token.id: token.owner for token in tokens if token.state == "leased" and token.owner}
+    dead = set(dead_among(sorted(set(owners.values())))) if owners else set()
+    return {token for token, owner in owners.items() if owner in dead}
 
 
 def _add_parked(activity: Activity, token: TokenView) -> None:

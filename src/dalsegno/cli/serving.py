@@ -12,7 +12,7 @@ from dalsegno.cli.output import emit, span
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.session import stop_signals
 from dalsegno.engine.memory import tune_memory
-from dalsegno.nodes.egress import ALLOW_VARIABLE, policy_from_environment
+from dalsegno.nodes.egress import ALLOW_VARIABLE, EgressPolicy, policy_from_environment
 
 
 def configure(app: App, queues: str | None, concurrency: int | None, grace: float | None) -> App:
@@ -48,7 +48,7 @@ async def serve(app: App, *, quiet: bool, as_json: bool) -> None:
             if app.tasks.names():
                 say("tasks: %s", ", ".join(app.tasks.names()))
             if app.egress is not None and app.egress.block_private:
-                say("HTTP nodes reach public addresses only; %s", _exceptions())
+                say("HTTP nodes reach public addresses only%s", _exceptions(app.egress))
             await stopping.event.wait()
             say("stopping: running steps may finish within %s", span(app.settings.grace))
         done = worker.steps_done if worker is not None else 0
@@ -57,9 +57,9 @@ async def serve(app: App, *, quiet: bool, as_json: bool) -> None:
         emit({"worker": name, "steps": done, "seconds": round(clock.now() - began, 3)})
 
 
-def _exceptions() -> str:
-    allowed = os.environ.get(ALLOW_VARIABLE, "").strip()
-    return f"{ALLOW_VARIABLE} adds {allowed}" if allowed else f"{ALLOW_VARIABLE} lists more"
+def _exceptions(policy: EgressPolicy) -> str:
+    allowed = [*map(str, policy.networks), *policy.host_patterns]
+    return f", and {', '.join(allowed)}" if allowed else f"; {ALLOW_VARIABLE} lists more"
 
 
 def _log_lines(*, quiet: bool) -> None:

@@ -67,28 +67,9 @@ class TreeView:
                 grid.add_row(
                     self._name(row, snapshot), self._doing(row.node, snapshot), self._time(row.node, snapshot)
                 )
-        return Group(self._head(snapshot), grid)
+        return Group(head_line(snapshot, self.signs), grid)
 
     # -- parts ------------------------------------------------------------------------------------------------
-
-    def _head(self, snapshot: Snapshot) -> Text:
-        execution = snapshot.execution
-        ended = execution.ended_at if execution.state in ENDED else None
-        dot = f" {self.signs.dot} "
-        return Text.assemble(
-            (self.signs.states.get(execution.state, " "), STYLES.get(execution.state, "")),
-            " ",
-            (execution.workflow, "bold"),
-            (f" v{execution.version}", "dim"),
-            (dot, "dim"),
-            (execution.id, "dim"),
-            (dot, "dim"),
-            (execution.state.lower(), STYLES.get(execution.state, "")),
-            (dot, "dim"),
-            (span((ended or snapshot.now) - execution.created_at), "dim"),
-            overflow="ellipsis",
-            no_wrap=True,
-        )
 
     def _name(self, row: Row, snapshot: Snapshot) -> Text:
         state = self._state(row.node, snapshot)
@@ -126,6 +107,8 @@ class TreeView:
         parts = []
         if activity.running:
             parts.append(f"{activity.running:,} running" if activity.running > 1 else "running")
+        if activity.gone:
+            parts.append(f"{activity.gone:,} lost" if activity.gone > 1 else "lost its process")
         if activity.queued:
             verb = "held" if snapshot.execution.state == "PAUSED" else "queued"
             parts.append(f"{activity.queued:,} {verb}" if activity.queued > 1 else verb)
@@ -198,6 +181,26 @@ class TreeView:
 
     def _left_out(self, count: int) -> str:
         return f"{self.signs.through}{self.signs.ellipsis} {count:,} more"
+
+
+def head_line(snapshot: Snapshot, signs: Signs) -> Text:
+    execution = snapshot.execution
+    ended = execution.ended_at if execution.state in ENDED else None
+    dot = f" {signs.dot} "
+    return Text.assemble(
+        (signs.states.get(execution.state, " "), STYLES.get(execution.state, "")),
+        " ",
+        (execution.workflow, "bold"),
+        (f" v{execution.version}", "dim"),
+        (dot, "dim"),
+        (execution.id, "dim"),
+        (dot, "dim"),
+        (execution.state.lower(), STYLES.get(execution.state, "")),
+        (dot, "dim"),
+        (span((ended or snapshot.now) - execution.created_at), "dim"),
+        overflow="ellipsis",
+        no_wrap=True,
+    )
 
 
 def countdown(seconds: float) -> str:

@@ -117,7 +117,7 @@ class PathExpression(Expression):
         except KeyError:
             if self.lenient:
                 return None
-            shown = self.source[self.start : self.links]
+            shown = self.key if self.key.startswith("$") else f"${self.key}"
             message = f"{shown} has no value in this execution; `?.` or `??` allow for that"
             raise ExpressionFailed.at("PROPERTY_NOT_FOUND", message, self.source, self.start) from None
         return follow(value, self.parts, skips_output(self.key), self.lenient, self.explain)

@@ -23,7 +23,6 @@ from dalsegno.nodes.lists import (
 from dalsegno.nodes.parameters import EXPRESSION, RAW
 from dalsegno.ports.node import NodeContext, NodeError, Working
 
-
 FieldRules = Annotated[list[Annotated[FieldRule, OrField()]], RAW]
 
 

@@ -44,7 +44,7 @@ class ListParameters(NodeParameters):
 
 
 class OrField:
-    """Marks a rule (in ``Annotated``) that may be written as its field alone: ``"price"`` for ``{"field": "price"}``."""
+    """Marks a rule (in ``Annotated``) that its field alone may stand for: ``"price"``, ``{"field": "price"}``."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(_with_field, handler(source))

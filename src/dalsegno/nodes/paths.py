@@ -22,9 +22,11 @@ def parse_path(text: str) -> Path:
     """The segments of a path; only ``[0]`` gives an integer, ``.0`` is a key that also fits a list."""
     segments: list[str | int] = []
     position = 0
+    dangling = False
     while position < len(text):
         if segments and text[position] == ".":
             position += 1
+            dangling = position == len(text)
         elif segments and text[position] != "[":
             break
         found = _SEGMENT.match(text, position)
@@ -32,7 +34,7 @@ def parse_path(text: str) -> Path:
             break
         segments.append(int(found[1]) if found[1] else re.sub(r"\\(.)", r"\1", found[2]))
         position = found.end()
-    if not segments or position < len(text) or text.endswith("."):
+    if not segments or position < len(text) or dangling:
         raise PathError(f"is no path: {text!r}; write it like 'user.name' or 'items[0].id'")
     return tuple(segments)
 

@@ -83,16 +83,17 @@ def why(execution: ExecutionId, store: Store = None, json: Json = False) -> None
 
     from dalsegno.cli.opening import find_execution, make_app, opened
     from dalsegno.cli.output import emit
-    from dalsegno.cli.waits import print_waits, wait_as_object, workers_for
+    from dalsegno.cli.result import Command
+    from dalsegno.cli.waits import explain, print_explanation
 
     async def look() -> None:
-        async with opened(make_app(store)) as client:
+        made = make_app(store)
+        async with opened(made) as client:
             found = await find_execution(client, execution)
-            view, waits, now = await client.status(found), await client.why(found), client.stack.clock.now()
-            queues = await workers_for(client)
+            explanation = await explain(client, found, Command(made.url))
         if json:
-            emit([wait_as_object(wait, now) for wait in waits])
+            emit(explanation.as_object())
         else:
-            print_waits(view, waits, now, queues)
+            print_explanation(explanation)
 
     asyncio.run(look())
