@@ -98,7 +98,7 @@ name: collecting
 nodes:
   - {id: list, type: edit, parameters: {assignments: [{name: all, value: [1, 2, 3]}]}}
   - {id: each, type: split, parameters: {input_array: "{{ $list.all }}"}}
-  - {id: odd, type: task, on_error: ignore, parameters: {task: "{{ 'nowhere' }}"}}
+  - {id: odd, type: task, parameters: {task: "{{ 'nowhere' }}"}}
   - {id: all, type: aggregator}
 edges:
   - {id: e1, src: list, dst: each}

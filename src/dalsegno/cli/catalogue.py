@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from dalsegno.cli.output import stdout
+from dalsegno.cli.output import print_table, stdout
 from dalsegno.cli.problems import Unknown
 from dalsegno.cli.suggesting import did_you_mean
 from dalsegno.nodes.registry import NodeRegistry
@@ -48,7 +48,7 @@ def print_catalogue(entries: Sequence[Mapping[str, Any]]) -> None:
         table.add_row(
             Text(entry["type"]), Text.assemble(_first_line(entry), ("\n" + names if names else "", "dim"))
         )
-    console.print(table)
+    print_table(console, table)
     console.print("\n`dalsegno nodes TYPE` tells more about one of them", style="dim", markup=False)
 
 
@@ -65,7 +65,7 @@ def print_type(entry: Mapping[str, Any]) -> None:
     for name, field in schema.get("properties", {}).items():
         must = " (required)" if name in schema.get("required", ()) else ""
         table.add_row(Text(name), Text(_kind(field)), Text(field.get("description", "") + must))
-    console.print(table)
+    print_table(console, table)
 
 
 def _first_line(entry: Mapping[str, Any]) -> str:

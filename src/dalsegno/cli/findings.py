@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from dalsegno.cli.output import print_table
 from dalsegno.errors import Finding
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -40,7 +41,7 @@ def show_findings(console: Console, file: str, findings: Sequence[dict[str, Any]
             (finding["pointer"], "dim"),
         )
         console.print(head, soft_wrap=True)
-        console.print(Padding(Text(finding["message"]), (0, 0, 0, 4), expand=False))
+        print_table(console, Padding(Text(finding["message"]), (0, 0, 0, 4), expand=False))
 
 
 def _composed(text: bytes | str) -> Any:

@@ -116,7 +116,8 @@ def print_error(error: dict[str, Any]) -> None:
     where = f" at node '{error['node']}'" if error.get("node") else ""
     code = f" ({error['code']})" if error.get("code") else ""
     console.print(
-        f"[red]error{escape(where)}:[/] {escape(str(error.get('message', '')))}[dim]{escape(code)}[/]"
+        f"[red]error{escape(where)}:[/] {escape(str(error.get('message', '')))}[dim]{escape(code)}[/]",
+        soft_wrap=not console.is_terminal,
     )
 
 

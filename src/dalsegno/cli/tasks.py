@@ -39,13 +39,18 @@ def refuse_unknown_tasks(app: App, program: Program) -> None:
     findings = unknown_tasks(app, program.plan, definition.source)
     if findings:
         told: list[dict[str, Any]] = [{**finding.as_dict(), "line": None} for finding in findings]
-        raise InvalidDocument(f"workflow '{definition.name}' v{definition.version}", told, HINT)
+        raise InvalidDocument(f"workflow '{definition.name}' v{definition.version}", told, _hint(app))
 
 
 def refuse_document(app: App, file: str, text: bytes, plan: Plan, source: bytes) -> None:
     findings = unknown_tasks(app, plan, source)
     if findings:
-        raise InvalidDocument(file, located(findings, text), HINT)
+        raise InvalidDocument(file, located(findings, text), _hint(app))
+
+
+def _hint(app: App) -> str:
+    """Without any task the findings say so themselves."""
+    return HINT if app.tasks.names() else ""
 
 
 def _named(plan: Plan, source: bytes) -> Iterator[tuple[str, str, str]]:
@@ -78,7 +83,7 @@ def _sentence(app: App, node: str, task: str) -> str:
     known = app.tasks.names()
     said = f"Node {quoted(node)} runs the task {quoted(task)}, which is not registered here"
     if not known:
-        return f"{said}: no task is. Give the application that has it: --app module:attr."
+        return f"{said}: no task is. {HINT}"
     close = did_you_mean(task, known)
     if close:
         return said + close
