@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import random
+import sqlite3
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Self
 
@@ -25,13 +27,15 @@ SHORT = 20
 LONG = int(os.environ.get("DALSEGNO_KILLS", "200"))
 STARTED_PER_KILL = 12
 PATIENCE = 60.0
+COMPLETED = "SELECT count(*) FROM execution WHERE state = 'COMPLETED'"
 
 
 class Harness:
     """A client that starts executions, and workers that die while they run them."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.url = f"sqlite:///{folder}/chaos.db"
+        self.path = folder / "chaos.db"
+        self.url = f"sqlite:///{self.path}"
         self.chance = random.Random(seed)
         self.client = App(self.url)
         self.started: dict[str, tuple[str, int]] = {}
@@ -55,11 +59,25 @@ class Harness:
             self.handles[handle.id] = handle
 
     def kill_soon(self, worker: Worker) -> None:
-        """Lets it work for a random moment: from nothing at all to long enough for timers and retries."""
+        """Lets it work for a random moment: from nothing at all to long enough for timers and retries.
+
+        Most workers first get something done. A token that loses its worker five times is held to be the reason, so
+        on a slow machine a loop of workers that never even begin would rightly fail what they had been given.
+        """
+        if self.chance.random() < 0.75:
+            self._until_something_is_done()
         time.sleep(self.chance.uniform(0.0, 0.2))
         self.killed_at_work += any(handle.status().ended_at is None for handle in self.handles.values())
         worker.kill()
         self.kills += 1
+
+    def _until_something_is_done(self) -> None:
+        end = time.monotonic() + 5.0
+        with closing(sqlite3.connect(self.path)) as store:
+            before = completed = store.execute(COMPLETED).fetchone()[0]
+            while completed == before and completed < len(self.handles) and time.monotonic() < end:
+                time.sleep(0.01)
+                completed = store.execute(COMPLETED).fetchone()[0]
 
     def finish(self) -> None:
         end = time.monotonic() + PATIENCE
@@ -94,7 +112,7 @@ def kill_and_restart(folder: Path, kills: int, seed: int) -> None:
         workers.start()
         harness.finish()
         harness.check()
-        assert harness.killed_at_work > kills // 2
+        assert harness.killed_at_work > kills // 4
 
 
 def kill_one_of_two(folder: Path, kills: int, seed: int) -> None:

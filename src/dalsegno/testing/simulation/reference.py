@@ -177,7 +177,7 @@ class _Reading:
         if node.strategy == "branch":
             taken = node.error_edges
         elif node.control == "split":
-            self._gather(scope, node, visit, [])
+            self._gather(scope, node, visit, [], error)
             return
         elif node.control == "conditional":
             taken = edges_named(node, [node.parameters.raw.get("false_edge_id")])
@@ -306,8 +306,17 @@ class _Reading:
             results.append(({"error": error} if error is not None else value, error is not None))
         self._gather(scope, node, visit, results)
 
-    def _gather(self, scope: Scope, node: Node, visit: Visit, results: list[tuple[Any, bool]]) -> None:
-        summary = {"total": len(results), "failed": sum(failed for _, failed in results)}
+    def _gather(
+        self,
+        scope: Scope,
+        node: Node,
+        visit: Visit,
+        results: list[tuple[Any, bool]],
+        error: dict[str, Any] | None = None,
+    ) -> None:
+        summary: dict[str, Any] = {"total": len(results), "failed": sum(failed for _, failed in results)}
+        if error is not None:
+            summary["error"] = error
         after = moved(visit, context={**visit.context, f"${node.id}": summary})
         if node.aggregator is None:
             scope.left.append(after)
