@@ -34,7 +34,7 @@ def encode_value(value: Any, what: str = "the value") -> bytes:
         raise NotJson(f"{what} is not JSON: {_culprit(value) or error}") from None
     if b"null" in raw and (place := _not_finite(value)) is not None:
         raise NotJson(f"{what} is not JSON: {place}")
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _depth(raw) > MAX_DEPTH:
+    if len(raw) > MAX_DEPTH and raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _depth(raw) > MAX_DEPTH:
         raise NotJson(f"{what} is nested more than {MAX_DEPTH} levels deep")
     return raw
 

@@ -49,7 +49,7 @@ class Loader:
     async def lookup(self, execution: str, body: Body, roots: Collection[str], meta: Meta) -> Lookup:
         """A lookup for these roots. Raises KeyError for a root that has no value in this execution."""
         if not roots:
-            return _nothing
+            return nothing
         found: dict[str, Entry | Loop] = {}
         for root in roots:
             entry = await self._find_root(execution, body, root)
@@ -145,7 +145,8 @@ class Loader:
             self._held -= len(dropped)
 
 
-def _nothing(root: str) -> Any:
+def nothing(root: str) -> Any:
+    """The lookup of a step that mentions no root."""
     raise KeyError(root)
 
 

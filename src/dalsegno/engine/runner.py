@@ -10,7 +10,7 @@ from typing import Any
 from dalsegno.core.situation import Situation
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Program
-from dalsegno.engine.loader import Loader, Lookup
+from dalsegno.engine.loader import Loader, Lookup, nothing
 from dalsegno.engine.run_context import LogSink, RunContext
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.errors import DalSegnoError, NotFound, NotJson, OperatorError
@@ -51,7 +51,10 @@ class Runner:
         began = False
         try:
             node_type = self.types.get(node.type)
-            context = await self._context(program, situation, node_type, payload)
+            if node.parameters.roots or node_type.needs:
+                context = await self._context(program, situation, node_type, payload)
+            else:
+                context = self._seen(program, situation, nothing, payload, NO_OUTPUTS)
             began = True
             parameters = self._parameters(program, node, node_type, context.lookup, situation.now)
             if node.timeout is None:
@@ -81,6 +84,11 @@ class Runner:
             roots = roots.union(node_type.needs.difference(handed), predecessors)
         lookup = await self.loader.lookup(situation.lease.execution, situation.body, roots, program.meta)
         outputs = _outputs(predecessors, lookup) if predecessors else NO_OUTPUTS
+        return self._seen(program, situation, lookup, payload, outputs)
+
+    def _seen(
+        self, program: Program, situation: Situation, lookup: Lookup, payload: Any, outputs: Mapping[str, Any]
+    ) -> RunContext:
         return RunContext(
             program, situation, lookup, payload, outputs, self.services, self._log, self._limits
         )

@@ -74,7 +74,9 @@ class Steps:
         try:
             if lease.losses >= fail.MAX_LOSSES and lease.kind not in ("node", "join"):
                 return fail.halt(situation, fail.WORKER_LOST)
-            return await self._by_kind(program, situation)
+            if lease.kind == "node":
+                return await self._node(program, situation)
+            return await self._bookkeeping(program, situation)
         except OperatorError:
             raise
         except Exception as error:
@@ -82,11 +84,9 @@ class Steps:
             logger.exception("the step of node '%s' in execution %s broke", lease.node, lease.execution)
             return fail.halt(situation, _internal(lease.node, error))
 
-    async def _by_kind(self, program: Program, situation: Situation) -> Step:
+    async def _bookkeeping(self, program: Program, situation: Situation) -> Step:
         lease = situation.lease
         match lease.kind:
-            case "node":
-                return await self._node(program, situation)
             case "join":
                 return await self._join(program, situation)
             case "advance":
@@ -98,6 +98,8 @@ class Steps:
                 return await self._finish(program, situation)
             case "deadline":
                 return finish.expire(situation, program.plan.timeout or 0.0)
+            case "node":
+                return await self._node(program, situation)
 
     # -- running a node ---------------------------------------------------------------------------------------
 
@@ -136,7 +138,9 @@ class Steps:
 
     async def _completed(self, program: Program, situation: Situation, run: Run) -> Step:
         """Adds what only the shell can know (the execution's output, the item's contribution) and completes."""
-        contribution = await self._contribution(program, situation, run)
+        contribution = None
+        if situation.lease.scope:
+            contribution = await self._contribution(program, situation, run)
         if isinstance(contribution, Failure):
             return fail.halt(situation, contribution)
         if contribution is not None:
@@ -159,7 +163,7 @@ class Steps:
     ) -> Result | Failure | None:
         """What the item brings to its aggregator, where that has an ``output`` expression. Several branches of an
         item may get there: then the expression is evaluated where they are united."""
-        if not situation.lease.scope or not situation.node.solitary:
+        if not situation.node.solitary:
             return None
         for edge in run.taken:
             if self.evaluation.expects(situation, edge.dst):

@@ -152,10 +152,8 @@ class Worker:
         try:
             while following is not None:
                 lease, hops = following, hops + 1
-                self.started[lease.token] = clock()
-                going_on = self._continues and self.continuation.may_go_on(
-                    hops, clock() - began, lease.priority
-                )
+                now = self.started[lease.token] = clock()
+                going_on = self._continues and self.continuation.may_go_on(hops, now - began, lease.priority)
                 following, body = await self._advance(lease, body, going_on, name)
                 self._done(lease)
                 if following is not None:
