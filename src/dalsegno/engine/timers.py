@@ -14,6 +14,9 @@ logger = logging.getLogger("dalsegno.timers")
 LONGEST_SLEEP = 5.0
 """Another process may have parked something and died before it fired: that is noticed after this time."""
 BATCH = 500
+OUT_OF_REACH = 1.0
+BREATH = 0.004
+"""Between two looks, so that timers due in a burst are fired together and not one by one."""
 
 
 class Timers:
@@ -32,21 +35,31 @@ class Timers:
 
     async def run(self) -> None:
         while True:
-            try:
-                pause = await self._drain()
-            except OperatorError as error:
-                logger.warning("timers cannot reach the store (%s); trying again", error)
-                pause = 1.0
+            reached = await self._try_to_drain()
+            await asyncio.sleep(BREATH)
+            # What was noticed during the breath counts too: from here to the wait nothing else runs.
             self._sooner.clear()
+            pause = self._noticed() - self.ledger.now() if reached else OUT_OF_REACH
             if pause > 0:
-                try:
-                    async with asyncio.timeout(min(pause, LONGEST_SLEEP)):
-                        await self._sooner.wait()
-                except TimeoutError:
-                    pass
+                await self._rest(min(pause, LONGEST_SLEEP))
 
-    async def _drain(self) -> float:
-        """Fires everything that is due; returns the seconds until the next."""
+    async def _rest(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._sooner.wait()
+        except TimeoutError:
+            return
+
+    async def _try_to_drain(self) -> bool:
+        try:
+            await self._drain()
+        except OperatorError as error:
+            logger.warning("timers cannot reach the store (%s); trying again", error)
+            return False
+        return True
+
+    async def _drain(self) -> None:
+        """Fires everything that is due, and notes when the next will be."""
         while True:
             self._next = None
             woken = await self.ledger.wake(BATCH)
@@ -57,7 +70,6 @@ class Timers:
                 break
         if woken.next_due is not None:
             self._next = min(woken.next_due, self._noticed())
-        return max(self._noticed() - self.ledger.now(), 0.0)
 
     def _noticed(self) -> float:
         return self._next if self._next is not None else self.ledger.now() + LONGEST_SLEEP
