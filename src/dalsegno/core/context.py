@@ -116,7 +116,7 @@ def unite(contexts: Sequence[Context], token: str) -> tuple[Context, list[StoreO
     first = contexts[0]
     if len(contexts) == 1:
         return first, []
-    if all(context.pages == first.pages for context in contexts):
+    if _agree(contexts):
         return _unite_entries(contexts, first.pages, token)
     pages, stores = [], []
     for position, context in enumerate(contexts):
@@ -126,15 +126,20 @@ def unite(contexts: Sequence[Context], token: str) -> tuple[Context, list[StoreO
     return Context({}, tuple(pages), 0), stores
 
 
+def _agree(contexts: Sequence[Context]) -> bool:
+    """Whether their own entries can simply be laid over each other. ``$json`` is the one key that is set again and
+    again: where one context holds it itself and a later one in a shared page, only whole pages keep the order."""
+    pages = contexts[0].pages
+    if any(context.pages != pages for context in contexts):
+        return False
+    return not pages or len({"$json" in context.entries for context in contexts}) == 1
+
+
 def _unite_entries(
     contexts: Sequence[Context], pages: tuple[str, ...], token: str
 ) -> tuple[Context, list[StoreOutput]]:
     entries: dict[str, Entry] = {}
     for context in contexts:
         entries.update(context.entries)
-    size = sum(len(entry.raw) for entry in entries.values())
-    united = Context(entries, pages, size)
-    if size <= INLINE_LIMIT:
-        return united, []
-    page = derive(token, "united")
-    return Context({}, (page,), 0), [StoreOutput(page, encode_page(united))]
+    united = Context(entries, pages, sum(len(entry.raw) for entry in entries.values()))
+    return as_page(united, derive(token, "united"), INLINE_LIMIT)
