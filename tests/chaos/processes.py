@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Self
 
+from dalsegno.core.fail import MAX_LOSSES
+
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0
 
@@ -41,8 +43,9 @@ class Worker:
 class Workers:
     """Forks workers from one prepared process; ends them all with it."""
 
-    def __init__(self, url: str, concurrency: int = 20) -> None:
-        command = [sys.executable, "-m", "tests.chaos.zygote", url, str(concurrency)]
+    def __init__(self, url: str, concurrency: int = 20, losses: int = MAX_LOSSES) -> None:
+        """``losses``: how often a token may lose its worker before its node is held to be the reason."""
+        command = [sys.executable, "-m", "tests.chaos.zygote", url, str(concurrency), str(losses)]
         self._zygote = subprocess.Popen(
             command,
             cwd=ROOT,

@@ -17,12 +17,15 @@ from dalsegno.model.transition import Park
 MAX_LOSSES = 5
 """A token that loses its worker this often is held to be the reason."""
 
-WORKER_LOST = Failure(
-    f"the worker process died {MAX_LOSSES} times while it ran this node",
-    code="WORKER_LOST",
-    type="WorkerLost",
-    retryable=False,
-)
+
+def worker_lost(node: str, losses: int) -> Failure:
+    return Failure(
+        f"the worker process died {losses} times while it ran this node",
+        code="WORKER_LOST",
+        type="WorkerLost",
+        node=node or None,
+        retryable=False,
+    )
 
 
 def retries(situation: Situation, failure: Failure) -> bool:

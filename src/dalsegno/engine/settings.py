@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dalsegno.core.fail import MAX_LOSSES
 from dalsegno.graph.document import DocumentLimits
 from dalsegno.lang import Limits
 
@@ -15,6 +16,8 @@ class EngineLimits:
     value_bytes: int = 64 * 1024 * 1024
     """JSON of a start payload or of one output."""
     split_items: int = 1_000_000
+    losses: int = MAX_LOSSES
+    """How often a token may lose its worker before its node fails with ``WORKER_LOST``."""
     document: DocumentLimits = field(default_factory=DocumentLimits)
     expressions: Limits = field(default_factory=Limits)
     """Per evaluation of an expression or template."""

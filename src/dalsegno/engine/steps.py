@@ -72,8 +72,8 @@ class Steps:
         now = self.ledger.now()
         situation = Situation(program.plan, lease, body or decode_body(lease.data), now, now)
         try:
-            if lease.losses >= fail.MAX_LOSSES and lease.kind not in ("node", "join"):
-                return fail.halt(situation, fail.WORKER_LOST)
+            if lease.losses >= self.limits.losses and lease.kind not in ("node", "join"):
+                return fail.halt(situation, fail.worker_lost(lease.node, lease.losses))
             if lease.kind == "node":
                 return await self._node(program, situation)
             return await self._bookkeeping(program, situation)
@@ -104,8 +104,9 @@ class Steps:
     # -- running a node ---------------------------------------------------------------------------------------
 
     async def _node(self, program: Program, situation: Situation, payload: Any = None) -> Step:
-        if situation.lease.losses >= fail.MAX_LOSSES:
-            return await self._failed(program, situation, _at(situation, fail.WORKER_LOST))
+        lease = situation.lease
+        if lease.losses >= self.limits.losses:
+            return await self._failed(program, situation, fail.worker_lost(lease.node, lease.losses))
         if situation.body.sleeping is not None:
             output = Result(bytes(situation.body.sleeping.raw))
             return await self._completed(program, situation, Run(output, situation.node.success_edges))
