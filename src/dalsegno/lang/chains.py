@@ -7,6 +7,7 @@ tolerated (``?.``, comparisons, ``??``, conditions), the chain jumps to its end 
 from __future__ import annotations
 
 import difflib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import chain as joined
 
@@ -21,7 +22,7 @@ _SUGGEST_AMONG = 2_000
 """Beyond this many names, looking for a similar one costs more than it helps."""
 
 
-class ChainCompiler:
+class ChainCompiler(ABC):
     """The part of the compiler that handles `Chain`."""
 
     source: str
@@ -31,20 +32,20 @@ class ChainCompiler:
     here: FunctionAssembler
     makes_foreign: bool
 
-    def problem(self, message: str, offset: int) -> ExpressionError:
-        raise NotImplementedError
+    @abstractmethod
+    def problem(self, message: str, offset: int) -> ExpressionError: ...
 
-    def refer(self, root: str, offset: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def refer(self, root: str, offset: int) -> None: ...
 
-    def node(self, node: Node, lenient: bool = False) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def node(self, node: Node, lenient: bool = False) -> None: ...
 
-    def list_of(self, items: Sequence[Node | Spread], offset: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def list_of(self, items: Sequence[Node | Spread], offset: int) -> None: ...
 
-    def logical(self, operator: str, operands: Sequence[Node], offset: int, lenient: bool) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def logical(self, operator: str, operands: Sequence[Node], offset: int, lenient: bool) -> None: ...
 
     def chain(self, chain: Chain, lenient: bool) -> None:
         exits: list[int] = []
