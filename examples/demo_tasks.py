@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import TypedDict
 
 from dalsegno import App, TaskContext
 
 app = App()
+
+
+class Print(TypedDict):
+    photo: str
+    kilobytes: int
 
 
 def note_run(ctx: TaskContext) -> None:
@@ -27,7 +33,7 @@ async def list_photos(ctx: TaskContext, count: int) -> list[str]:
 
 
 @app.task
-async def develop(ctx: TaskContext, photo: str) -> dict[str, object]:
+async def develop(ctx: TaskContext, photo: str) -> Print:
     """Work that takes its time, longer for some photos than for others."""
     note_run(ctx)
     weight = sum(photo.encode()) % 7
@@ -36,7 +42,7 @@ async def develop(ctx: TaskContext, photo: str) -> dict[str, object]:
 
 
 @app.task
-async def bind_album(ctx: TaskContext, prints: list[dict[str, int]]) -> dict[str, int]:
+async def bind_album(ctx: TaskContext, prints: list[Print]) -> dict[str, int]:
     note_run(ctx)
     await asyncio.sleep(0.3)
     return {"photos": len(prints), "kilobytes": sum(each["kilobytes"] for each in prints)}

@@ -86,6 +86,13 @@ CAUSES: dict[str, tuple[str, str]] = {
         "Several strings of a parameter hold expressions that cannot be compiled.",
         "As for DS-180; each comes with its JSON pointer.",
     ),
+    "DS-182": (
+        "The source of a script is no program: a syntax error, a wrong front matter, or nesting beyond the limit.",
+        (
+            "The error has line, column and an excerpt, and says what to write. `dalsegno validate FILE` shows "
+            "everything else that is wrong, too."
+        ),
+    ),
     "DS-200": (
         "The common class of the errors below: whoever runs the system must act.",
         "Workers go on trying on their own; calls from outside raise it at once.",

@@ -41,13 +41,19 @@ def page() -> str:
     for title, names in sections.items():
         present = [name for name in names if name in group.commands]
         if present:
-            commands = "\n".join(_command(name) for name in present)
+            commands = "\n".join(_command(*names) for name in present for names in _with_parts(group, name))
             parts.append(f"## {title}\n\n{commands}")
     return f"# Command line\n\n{NOTICE}{INTRODUCTION}" + "\n".join(parts)
 
 
-def _command(name: str) -> str:
+def _with_parts(group: Any, name: str) -> list[tuple[str, ...]]:
+    """A command, and those inside it if it is a group."""
+    inner = getattr(group.commands[name], "commands", {})
+    return [(name,), *((name, part) for part in inner)]
+
+
+def _command(*names: str) -> str:
     """The help as the program prints it: the one thing that is true of every version of its libraries."""
-    told = CliRunner().invoke(app, [name, "--help"], prog_name="dalsegno", env={"COLUMNS": "100"})
+    told = CliRunner().invoke(app, [*names, "--help"], prog_name="dalsegno", env={"COLUMNS": "100"})
     lines = [line.rstrip() for line in told.output.strip().splitlines()]
-    return f"### {name}\n\n```text\n" + "\n".join(lines) + "\n```\n"
+    return f"### {' '.join(names)}\n\n```text\n" + "\n".join(lines) + "\n```\n"

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         WorkflowFailed,
     )
     from dalsegno.handle import Handle
+    from dalsegno.lang.python.errors import TaskError
+    from dalsegno.lang.python.verbs import first, gather, log, race, run, signal, sleep, start, timeout
     from dalsegno.model.retry import RetryPolicy
     from dalsegno.ports.node import NodeContext, NodeError
     from dalsegno.ports.node import NodeContext as TaskContext
@@ -41,10 +43,20 @@ __all__ = [
     "OperatorError",
     "RetryPolicy",
     "TaskContext",
+    "TaskError",
     "UsageError",
     "WorkflowCancelled",
     "WorkflowFailed",
     "__version__",
+    "first",
+    "gather",
+    "log",
+    "race",
+    "run",
+    "signal",
+    "sleep",
+    "start",
+    "timeout",
 ]
 
 _HOMES = {
@@ -56,6 +68,16 @@ _HOMES = {
     "NodeError": "dalsegno.ports.node",
     "RetryPolicy": "dalsegno.model.retry",
     "TaskContext": "dalsegno.ports.node",
+    "TaskError": "dalsegno.lang.python.errors",
+    "first": "dalsegno.lang.python.verbs",
+    "gather": "dalsegno.lang.python.verbs",
+    "log": "dalsegno.lang.python.verbs",
+    "race": "dalsegno.lang.python.verbs",
+    "run": "dalsegno.lang.python.verbs",
+    "signal": "dalsegno.lang.python.verbs",
+    "sleep": "dalsegno.lang.python.verbs",
+    "start": "dalsegno.lang.python.verbs",
+    "timeout": "dalsegno.lang.python.verbs",
 }
 
 

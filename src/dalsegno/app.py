@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, overload
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, ParamSpec, TypeAlias, TypeVar, overload
 
-from dalsegno.engine.client import Client, StartOptions
+from msgspec import Raw
+
+from dalsegno.core.values import encode_value
+from dalsegno.engine.client import Client
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.settings import EngineSettings
+from dalsegno.engine.starting import StartOptions
 from dalsegno.engine.tasks import Task, Tasks, make_task
+from dalsegno.engine.workflows import Workflows
 from dalsegno.errors import InternalError, UsageError
-from dalsegno.graph.duration import parse_duration
 from dalsegno.handle import Handle
 from dalsegno.hosting import Host
+from dalsegno.lang import compile as compile_script
+from dalsegno.lang.durations import parse_duration
+from dalsegno.lang.python import DurableTask, DurableWorkflow
 from dalsegno.model.definition import Definition
 from dalsegno.model.retry import RetryPolicy
 from dalsegno.nodes.builder import node_type
@@ -22,11 +31,16 @@ from dalsegno.nodes.http_service import HttpService
 from dalsegno.nodes.registry import NodeRegistry, builtin_registry
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.clock import Clock
+from dalsegno.schedules import Schedules
 from dalsegno.wiring import open_stack
 
 DEFAULT_STORE = "sqlite:///dalsegno.db"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Target: TypeAlias = str | DurableTask[..., Any] | DurableWorkflow[..., Any]
 
 
 class App:
@@ -47,16 +61,20 @@ class App:
         self.settings = settings or EngineSettings()
         self.registry: NodeRegistry = builtin_registry()
         self.tasks = Tasks(self.settings.threads)
+        self.workflows = Workflows()
+        self.schedules = Schedules(self)
+        """Cron in this application's store."""
         self._clock = clock
         self.egress = egress
         """Where HTTP nodes may go; None: everywhere (``dalsegno worker`` puts its own policy there)."""
         self._host: Host | None = None
+        self._guest_of: Host | None = None
         self._options = StartOptions()
 
     # -- what the program offers ------------------------------------------------------------------------------
 
     @overload
-    def task(self, function: Function, /) -> Function: ...
+    def task(self, function: Callable[P, R], /) -> DurableTask[P, R]: ...
 
     @overload
     def task(
@@ -68,7 +86,8 @@ class App:
         timeout: float | str | None = None,
         queue: str | None = None,
         heartbeat: float | str | None = None,
-    ) -> Callable[[Function], Function]: ...
+        raises: tuple[type[BaseException], ...] = (),
+    ) -> Callable[[Callable[P, R]], DurableTask[P, R]]: ...
 
     def task(
         self,
@@ -80,10 +99,13 @@ class App:
         timeout: float | str | None = None,
         queue: str | None = None,
         heartbeat: float | str | None = None,
+        raises: tuple[type[BaseException], ...] = (),
     ) -> Any:
-        """Registers a function, async or not, that ``task`` nodes run by name. It stays an ordinary function."""
+        """Registers a function, async or not, that workflows run by name. Called outside of a workflow, it is the
+        ordinary function it was. ``raises``: exceptions that a workflow gets back as what they are, even if its own
+        module does not name them."""
 
-        def register(function: Function) -> Function:
+        def register(function: Callable[P, R]) -> DurableTask[P, R]:
             policy = retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_attempts=retries + 1)
             task = make_task(
                 function,
@@ -94,7 +116,34 @@ class App:
                 heartbeat=_seconds(heartbeat),
             )
             self.tasks.register(task)
-            return function
+            return DurableTask(function, task.name, context_parameter=task.context_parameter, raises=raises)
+
+        return register(function) if function is not None else register
+
+    @overload
+    def workflow(self, function: Callable[P, Awaitable[R]], /) -> DurableWorkflow[P, R]: ...
+
+    @overload
+    def workflow(
+        self, /, *, name: str | None = None, timeout: float | str | None = None
+    ) -> Callable[[Callable[P, Awaitable[R]]], DurableWorkflow[P, R]]: ...
+
+    def workflow(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        timeout: float | str | None = None,
+    ) -> Any:
+        """Compiles an ``async def`` to a durable workflow. What cannot be made durable is refused here, with file and
+        line and what to write instead."""
+
+        def register(function: Callable[..., Any]) -> DurableWorkflow[..., Any]:
+            front_matter = {} if timeout is None else {"timeout": timeout}
+            durable = DurableWorkflow(function, name, front_matter=front_matter)
+            self.workflows.register(durable.program, function)
+            return durable
 
         return register(function) if function is not None else register
 
@@ -118,7 +167,7 @@ class App:
         *,
         idempotency_key: str | None = None,
         tags: Mapping[str, str] | None = None,
-        version: int | None = None,
+        version: int | str | None = None,
         priority: int = 0,
     ) -> Starter:
         """Options for the next start: ``app.with_options(idempotency_key="o-1").start("checkout", …)``."""
@@ -131,12 +180,20 @@ class App:
     async def adeploy(self, document: str | bytes | Mapping[str, Any], name: str | None = None) -> Definition:
         return await self.host.acall(self._deploy(document, name))
 
-    def start(self, workflow: str, payload: Any = None, /, **fields: Any) -> Handle:
-        """Starts a deployed workflow. Its input is one value, or keywords that make an object."""
-        return Starter(self, self._options).start(workflow, payload, **fields)
+    def deploy_script(self, source: str, name: str | None = None) -> Definition:
+        """Compiles and stores a ``.flow`` script; ``name`` is for those that have none."""
+        return self.host.call(self._deploy_script(source, name))
 
-    async def astart(self, workflow: str, payload: Any = None, /, **fields: Any) -> Handle:
-        return await Starter(self, self._options).astart(workflow, payload, **fields)
+    async def adeploy_script(self, source: str, name: str | None = None) -> Definition:
+        return await self.host.acall(self._deploy_script(source, name))
+
+    def start(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        """Starts a workflow. A Python workflow or task of this program takes its own arguments; a deployed one is named
+        (``"checkout"``, ``"checkout@stable"``) and takes one value, or keywords that make an object."""
+        return Starter(self, self._options).start(workflow, *args, **fields)
+
+    async def astart(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        return await Starter(self, self._options).astart(workflow, *args, **fields)
 
     def handle(self, execution: str) -> Handle:
         return Handle(self, execution)
@@ -154,20 +211,31 @@ class App:
 
     def close(self) -> None:
         """Closes the store. Leaving ``running()`` does so too."""
-        if self._host is not None:
+        if self._guest_of is None and self._host is not None:
             host, self._host = self._host, None
             host.close()
 
     async def aclose(self) -> None:
-        if self._host is not None:
+        if self._guest_of is None and self._host is not None:
             host, self._host = self._host, None
             await host.aclose()
 
     # -- inside -----------------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def guest_of(self, host: Host) -> Iterator[None]:
+        """For tests: inside the block everything goes to that host, and the application's own store is left alone."""
+        before, self._guest_of = self._guest_of, host
+        try:
+            yield
+        finally:
+            self._guest_of = before
+
     @property
     def host(self) -> Host:
         """Opened on first use, in a thread of its own."""
+        if self._guest_of is not None:
+            return self._guest_of
         if self._host is None:
             host = Host(self._open_engine)
             host.open_in_thread()
@@ -176,6 +244,8 @@ class App:
 
     async def host_here(self) -> Host:
         """Opens on the caller's loop, for ``async with app.running()``."""
+        if self._guest_of is not None:
+            return self._guest_of
         if self._host is None:
             host = Host(self._open_engine)
             await host.open_here()
@@ -193,17 +263,20 @@ class App:
             raise InternalError("the application's engine went away")
         return engine
 
+    def services(self) -> dict[str, Any]:
+        """What nodes and tasks find in their context."""
+        return {"tasks": self.tasks, "http": HttpService(self.egress or ALLOW_EVERYTHING)}
+
     async def _open_engine(self) -> Engine:
         stack = await open_stack(self.url, self._clock)
-        services = {
-            "tasks": self.tasks,
-            "http": HttpService(self.egress or ALLOW_EVERYTHING),
-        }
-        return Engine(stack, self.registry, services, self.settings)
+        return Engine(stack, self.registry, self.services(), self.settings, self.workflows)
 
     async def _deploy(self, document: str | bytes | Mapping[str, Any], name: str | None) -> Definition:
         definition, _ = await self.client.deploy(document, name, self.task_queue)
         return definition
+
+    async def _deploy_script(self, source: str, name: str | None) -> Definition:
+        return await self.client.deploy_script(compile_script(source, name))
 
     def task_queue(self, task: str) -> str | None:
         """The queue a task registered here asks for."""
@@ -224,17 +297,44 @@ class Starter:
         self._app = app
         self._options = options
 
-    def start(self, workflow: str, payload: Any = None, /, **fields: Any) -> Handle:
-        return self._app.host.call(self._start(workflow, payload, fields))
+    def start(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        return self._app.host.call(self._start(workflow, args, fields))
 
-    async def astart(self, workflow: str, payload: Any = None, /, **fields: Any) -> Handle:
-        return await self._app.host.acall(self._start(workflow, payload, fields))
+    async def astart(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        return await self._app.host.acall(self._start(workflow, args, fields))
 
-    async def _start(self, workflow: str, payload: Any, fields: Mapping[str, Any]) -> Handle:
-        if fields and payload is not None:
+    async def _start(self, workflow: Target, args: tuple[Any, ...], fields: Mapping[str, Any]) -> Handle:
+        if not isinstance(workflow, str):
+            return await self._start_own(workflow, args, fields)
+        if len(args) > 1 or (fields and args and args[0] is not None):
             raise UsageError("give the input either as one value or as keywords, not both")
-        execution = await self._app.client.start(workflow, fields or payload, self._options)
+        payload = fields or (args[0] if args else None)
+        execution = await self._app.client.start(workflow, payload, self._options)
         return Handle(self._app, execution)
+
+    async def _start_own(
+        self,
+        target: DurableTask[..., Any] | DurableWorkflow[..., Any],
+        args: tuple[Any, ...],
+        fields: Mapping[str, Any],
+    ) -> Handle:
+        """A function of this program: its arguments are checked against its signature, its result is decoded."""
+        try:
+            payload = target.bind(*args, **fields)
+        except TypeError as error:
+            raise UsageError(str(error)) from None
+        client = self._app.client
+        if isinstance(target, DurableTask):
+            queue = self._app.task_queue(target.name)
+            execution = await client.start_task(target.name, payload, self._options, queue)
+        else:
+            await self._app.workflows.ensure_all(client)
+            definition = await self._app.workflows.ensure(client, target.name)
+            version = self._options.version if self._options.version is not None else definition.version
+            options = dataclasses.replace(self._options, version=version)
+            raw = Raw(encode_value(payload, "the input"))
+            execution = await client.start(target.name, raw, options)
+        return Handle(self._app, execution, target.decode_result)
 
 
 class Running:

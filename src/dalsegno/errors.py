@@ -113,7 +113,23 @@ class ExecutionEnded(UsageError):
             message = f"{kind}: {message}"
         node = self.error.get("node")
         where = f" at node '{node}'" if node else ""
-        return f"execution {self.execution} ended{where}: {message}"
+        return f"execution {self.execution} ended{where}: {message}{self._place()}"
+
+    def _place(self) -> str:
+        if self.traceback:
+            return f"\n\n{self.traceback}"
+        return "".join(f"\n  at {line}" for line in self.stack)
+
+    @property
+    def stack(self) -> list[str]:
+        """Where in a script or Python workflow it happened: the user's own files and lines, innermost first."""
+        return [str(line) for line in self.error.get("stack") or ()]
+
+    @property
+    def traceback(self) -> str:
+        """Of a Python workflow: the traceback in the user's own files."""
+        details = self.error.get("details")
+        return str(details.get("traceback") or "") if isinstance(details, dict) else ""
 
 
 class WorkflowFailed(ExecutionEnded):

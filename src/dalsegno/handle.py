@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -10,7 +10,9 @@ import msgspec
 from dalsegno.core.diagnosis import Wait
 from dalsegno.core.summary import NodeSummary
 from dalsegno.core.values import decode_value
+from dalsegno.engine.approvals import Approval
 from dalsegno.engine.client import Client
+from dalsegno.engine.scripting.looking import Picture
 from dalsegno.errors import WorkflowCancelled, WorkflowFailed
 from dalsegno.hosting import Host
 from dalsegno.model.event import Event
@@ -32,10 +34,12 @@ class Runtime(Protocol):
 class Handle:
     """An execution by id. Making one costs nothing and checks nothing."""
 
-    __slots__ = ("_app", "id")
+    __slots__ = ("_app", "_decode", "id")
 
-    def __init__(self, app: Runtime, execution: str) -> None:
+    def __init__(self, app: Runtime, execution: str, decode: Callable[[Any], Any] | None = None) -> None:
+        """``decode`` makes of the result's JSON what the workflow's annotation says."""
         self._app = app
+        self._decode = decode
         self.id = execution
 
     def __repr__(self) -> str:
@@ -89,6 +93,50 @@ class Handle:
     async def awhy(self) -> list[Wait]:
         return await self._acall(self._client().why(self.id))
 
+    def signal(self, name: str, payload: Any = None, *, id: str | None = None) -> None:
+        """Kept until the workflow takes it, in order per name; the same ``id`` again changes nothing."""
+        self._call(self._client().signal(self.id, name, payload, id))
+
+    async def asignal(self, name: str, payload: Any = None, *, id: str | None = None) -> None:
+        await self._acall(self._client().signal(self.id, name, payload, id))
+
+    def approvals(self) -> list[Approval]:
+        """What it waits to have decided, oldest first."""
+        return self._call(self._client().approvals(self.id))
+
+    async def aapprovals(self) -> list[Approval]:
+        return await self._acall(self._client().approvals(self.id))
+
+    def decide(
+        self,
+        node: str,
+        decision: str,
+        data: Any = None,
+        *,
+        by: str | None = None,
+        index: int | Sequence[int] | None = None,
+    ) -> None:
+        """Answers an open approval with ``approved`` or ``rejected``. Data that do not fit its form are refused."""
+        self._call(self._client().decide(self.id, node, decision, data, by, index))
+
+    async def adecide(
+        self,
+        node: str,
+        decision: str,
+        data: Any = None,
+        *,
+        by: str | None = None,
+        index: int | Sequence[int] | None = None,
+    ) -> None:
+        await self._acall(self._client().decide(self.id, node, decision, data, by, index))
+
+    def picture(self) -> Picture | None:
+        """A script or Python workflow in flight: its line, what it awaits, its variables. None if there is none."""
+        return self._call(self._client().picture(self.id))
+
+    async def apicture(self) -> Picture | None:
+        return await self._acall(self._client().picture(self.id))
+
     def cancel(self, reason: str | None = None) -> None:
         self._call(self._client().cancel(self.id, reason))
 
@@ -130,7 +178,8 @@ class Handle:
         except TimeoutError:
             raise self._too_late(timeout) from None
         if ending.state == "COMPLETED":
-            return decode_value(ending.output) if ending.output is not None else None
+            value = decode_value(ending.output) if ending.output is not None else None
+            return self._decode(value) if self._decode is not None else value
         error = msgspec.json.decode(ending.error) if ending.error is not None else None
         raise (WorkflowCancelled if ending.state == "CANCELLED" else WorkflowFailed)(self.id, error)
 

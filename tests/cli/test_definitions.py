@@ -60,7 +60,7 @@ def test_deploy_tells_new_from_unchanged(invoke: Invoke, folder: Path) -> None:
     assert deployed() == (2, "new")
     write(folder, hello_yaml=HELLO)
     assert deployed() == (1, "current again")
-    assert "hello v1  unchanged" in invoke("deploy", "hello.yaml").stdout
+    assert "hello  unchanged: still version 1" in invoke("deploy", "hello.yaml").stdout
 
 
 def test_deploy_stores_nothing_if_one_document_is_bad(invoke: Invoke, folder: Path) -> None:

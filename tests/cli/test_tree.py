@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from dalsegno.cli.activity import Activity
 from dalsegno.cli.output import span
-from dalsegno.cli.progress import Activity, Snapshot
+from dalsegno.cli.progress import Snapshot
 from dalsegno.cli.tree import TreeView, countdown
 from dalsegno.core.summary import NodeSummary
 from dalsegno.graph.build import load_graph

@@ -94,4 +94,6 @@ def test_a_binding_gets_only_what_it_declares() -> None:
     assert set(whole) == {f"Test{topic.__name__}" for topic in TOPICS} - {
         "TestDurableStore",
         "TestSharedStore",
+        "TestDurableScripts",
+        "TestSharedScripts",
     }

@@ -35,6 +35,7 @@ SHAPE = {
     "an edge is a list": ({"nodes": [LOG], "edges": [["a", "b"]]}, "/edges/0", "wrong-type", "An edge must be"),
     "name is a number": ({"name": 3, "nodes": [LOG]}, "/name", "wrong-type", "must be text"),
     "name is blank": ({"name": "  ", "nodes": [LOG]}, "/name", "bad-name", "1 to 200"),
+    "name holds a version's sign": ({"name": "a@b", "nodes": [LOG]}, "/name", "bad-name", "must not hold '@'"),
     "nodes twice": ({"nodes": [LOG], "dag": {"nodes": [LOG]}}, "/nodes", "mixed-spelling", "keep one"),
     "tags is text": ({**node(), "tags": "x"}, "/tags", "wrong-type", "list of texts"),
     "description is a list": ({**node(), "description": []}, "/description", "wrong-type", "must be text"),

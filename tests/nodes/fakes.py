@@ -36,6 +36,7 @@ class FakeContext:
         services: Mapping[str, Any] | None = None,
         now: float = NOW,
         idempotency_key: str = "token-1",
+        indexes: tuple[int, ...] = (),
     ) -> None:
         self.roots = dict(roots or {})
         self.payload = payload
@@ -44,6 +45,7 @@ class FakeContext:
         self.services: Mapping[str, Any] = dict(services or {})
         self.now = now
         self.idempotency_key = idempotency_key
+        self.indexes = indexes
         self.expressions: dict[str, Expression] = {}
         self.lines: list[tuple[str, str]] = []
         self.heartbeats = 0

@@ -127,6 +127,13 @@ class Stage:
     def run(self, document: Any, payload: Any = None, **options: Any) -> Ended:
         return self.end_of(self.start(document, payload, **options))
 
+    def start_script(self, source: str, payload: Any = None, name: str = "script", **options: Any) -> Handle:
+        definition = self.app.deploy_script(source, name)
+        return self.app.with_options(**options).start(definition.name, payload)
+
+    def run_script(self, source: str, payload: Any = None, **options: Any) -> Ended:
+        return self.end_of(self.start_script(source, payload, **options))
+
     def end_of(self, handle: Handle, patience: float = PATIENCE) -> Ended:
         try:
             handle.wait(patience)

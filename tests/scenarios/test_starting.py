@@ -71,7 +71,7 @@ def serving(stage: Stage, queue: str) -> Iterator[None]:
     ledger.heartbeat("second", LEASE)
 
     async def begin() -> tuple[Worker, asyncio.Task[None]]:
-        worker = Worker("second", ledger, broker, engine.committer, engine.steps, queues=(queue,))
+        worker = Worker("second", ledger, broker, engine.committer, engine.steps, engine.scripts, queues=(queue,))
         return worker, asyncio.create_task(worker.run())
 
     async def end(worker: Worker, running: asyncio.Task[None]) -> None:
@@ -92,6 +92,19 @@ def test_a_task_may_ask_for_its_queue(stage: Stage) -> None:
 
     handle = stage.start(graph("a", {"a": task("heavy", 1)}))
     stage.until_state(handle, "a", "QUEUED")
+    with serving(stage, "slow"):
+        assert stage.end_of(handle).output == 1
+
+
+def test_a_task_of_a_script_may_ask_for_its_queue(stage: Stage) -> None:
+    @stage.app.task(queue="slow")
+    async def heavy(value: int) -> int:
+        return value
+
+    handle = stage.start_script('return await Task.run("heavy", 1)')
+    stage.until_event(handle, "Suspended", "task heavy")
+    [waiting] = handle.why()
+    assert "waits for a worker that serves queue 'slow'" in waiting.sentence
     with serving(stage, "slow"):
         assert stage.end_of(handle).output == 1
 

@@ -3,6 +3,8 @@
 A frozen value of the model becomes a tuple of its fields in their order; an effect becomes one wide tuple in which
 the fields of other kinds are None. Payloads pass through ``payload``, which a store chooses: the
 bytes themselves, or a reference to them. Nothing here looks into one.
+
+These stores run graphs so far: what belongs to scripts, signals and children is refused here.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dalsegno.errors import InvalidInput
 from dalsegno.model.barrier import BarrierSpec, GateSpec, Milestone
 from dalsegno.model.effect import (
     AdjustGate,
     CancelTokens,
     CreateExecution,
+    Effect,
     EndIfLast,
     EndScope,
     FinishExecution,
@@ -38,6 +42,14 @@ Fields = tuple[Any, ...]
 Payload = Callable[[bytes | None], Any]
 
 
+class UnsupportedTransition(InvalidInput):
+    """The store does not know yet what this transition is about."""
+
+
+def _unsupported(what: str) -> UnsupportedTransition:
+    return UnsupportedTransition(f"this store cannot hold {what} yet: use a SQLite or memory store for it")
+
+
 class Flattener:
     """Turns transitions into tuples, sending every payload through ``payload``."""
 
@@ -45,8 +57,10 @@ class Flattener:
         self._payload = payload
 
     def transition(self, transition: Transition) -> Fields:
-        """Raises UnicodeEncodeError where a name is no valid Unicode."""
+        """Raises UnicodeEncodeError where a name is no valid Unicode, and UnsupportedTransition."""
         park, effects = transition.park, transition.effects
+        if park is not None and park.awaits is not None:
+            raise _unsupported("a token that waits for a signal or a child")
         creates = effects[0].execution if effects and isinstance(effects[0], CreateExecution) else None
         return (
             transition.execution,
@@ -62,8 +76,14 @@ class Flattener:
             park.attempt if park is not None else None,
             self._new_execution(creates) if creates is not None else None,
             [self._event(event) for event in transition.events],
-            [EFFECTS[type(effect)](self, effect) for effect in effects],
+            [self._effect(effect) for effect in effects],
         )
+
+    def _effect(self, effect: Effect) -> Fields:
+        flatten = EFFECTS.get(type(effect))
+        if flatten is None:
+            raise _unsupported(f"what {type(effect).__name__} is about (scripts, signals, children)")
+        return flatten(self, effect)
 
     def _token(self, token: NewToken) -> Fields:
         return (
@@ -87,6 +107,8 @@ class Flattener:
     def _finish(self, finish: FinishExecution | None) -> Fields | None:
         if finish is None:
             return None
+        if finish.hand_over:
+            raise _unsupported("a script")
         return (
             finish.state,
             self._event(finish.event),
@@ -114,6 +136,8 @@ class Flattener:
         return (milestone.resolved, self._token(milestone.token)) if milestone is not None else None
 
     def _new_execution(self, new: NewExecution) -> Fields:
+        if new.kind != "graph" or new.notify is not None:
+            raise _unsupported(f"an execution of kind {new.kind}" if new.kind != "graph" else "a child")
         return (
             new.id,
             new.workflow,

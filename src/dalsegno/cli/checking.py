@@ -9,11 +9,12 @@ from typing import Any
 from rich.markup import escape
 
 from dalsegno.app import App
-from dalsegno.cli.deploying import Deployed, check_tasks, compile_document
-from dalsegno.cli.documents import read_document
+from dalsegno.cli.deploying import check_tasks, compile_document
+from dalsegno.cli.documents import Document, read_document
 from dalsegno.cli.findings import show_findings
 from dalsegno.cli.output import several, signs_for, stdout
 from dalsegno.cli.problems import InvalidDocument
+from dalsegno.cli.scripts import check_script
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +22,36 @@ class Check:
     file: str
     valid: bool
     name: str | None
-    nodes: int
+    kind: str
+    """``graph`` or ``script``."""
+    size: str
+    """How many nodes or lines, in words."""
     findings: list[dict[str, Any]]
 
 
 def check_files(files: Sequence[str], app: App, *, tasks: bool = False) -> list[Check]:
     """``tasks``: names of tasks are looked up, too."""
-    documents = [read_document(file) for file in files]
-    checks = []
-    for document in documents:
-        try:
-            compiled, warnings = compile_document(document, app.registry)
-            if tasks:
-                warnings += check_tasks(app, document, compiled)
-            checks.append(Check(document.file, True, compiled.plan.name, len(compiled.plan.nodes), warnings))
-        except InvalidDocument as error:
-            checks.append(Check(document.file, False, None, 0, error.findings))
-    return checks
+    return [
+        _script(document, app, tasks) if document.is_script else _graph(document, app, tasks)
+        for document in [read_document(file) for file in files]
+    ]
+
+
+def _graph(document: Document, app: App, tasks: bool) -> Check:
+    try:
+        compiled, warnings = compile_document(document, app.registry)
+    except InvalidDocument as error:
+        return Check(document.file, False, None, "graph", "", error.findings)
+    if tasks:
+        warnings += check_tasks(app, document, compiled)
+    size = several(len(compiled.plan.nodes), "node")
+    return Check(document.file, True, compiled.plan.name, "graph", size, warnings)
+
+
+def _script(document: Document, app: App, tasks: bool) -> Check:
+    checked = check_script(document, app.tasks.names() if tasks else None)
+    size = several(checked.lines, "line")
+    return Check(document.file, checked.valid, checked.name, "script", size, checked.findings)
 
 
 def valid_or_not(checks: Sequence[Check]) -> dict[str, Any]:
@@ -45,7 +59,10 @@ def valid_or_not(checks: Sequence[Check]) -> dict[str, Any]:
     findings = [{"file": check.file, **finding} for check in checks for finding in check.findings]
     told: dict[str, Any] = {
         "valid": all(check.valid for check in checks),
-        "files": [{"file": check.file, "valid": check.valid, "name": check.name} for check in checks],
+        "files": [
+            {"file": check.file, "kind": check.kind, "valid": check.valid, "name": check.name}
+            for check in checks
+        ],
         "findings": findings,
     }
     bad = [check.file for check in checks if not check.valid]
@@ -61,7 +78,7 @@ def print_checks(checks: Sequence[Check]) -> None:
         if check.valid:
             console.print(
                 f"[green]{signs.states['COMPLETED']}[/] {escape(check.file)}: "
-                f"[bold]{escape(check.name or '')}[/], {several(check.nodes, 'node')}",
+                f"[bold]{escape(check.name or '')}[/], {check.size}",
                 soft_wrap=True,
             )
         else:
@@ -69,14 +86,3 @@ def print_checks(checks: Sequence[Check]) -> None:
             sign = escape(signs.states["FAILED"])
             console.print(f"[red]{sign}[/] {escape(check.file)}: {several(count, 'error')}", soft_wrap=True)
         show_findings(console, check.file, check.findings)
-
-
-def print_deployed(deployed: Sequence[Deployed]) -> None:
-    console = stdout()
-    for each in deployed:
-        style = "green" if each.status == "new" else "dim"
-        console.print(
-            f"[bold]{escape(each.name)}[/] v{each.version}  [{style}]{each.status}[/]  [dim]{escape(each.file)}[/]",
-            soft_wrap=True,
-        )
-        show_findings(console, each.file, each.warnings)

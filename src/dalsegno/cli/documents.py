@@ -13,7 +13,12 @@ from dalsegno.cli.problems import Refusal
 from dalsegno.graph.duration import BadDuration, parse_duration
 
 STDIN = "-"
-EXAMPLES = {"input": '{"name": "Ada"}', "context": '{"node": {"price": 3}}'}
+SCRIPT = ".flow"
+EXAMPLES = {
+    "input": '{"name": "Ada"}',
+    "context": '{"node": {"price": 3}}',
+    "payload": '{"approved": true}',
+}
 """What is written behind the option of that name."""
 
 
@@ -24,6 +29,10 @@ class Document:
     file: str
     text: bytes
     name: str
+
+    @property
+    def is_script(self) -> bool:
+        return self.file.endswith(SCRIPT)
 
 
 def read_document(file: str) -> Document:

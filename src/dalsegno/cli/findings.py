@@ -30,18 +30,24 @@ def located(findings: Iterable[Finding], text: bytes | str) -> list[dict[str, An
 def show_findings(console: Console, file: str, findings: Sequence[dict[str, Any]]) -> None:
     for finding in findings:
         bad = finding["severity"] == "error"
-        place = f"{file}:{finding['line']}" if finding["line"] else file
         head = Text.assemble(
-            (place, "bold"),
+            (_place(file, finding), "bold"),
             "  ",
             (finding["severity"], "red" if bad else "yellow"),
             "  ",
             (finding["rule"], "dim"),
-            "  ",
-            (finding["pointer"], "dim"),
+            *(("  ", (finding["pointer"], "dim")) if finding["pointer"] else ()),
         )
         console.print(head, soft_wrap=True)
         print_table(console, Padding(Text(finding["message"]), (0, 0, 0, 4), expand=False))
+        for line in finding.get("excerpt", "").splitlines():
+            console.print(Text(f"    {line}", "dim"), soft_wrap=True)
+
+
+def _place(file: str, finding: dict[str, Any]) -> str:
+    """Editors and terminals jump to ``file:line:column``."""
+    places = (file, finding["line"], finding.get("column"))
+    return ":".join(str(place) for place in places if place)
 
 
 def _composed(text: bytes | str) -> Any:

@@ -12,8 +12,9 @@ from typer.core import TyperGroup
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Run": ("run", "resume", "retry", "rerun", "start", "worker"),
     "Look": ("ls", "show", "watch", "why"),
-    "Steer": ("pause", "cancel"),
-    "Definitions": ("validate", "deploy", "nodes"),
+    "Steer": ("signal", "pause", "cancel"),
+    "Definitions": ("validate", "deploy", "versions", "alias", "nodes"),
+    "Schedules": ("schedule",),
     "This machine": ("doctor", "bench"),
 }
 

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from dalsegno.cli.documents import STDIN, read_payload, read_seconds
-from dalsegno.cli.opening import find_execution, make_app, opened, require_store
+from msgspec import Raw
+
+from dalsegno.cli.deploying import deploy_document
+from dalsegno.cli.documents import STDIN, read_document, read_payload, read_seconds
+from dalsegno.cli.modules import PythonTarget, load_workflow, names_python
+from dalsegno.cli.opening import find_execution, make_app, on_store, opened, require_store
 from dalsegno.cli.output import emit
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.result import Command
 from dalsegno.cli.session import Prepare, Session
 from dalsegno.cli.suggesting import did_you_mean
-from dalsegno.cli.tasks import refuse_unknown_tasks
+from dalsegno.cli.tasks import refuse_script, refuse_unrunnable
+from dalsegno.core.values import encode_value
 from dalsegno.engine.client import Client
+from dalsegno.engine.starting import StartOptions
 from dalsegno.graph.plan import Plan
+from dalsegno.lang.python import DurableTask, arguments_for
 
 LISTED = 20
 
@@ -26,9 +35,49 @@ def make_session(
     return Session(made, Command(made.url, app), json, quiet, seconds)
 
 
-def refuse_double_stdin(file: str, payload: str | None) -> None:
-    if file == STDIN and payload == STDIN:
+def refuse_double_stdin(target: str, payload: str | None) -> None:
+    if target == STDIN and payload == STDIN:
         raise Refusal("stdin cannot be both the document and the input", "Give one of them as a file.")
+
+
+def launch(
+    target: str,
+    payload: Any,
+    options: StartOptions,
+    store: str | None,
+    app: str | None,
+    *,
+    json: bool,
+    quiet: bool,
+    seconds: float | None,
+) -> int:
+    """Runs a document, a script or a Python workflow to its end."""
+    if names_python(target):
+        found = load_workflow(target, app)
+        made = on_store(found.app, store)
+        session = Session(made, Command(made.url, found.app_name), json, quiet, seconds)
+        return session.run(lambda client: _start_python(client, found, payload, options))
+    document = read_document(target)
+    session = make_session(store, app, json=json, quiet=quiet, seconds=seconds)
+
+    async def start(client: Client) -> str:
+        if document.is_script:
+            refuse_script(session.app, document)
+        deployed = await deploy_document(session.app, document, run_here=True)
+        return await client.start(deployed.name, payload, options)
+
+    return session.run(start)
+
+
+async def _start_python(client: Client, found: PythonTarget, payload: Any, options: StartOptions) -> str:
+    """The input is what the function's parameters make of it: none is no object."""
+    name = found.workflow.name
+    if isinstance(found.workflow, DurableTask):
+        return await client.start_task(name, payload, options, found.app.task_queue(name))
+    arguments_for(found.workflow.program, payload)  # refused here rather than recorded as a failed execution
+    definition = await found.app.workflows.ensure(client, name)
+    raw = Raw(encode_value(payload, "the input"))
+    return await client.start(name, raw, replace(options, version=definition.version))
 
 
 def run_again(
@@ -54,10 +103,11 @@ def run_again(
 
     async def create(client: Client) -> str:
         found = await find_execution(client, execution)
-        program = await client.definitions.by_hash((await client.status(found)).definition)
-        _check_nodes(program.plan, nodes or ())
+        view = await client.status(found)
+        if view.kind == "graph":
+            _check_nodes((await client.definitions.by_hash(view.definition)).plan, nodes or ())
         if not detach:
-            refuse_unknown_tasks(session.app, program)
+            await refuse_unrunnable(session.app, view)
         return await client.rerun(found, nodes, edits)
 
     if not detach:

@@ -32,6 +32,7 @@ def brief(view: ExecutionView) -> dict[str, Any]:
         "execution_id": view.id,
         "workflow": view.workflow,
         "version": view.version,
+        "kind": view.kind,
         "status": view.state,
         "created_at": iso(view.created_at),
         "ended_at": iso(view.ended_at),
@@ -53,13 +54,15 @@ def print_list(views: Sequence[ExecutionView], now: float, limit: int) -> None:
     table.add_column("", no_wrap=True)
     table.add_column("execution", no_wrap=True)
     table.add_column("workflow", no_wrap=True, overflow="ellipsis")
+    table.add_column("kind", no_wrap=True, style="dim")
     table.add_column("started", no_wrap=True, style="dim")
     table.add_column("took", no_wrap=True, justify="right", style="dim")
     for view in views[:limit]:
         table.add_row(
             Text(signs.states[view.state], STYLES[view.state]),
             view.id,
-            Text(f"{view.workflow} v{view.version}"),
+            Text(f"{view.workflow} v{view.version}" if view.version else view.workflow),
+            view.kind,
             moment(view.created_at)[5:-3],
             span((view.ended_at if view.state in ENDED and view.ended_at else now) - view.created_at),
         )

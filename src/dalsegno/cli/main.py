@@ -9,7 +9,19 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from dalsegno.cli.commands import bench, control, definitions, doctor, executions, run, start, watch, worker
+from dalsegno.cli.commands import (
+    bench,
+    control,
+    definitions,
+    doctor,
+    executions,
+    run,
+    schedule,
+    start,
+    versions,
+    watch,
+    worker,
+)
 from dalsegno.cli.group import Commands
 from dalsegno.version import __version__
 
@@ -24,7 +36,19 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for family in (run, start, executions, watch, control, definitions, worker, doctor, bench):
+for family in (
+    run,
+    start,
+    executions,
+    watch,
+    control,
+    definitions,
+    versions,
+    schedule,
+    worker,
+    doctor,
+    bench,
+):
     family.register(app)
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import re
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from dalsegno.app import App
+from dalsegno.cli.modules import load_app
 from dalsegno.cli.problems import Refusal
 from dalsegno.engine.client import Client
-from dalsegno.errors import BadConfiguration, DalSegnoError, NotFound
+from dalsegno.errors import BadConfiguration, NotFound
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.wiring import sqlite_path
 
@@ -25,7 +23,10 @@ SEARCHED = 1000
 
 def make_app(store: str | None = None, name: str | None = None) -> App:
     """The application the options describe, not yet open. ``--store`` wins over what the application chose."""
-    app = load_app(name) if name is not None else App(store)
+    return on_store(load_app(name) if name is not None else App(store), store)
+
+
+def on_store(app: App, store: str | None) -> App:
     if store is not None:
         app.url = store
     _require_url(app.url)
@@ -38,41 +39,14 @@ def _require_url(url: str) -> None:
         raise BadConfiguration(f"the store {url!r} is no URL; did you mean 'sqlite:///{url}'?")
 
 
-def load_app(name: str) -> App:
-    """``module:attribute``; the attribute is ``app`` unless it is named."""
-    module_name, _, attribute = name.partition(":")
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds text
-    found: object = _import(module_name)
-    for part in (attribute or "app").split("."):
-        if not hasattr(found, part):
-            raise Refusal(f"module '{module_name}' has no attribute '{part}'", "Write --app MODULE:NAME.")
-        found = getattr(found, part)
-    if not isinstance(found, App):
-        raise Refusal(f"'{name}' is a {type(found).__name__}, not a dalsegno.App", "Write --app MODULE:NAME.")
-    found.close()  # a module may have used it; here it lives on this program's own loop
-    return found
-
-
-def _import(module: str) -> object:
-    try:
-        return importlib.import_module(module)
-    except DalSegnoError:
-        raise
-    except ModuleNotFoundError as error:
-        raise Refusal(
-            f"cannot import '{module}': there is no module '{error.name}'",
-            f"It is looked for in {os.getcwd()} and in what is installed.",  # noqa: PTH109 - shown as it is
-        ) from error
-    except Exception as error:
-        raise Refusal(
-            f"importing '{module}' raised {type(error).__name__}: {error}",
-            "Set DALSEGNO_DEBUG=1 to see where.",
-        ) from error
+def store_exists(url: str) -> bool:
+    """Of a server only opening it tells."""
+    return not url.startswith("sqlite:") or sqlite_path(url).exists()
 
 
 def require_store(url: str) -> None:
     """Whoever only looks must not create a store by a slip in its name."""
-    if url.startswith("sqlite:") and not sqlite_path(url).exists():
+    if not store_exists(url):
         raise Refusal(
             f"there is no store at {sqlite_path(url)}",
             "Give the store with --store or DALSEGNO_STORE; `dalsegno run` and `dalsegno deploy` create one.",

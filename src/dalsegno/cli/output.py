@@ -54,6 +54,14 @@ class Signs:
     """Done, the boundary, to do."""
     dot: str
     ellipsis: str
+    here: str
+    """The line where a program stands."""
+    gutter: str
+    spinner: str
+
+    def spin(self, now: float) -> str:
+        """Something that moves while work is going on."""
+        return self.spinner[int(now * 8) % len(self.spinner)]
 
 
 UNICODE = Signs(
@@ -74,6 +82,9 @@ UNICODE = Signs(
     ("━", "╸", "─"),
     "·",
     "…",
+    "▶",
+    "│",
+    "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏",
 )
 ASCII = Signs(
     {
@@ -93,6 +104,9 @@ ASCII = Signs(
     ("#", "#", "-"),
     "-",
     "...",
+    ">",
+    "|",
+    "|/-\\",
 )
 
 STYLES = {

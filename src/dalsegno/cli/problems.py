@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from textwrap import dedent
 from typing import Any
 
 from rich.markup import escape
@@ -24,6 +25,7 @@ from dalsegno.errors import (
     StoreReadOnly,
     Unavailable,
 )
+from dalsegno.lang.python.errors import UnsupportedPython
 
 USAGE = 2
 BROKEN = 3
@@ -71,8 +73,31 @@ class InvalidDocument(DalSegnoError):
         super().__init__(f"{file} has {count} {'problem' if count == 1 else 'problems'}")
 
 
+class UnfitFunction(InvalidDocument):
+    """A Python function that cannot be a workflow as it stands."""
+
+    code = UnsupportedPython.code
+
+    def __init__(self, error: UnsupportedPython) -> None:
+        findings: list[dict[str, Any]] = [
+            {
+                "pointer": "",
+                "rule": "unsupported-python",
+                "severity": "error",
+                "message": problem.message,
+                "line": problem.line,
+                "column": problem.column,
+                "excerpt": dedent(problem.excerpt),
+            }
+            for problem in error.problems
+        ]
+        super().__init__(os.path.relpath(error.file) if error.file else "the workflow", findings)
+
+
 def report(error: BaseException, *, as_json: bool) -> int:
     """Says what went wrong where the user looks for it; the exit code that goes with it."""
+    if isinstance(error, UnsupportedPython):
+        error = UnfitFunction(error)
     if isinstance(error, BrokenPipeError):
         _hush_stdout()
         return 1

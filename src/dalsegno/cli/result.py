@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,12 @@ import msgspec
 from rich.json import JSON
 from rich.markup import escape
 
+from dalsegno.app import DEFAULT_STORE
 from dalsegno.cli.output import emit, several, span, stdout
 from dalsegno.cli.screen import state_text
+from dalsegno.cli.script_progress import ScriptProgress
+from dalsegno.cli.source_text import SourceText, stored_source
+from dalsegno.cli.stack import print_stack
 from dalsegno.core.values import decode_value
 from dalsegno.engine.client import Client
 from dalsegno.model.execution import ENDED, ExecutionView
@@ -28,8 +33,12 @@ class Result:
     view: ExecutionView
     output: Any
     error: dict[str, Any] | None
-    context: dict[str, Any]
-    nodes: dict[str, dict[str, Any]]
+    parts: dict[str, dict[str, Any]]
+    """State and runs of every node, or of every task of a script."""
+    context: dict[str, Any] | None = None
+    """Of a graph."""
+    source: SourceText | None = None
+    """Of a script or Python workflow."""
     failed: int = 0
     """Runs that failed, whether or not that ended the execution."""
 
@@ -38,28 +47,30 @@ class Result:
         return COMPLETED if self.view.state == "COMPLETED" else NOT_COMPLETED
 
     def as_object(self) -> dict[str, Any]:
-        return {
-            "execution_id": self.view.id,
-            "workflow": self.view.workflow,
-            "version": self.view.version,
-            "status": self.view.state,
-            "output": self.output,
-            "context": self.context,
-            "error": self.error,
-            "nodes": self.nodes,
-        }
+        view = self.view
+        head = {"execution_id": view.id, "workflow": view.workflow, "version": view.version}
+        if view.kind == "graph":
+            told = {"output": self.output, "context": self.context, "error": self.error, "nodes": self.parts}
+            return {**head, "status": view.state, **told}
+        told = {"output": self.output, "error": self.error, "tasks": self.parts}
+        return {**head, "kind": view.kind, "status": view.state, **told}
 
 
 async def read_result(client: Client, execution: str) -> Result:
     view = await client.status(execution)
-    nodes = await client.nodes(execution)
+    if view.kind == "graph":
+        summaries, context = await client.nodes(execution), await client.context(execution)
+    else:
+        moment = await ScriptProgress(client, execution).look(complete=True)
+        summaries, context = dict(moment.tasks), None
     return Result(
         view,
         output_of(view),
         error_of(view),
-        await client.context(execution),
-        {name: {"state": summary.state, "runs": summary.runs} for name, summary in nodes.items()},
-        sum(summary.failed for summary in nodes.values()),
+        {name: {"state": summary.state, "runs": summary.runs} for name, summary in summaries.items()},
+        context,
+        await stored_source(client, view),
+        sum(summary.failed for summary in summaries.values()),
     )
 
 
@@ -91,34 +102,53 @@ class Command:
             words += ["--app", self.app]
         return shlex.join(words)
 
+    def signal(self, execution: str, name: str) -> str:
+        """How a signal is sent; no code is needed for that. Short where it can be: it is shown while people wait."""
+        words = ["dalsegno", "signal", execution, name]
+        usual = os.environ.get("DALSEGNO_STORE", DEFAULT_STORE)
+        return shlex.join(words if self.store == usual else [*words, "--store", self.store])
+
 
 def _print_summary(result: Result, command: Command) -> None:
     console = stdout()
     view = result.view
-    runs = sum(node["runs"] for node in result.nodes.values())
+    runs = sum(part["runs"] for part in result.parts.values())
+    noun = "run" if view.kind == "graph" else "task"
     took = span((view.ended_at or view.touched_at) - view.created_at)
     failed = f", [yellow]{result.failed:,} failed[/]," if result.failed and view.state == "COMPLETED" else ""
+    version = f" v{view.version}" if view.version else ""
+    count = f"{several(runs, noun)}{failed} in " if view.kind != "task" else ""
     console.print(
-        f"{state_text(console, view.state)}  [bold]{escape(view.workflow)}[/] v{view.version}"
-        f"  [dim]{view.id}[/]  {several(runs, 'run')}{failed} in {took}",
+        f"{state_text(console, view.state)}  [bold]{escape(view.workflow)}[/]{version}"
+        f"  [dim]{view.id}[/]  {count}{took}",
         soft_wrap=True,
     )
     if result.error is not None:
-        print_error(result.error)
+        print_error(result.error, result.source)
     if view.state == "COMPLETED":
         print_value(result.output)
     elif view.state in ENDED and not command.store.startswith("memory:"):
-        console.print(f"[dim]From there again:[/] {escape(command.line('retry', view.id))}", soft_wrap=True)
+        again = "From there again:" if view.kind == "graph" else "Once more:"
+        console.print(f"[dim]{again}[/] {escape(command.line('retry', view.id))}", soft_wrap=True)
 
 
-def print_error(error: dict[str, Any]) -> None:
+def print_error(error: dict[str, Any], source: SourceText | None = None) -> None:
     console = stdout()
     where = f" at node '{error['node']}'" if error.get("node") else ""
-    code = f" ({error['code']})" if error.get("code") else ""
+    said = escape(str(error.get("message", "")))
     console.print(
-        f"[red]error{escape(where)}:[/] {escape(str(error.get('message', '')))}[dim]{escape(code)}[/]",
+        f"[red]error{escape(where)}:[/] {said}[dim]{escape(_names(error))}[/]",
         soft_wrap=not console.is_terminal,
     )
+    print_stack(console, error, source)
+
+
+def _names(error: dict[str, Any]) -> str:
+    """A node's error is known by its code; that of a program by its class, which it could have caught."""
+    code, kind = error.get("code"), error.get("type")
+    names = [code] if error.get("node") else [kind] if code == "TASK_FAILED" else [kind, code]
+    told = ", ".join(dict.fromkeys(str(name) for name in names if name))
+    return f" ({told})" if told else ""
 
 
 def print_value(value: Any) -> None:

@@ -1,32 +1,34 @@
-"""What is shown on stderr while an execution runs: a live tree on a terminal, two plain lines elsewhere, or nothing."""
+"""What is shown on stderr while an execution runs: a live picture on a terminal, plain lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
 import logging
 import sys
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 
 from dalsegno.cli.output import STYLES, signs_for, span, stderr
-from dalsegno.cli.progress import Snapshot
-from dalsegno.cli.tree import TreeView
-from dalsegno.graph.plan import Plan
 from dalsegno.model.execution import ENDED, ExecutionView
 
+if TYPE_CHECKING:
+    from dalsegno.cli.following import Following
+
 NODE_LOG = "dalsegno.log"
-"""Where the engine writes what nodes log: execution, node, message."""
+"""Where the engine writes what nodes and tasks log: execution, node, message."""
+PROGRAM = "script"
+"""What stands for the node where the program itself logs."""
 
 
 class Screen(Protocol):
     live: bool
-    """Whether it wants to be shown snapshots."""
+    """Whether it wants to be shown what happens on the way."""
 
-    def begin(self, view: ExecutionView, plan: Plan) -> None: ...
+    def begin(self, view: ExecutionView, following: Following) -> None: ...
 
-    def show(self, snapshot: Snapshot) -> None: ...
+    def show(self, following: Following) -> None: ...
 
     def end(self, view: ExecutionView) -> None: ...
 
@@ -37,9 +39,9 @@ class Screen(Protocol):
 class Silence:
     live = False
 
-    def begin(self, view: ExecutionView, plan: Plan) -> None: ...
+    def begin(self, view: ExecutionView, following: Following) -> None: ...
 
-    def show(self, snapshot: Snapshot) -> None: ...
+    def show(self, following: Following) -> None: ...
 
     def end(self, view: ExecutionView) -> None: ...
 
@@ -49,17 +51,20 @@ class Silence:
 class PlainLines:
     """For logs and pipes."""
 
-    live = False
-
     def __init__(self, console: Console) -> None:
         self._console = console
+        self.live = False
 
-    def begin(self, view: ExecutionView, plan: Plan) -> None:
+    def begin(self, view: ExecutionView, following: Following) -> None:
         if view.state not in ENDED:
             verb = "started " if view.seq <= 1 else "resumed "
-            self.say(f"{verb} {view.id} ({view.workflow} v{view.version})")
+            version = f" v{view.version}" if view.version else ""
+            self.say(f"{verb} {view.id} ({view.workflow}{version})")
+            self.live = following.narrates
 
-    def show(self, snapshot: Snapshot) -> None: ...
+    def show(self, following: Following) -> None:
+        for line in following.told():
+            self.say(f"  {line}")
 
     def end(self, view: ExecutionView) -> None:
         if view.state in ENDED and view.ended_at is not None:
@@ -70,23 +75,21 @@ class PlainLines:
         self._console.print(message, markup=False, soft_wrap=True)
 
 
-class LiveTree:
+class LivePicture:
     """Redrawn in place until the execution ends; its last picture stays."""
 
     live = True
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._view: TreeView | None = None
         self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
 
-    def begin(self, view: ExecutionView, plan: Plan) -> None:
-        self._view = TreeView(plan, self._console)
+    def begin(self, view: ExecutionView, following: Following) -> None:
         self._live.start()
 
-    def show(self, snapshot: Snapshot) -> None:
-        if self._view is not None and self._live.is_started:
-            self._live.update(self._view.draw(snapshot), refresh=True)
+    def show(self, following: Following) -> None:
+        if self._live.is_started:
+            self._live.update(following.draw(self._console), refresh=True)
 
     def end(self, view: ExecutionView) -> None:
         if self._live.is_started:
@@ -102,7 +105,7 @@ def choose_screen(*, quiet: bool, as_json: bool = False) -> Screen:
     if quiet or (as_json and (sys.stdout.isatty() or not console.is_terminal)):
         return Silence()
     if console.is_terminal and not console.is_dumb_terminal:
-        return LiveTree(console)
+        return LivePicture(console)
     return PlainLines(console)
 
 
@@ -116,7 +119,7 @@ class ScreenLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.name == NODE_LOG and isinstance(record.args, tuple):
             _, node, message = record.args
-            self._screen.say(f"{node}: {message}")
+            self._screen.say(str(message) if node == PROGRAM else f"{node}: {message}")
         else:
             serious = "error: " if record.levelno >= logging.ERROR else ""
             self._screen.say(serious + record.getMessage())

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from dalsegno.app import App
+from dalsegno.cli.following import Following, GraphFollowing, following
 from dalsegno.cli.opening import serve_queues
 from dalsegno.cli.output import stderr
-from dalsegno.cli.progress import Progress
 from dalsegno.cli.result import Command, Result, print_result, read_result
 from dalsegno.cli.screen import Screen, choose_screen, log_to
 from dalsegno.engine.client import Client
@@ -58,15 +58,15 @@ class Session:
     async def _drive(self, execution: str, screen: Screen, stopping: Stopping) -> int:
         client, engine = self.app.client, self.app.engine
         view = await client.status(execution)
-        program = await client.definitions.by_hash(view.definition)
+        followed = await following(client, view, self.command)
         if view.state not in ENDED:
-            serve_queues(self.app, {node.queue for node in program.plan.nodes.values()})
+            if isinstance(followed, GraphFollowing):
+                serve_queues(self.app, {node.queue for node in followed.plan.nodes.values()})
             engine.settings = replace(engine.settings, grace=min(GRACE, engine.settings.grace))
             await engine.start(focus=execution)
-        screen.begin(view, program.plan)
+        screen.begin(view, followed)
         try:
-            progress = Progress(client, program.plan, execution)
-            ended = await follow(progress, screen, stopping, self.seconds)
+            ended = await follow(followed, screen, stopping, self.seconds)
         finally:
             screen.end(await client.status(execution))
         if not ended and engine.worker is not None:
@@ -85,15 +85,15 @@ class Session:
 
 
 async def follow(
-    progress: Progress, screen: Screen, stopping: Stopping, seconds: float | None = None
+    followed: Following, screen: Screen, stopping: Stopping, seconds: float | None = None
 ) -> bool:
     """Shows an execution until it ends (True), someone wants to stop, or the time is over."""
-    ending = asyncio.ensure_future(progress.client.wait(progress.execution))
+    ending = asyncio.ensure_future(followed.client.wait(followed.execution))
     halt = asyncio.ensure_future(stopping.event.wait())
     deadline = None if seconds is None else time.monotonic() + seconds
     try:
         while not ending.done() and not halt.done():
-            pause = await _show(progress, screen) if screen.live else None
+            pause = await _show(followed, screen) if screen.live else None
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 break
@@ -102,7 +102,8 @@ async def follow(
                 (ending, halt), timeout=min(pauses, default=None), return_when="FIRST_COMPLETED"
             )
         if screen.live:
-            screen.show(await progress.look(complete=ending.done()))
+            await followed.look(complete=ending.done())
+            screen.show(followed)
         if ending.done():
             ending.result()  # an execution that went away is an error
         return ending.done()
@@ -111,11 +112,12 @@ async def follow(
         halt.cancel()
 
 
-async def _show(progress: Progress, screen: Screen) -> float:
+async def _show(followed: Following, screen: Screen) -> float:
     """One picture; how long to wait before the next."""
     began = time.perf_counter()
     try:
-        screen.show(await progress.glance())
+        await followed.glance()
+        screen.show(followed)
     except OperatorError:
         return OUT_OF_REACH  # the engine waits for the store and says so; the picture can wait, too
     return max(OFTEN, (time.perf_counter() - began) * SHARE)

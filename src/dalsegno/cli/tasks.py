@@ -1,21 +1,26 @@
-"""Task names that a document spells out and nobody here has registered: told before anything is started."""
+"""What an execution needs and this process does not have, tasks or code: told before anything is started."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from dalsegno.app import App
+from dalsegno.cli.documents import Document
 from dalsegno.cli.findings import located
-from dalsegno.cli.problems import InvalidDocument
+from dalsegno.cli.problems import InvalidDocument, Refusal
+from dalsegno.cli.scripts import check_script
 from dalsegno.cli.suggesting import did_you_mean
 from dalsegno.engine.definitions import Program
 from dalsegno.errors import Finding
 from dalsegno.graph.findings import pointer_to, quoted
 from dalsegno.graph.plan import Plan
-from dalsegno.lang import ExpressionError, RootNames, compile_string
+from dalsegno.lang import ExpressionError, FlowProgram, RootNames, compile_string
+from dalsegno.lang.python.program import StoredProgram, stored_program
+from dalsegno.model.execution import ExecutionView
 
 RULE = "unknown-task"
 HINT = "Give the application that has the task: --app module:attr."
@@ -33,7 +38,39 @@ def unknown_tasks(app: App, plan: Plan, source: bytes, severity: str = "error") 
     ]
 
 
-def refuse_unknown_tasks(app: App, program: Program) -> None:
+async def refuse_unrunnable(app: App, view: ExecutionView) -> None:
+    """For an execution that is to go on in this process: its tasks, or its code, must be here."""
+    if view.kind == "graph":
+        _refuse_unknown_tasks(app, await app.client.definitions.by_hash(view.definition))
+        return
+    definition = await app.client.stack.archive.definition_by_hash(view.definition)
+    if definition is None:
+        return  # a task on its own: the worker tells, should it not be here
+    if definition.kind == "python":
+        _refuse_unknown_module(stored_program(definition.source))
+    else:
+        text = FlowProgram.load(definition.source).source.encode()
+        refuse_script(app, Document(f"workflow '{definition.name}' v{definition.version}", text, ""))
+
+
+def refuse_script(app: App, document: Document) -> None:
+    """For a script that is to run in this process."""
+    checked = check_script(document, app.tasks.names())
+    unknown = [{**finding, "severity": "error"} for finding in checked.findings if finding["rule"] == RULE]
+    if unknown and checked.valid:
+        raise InvalidDocument(document.file, unknown, HINT)
+
+
+def _refuse_unknown_module(stored: StoredProgram) -> None:
+    if stored.module not in sys.modules:
+        raise Refusal(
+            f"the Python workflow '{stored.name}' is the function {stored.qualname} of module '{stored.module}', "
+            "which is not imported here",
+            f"Give the application that has it: --app {stored.file} or --app {stored.module}.",
+        )
+
+
+def _refuse_unknown_tasks(app: App, program: Program) -> None:
     """For a definition that was stored: the place is its name, not a file."""
     definition = program.definition
     findings = unknown_tasks(app, program.plan, definition.source)

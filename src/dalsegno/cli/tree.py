@@ -10,10 +10,11 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from dalsegno.cli.activity import Activity, busy_words
 from dalsegno.cli.output import STYLES, Signs, signs_for, span
-from dalsegno.cli.progress import Activity, Snapshot
+from dalsegno.cli.progress import Snapshot
 from dalsegno.graph.plan import Node, Plan
-from dalsegno.model.execution import ENDED
+from dalsegno.model.execution import ENDED, ExecutionView
 
 BAR = 16
 BRIEF = 0.001
@@ -67,7 +68,7 @@ class TreeView:
                 grid.add_row(
                     self._name(row, snapshot), self._doing(row.node, snapshot), self._time(row.node, snapshot)
                 )
-        return Group(head_line(snapshot, self.signs), grid)
+        return Group(head_line(snapshot.execution, snapshot.now, self.signs), grid)
 
     # -- parts ------------------------------------------------------------------------------------------------
 
@@ -104,14 +105,7 @@ class TreeView:
 
     def _activity(self, node: Node, activity: Activity, snapshot: Snapshot) -> Text:
         """What its tokens do now; nothing is said twice."""
-        parts = []
-        if activity.running:
-            parts.append(f"{activity.running:,} running" if activity.running > 1 else "running")
-        if activity.gone:
-            parts.append(f"{activity.gone:,} lost" if activity.gone > 1 else "lost its process")
-        if activity.queued:
-            verb = "held" if snapshot.execution.state == "PAUSED" else "queued"
-            parts.append(f"{activity.queued:,} {verb}" if activity.queued > 1 else verb)
+        parts = busy_words(activity, paused=snapshot.execution.state == "PAUSED")
         if activity.sleeping:
             parts.append(self._sleeping(node, activity, snapshot))
         runs = snapshot.summaries[node.id].runs
@@ -183,21 +177,20 @@ class TreeView:
         return f"{self.signs.through}{self.signs.ellipsis} {count:,} more"
 
 
-def head_line(snapshot: Snapshot, signs: Signs) -> Text:
-    execution = snapshot.execution
+def head_line(execution: ExecutionView, now: float, signs: Signs) -> Text:
     ended = execution.ended_at if execution.state in ENDED else None
     dot = f" {signs.dot} "
     return Text.assemble(
         (signs.states.get(execution.state, " "), STYLES.get(execution.state, "")),
         " ",
         (execution.workflow, "bold"),
-        (f" v{execution.version}", "dim"),
+        (f" v{execution.version}" if execution.version else "", "dim"),
         (dot, "dim"),
         (execution.id, "dim"),
         (dot, "dim"),
         (execution.state.lower(), STYLES.get(execution.state, "")),
         (dot, "dim"),
-        (span((ended or snapshot.now) - execution.created_at), "dim"),
+        (span((ended or now) - execution.created_at), "dim"),
         overflow="ellipsis",
         no_wrap=True,
     )

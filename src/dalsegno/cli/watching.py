@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dalsegno.app import App
+from dalsegno.cli.following import following
 from dalsegno.cli.opening import find_execution, opened
 from dalsegno.cli.output import stderr
-from dalsegno.cli.progress import Progress
 from dalsegno.cli.result import Command, print_result, read_result
 from dalsegno.cli.screen import choose_screen, log_to
 from dalsegno.cli.session import TIMED_OUT, follow, stop_signals
@@ -20,11 +20,11 @@ async def watch_execution(
     async with opened(app) as client:
         execution = await find_execution(client, named)
         view = await client.status(execution)
-        program = await client.definitions.by_hash(view.definition)
+        followed = await following(client, view, command)
         with stop_signals() as stopping:
-            screen.begin(view, program.plan)
+            screen.begin(view, followed)
             try:
-                await follow(Progress(client, program.plan, execution), screen, stopping, seconds)
+                await follow(followed, screen, stopping, seconds)
             finally:
                 screen.end(await client.status(execution))
         result = await read_result(client, execution)

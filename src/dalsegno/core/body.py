@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec import Struct
 
@@ -34,6 +36,17 @@ class Fan(Struct, frozen=True, array_like=True, gc=False):
     """Why there are no items: the split failed, and goes on in spite of it."""
 
 
+class Awaiting(Struct, frozen=True, array_like=True, gc=False):
+    """What a parked node waits for from outside: ``awaits`` is ``signal:<name>`` or ``child:<execution>``."""
+
+    awaits: str
+    since: float
+    due: float | None = None
+    """When it gives up."""
+    question: dict[str, Any] | None = None
+    """What people are asked meanwhile, where the node asks them something."""
+
+
 class Body(Struct, frozen=True, array_like=True, gc=False):
     context: Context = EMPTY
     payload: Entry | None = None
@@ -46,6 +59,8 @@ class Body(Struct, frozen=True, array_like=True, gc=False):
     joined: bool = False
     """Of a join token that was parked for a retry: its slots are united already."""
     fan: Fan | None = None
+    awaiting: Awaiting | None = None
+    """Of a node that was parked until something comes from outside."""
 
 
 class ItemResult(Struct, frozen=True, array_like=True, gc=False):

@@ -20,7 +20,14 @@ from dalsegno.core.context import (
     reference_name,
 )
 from dalsegno.core.edges import close_losers, close_unit, deliver, unit_of
-from dalsegno.core.ending import branch_ends, completed, failed, finisher, item_arrives
+from dalsegno.core.ending import (
+    branch_ends,
+    cancel_abandoned,
+    completed,
+    failed,
+    finisher,
+    item_arrives,
+)
 from dalsegno.core.situation import Result, RunRecord, Situation, run_event
 from dalsegno.graph.plan import Edge, Node
 from dalsegno.model.effect import CancelTokens, Effect, EndIfLast, FinishExecution, SpawnToken
@@ -72,6 +79,7 @@ def complete(situation: Situation, run: Run) -> Step:
     if node.losers and situation.lease.kind == "join":
         effects.append(CancelTokens(situation.lease.scope, node.losers))
         effects += close_losers(situation, node.losers)
+        effects += cancel_abandoned(situation, "")
     payload = body.payload if passes_payload(node) else own_output(node.id)
     closing, events = close_unit(situation, node, run.taken)
     effects += closing
@@ -87,7 +95,7 @@ def transition_of(
     lease = situation.lease
     return Transition(
         lease.execution,
-        (*situation.stores, *effects),
+        (*situation.stores, *situation.orders, *effects),
         tuple(events),
         lease.token,
         lease.fence,

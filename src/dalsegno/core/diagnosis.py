@@ -7,12 +7,16 @@ from typing import Literal
 
 from msgspec import Struct
 
+from dalsegno.core.await_outside import awaited_child, signal_of
+from dalsegno.core.body import Awaiting, decode_body
 from dalsegno.model.barrier import BarrierView
 from dalsegno.model.execution import ENDED
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.token import TokenView
 
-WaitKind = Literal["paused", "running", "queued", "timer", "retry", "barrier", "items", "deadline"]
+WaitKind = Literal[
+    "paused", "running", "queued", "timer", "retry", "barrier", "items", "deadline", "signal", "child", "task"
+]
 
 
 class Wait(Struct, frozen=True):
@@ -53,11 +57,17 @@ def _wait(token: TokenView, barrier: BarrierView | None) -> Wait | None:
     if token.kind == "deadline":
         sentence = "ends FAILED when its own timeout passes"
         return Wait("deadline", node, scope, sentence, token.due)
+    if token.kind == "schedule" and token.state == "parked":
+        return Wait(
+            "timer", "", scope, "the schedule starts something when its next time has come", token.due
+        )
     if token.state == "leased":
         return Wait("running", node, scope, f"node '{node}' is running (attempt {token.attempt})")
     if token.state in ("ready", "held"):
         sentence = f"node '{node}' waits for a worker that serves queue '{token.queue}'"
         return Wait("queued", node, scope, sentence, queue=token.queue)
+    if token.awaits is not None:
+        return _for_outside(token)
     if barrier is not None:
         return _at_barrier(token, barrier)
     if token.kind == "advance":
@@ -67,6 +77,18 @@ def _wait(token: TokenView, barrier: BarrierView | None) -> Wait | None:
             "retry", node, scope, f"node '{node}' is tried again (attempt {token.attempt})", token.due
         )
     return Wait("timer", node, scope, f"node '{node}' sleeps until its time has come", token.due)
+
+
+def _for_outside(token: TokenView) -> Wait:
+    awaiting = decode_body(token.data).awaiting or Awaiting(token.awaits or "", 0.0)
+    child, signal = awaited_child(awaiting), signal_of(awaiting)
+    if child is not None:
+        sentence = f"node '{token.node}' waits for execution {child} to end"
+        return Wait("child", token.node, token.scope, sentence, token.due)
+    what = "a decision, by the signal" if awaiting.question is not None else "the signal"
+    return Wait(
+        "signal", token.node, token.scope, f"node '{token.node}' waits for {what} '{signal}'", token.due
+    )
 
 
 def _at_barrier(token: TokenView, barrier: BarrierView) -> Wait:
@@ -121,4 +143,4 @@ def diagnose(inspection: Inspection) -> str | None:
 
 
 def _can_move(token: TokenView) -> bool:
-    return token.state in ("ready", "leased") or token.due is not None
+    return token.state in ("ready", "leased") or token.due is not None or token.awaits is not None

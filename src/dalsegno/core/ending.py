@@ -9,10 +9,11 @@ import msgspec
 
 from dalsegno.core.body import Body, ItemResult, encode
 from dalsegno.core.context import KEY, VALUE, Context, Entry, reference_name
+from dalsegno.core.orders import order_cancel_abandoned, order_cancel_children
 from dalsegno.core.situation import Situation, encode_record, system_token
 from dalsegno.graph.plan import Edge, Plan
 from dalsegno.lang import Limits
-from dalsegno.model.effect import EndIfLast, FinishExecution
+from dalsegno.model.effect import EndIfLast, FinishExecution, WriteOutbox
 from dalsegno.model.event import NewEvent
 from dalsegno.model.failure import Failure
 from dalsegno.model.token import NewToken
@@ -118,6 +119,21 @@ def failed(situation: Situation, context: Context, failure: Failure) -> FinishEx
     error = encode_record(failure.as_dict())
     event = NewEvent("ExecutionFailed", failure.node or "", "", situation.now, b'{"error":%b}' % error)
     return FinishExecution("FAILED", event, None, encode(Body(context=context)), error)
+
+
+def cancel_children(situation: Situation, reason: str) -> tuple[WriteOutbox, ...]:
+    """Children do not outlive the failure of the execution that waits for them."""
+    if not situation.plan.children:
+        return ()
+    return (order_cancel_children(situation.lease.execution, reason),)
+
+
+def cancel_abandoned(situation: Situation, ended_scope: str) -> tuple[WriteOutbox, ...]:
+    """Nor that of the branch: the execution goes on, but some of its tokens are dropped."""
+    if not situation.plan.children:
+        return ()
+    lease = situation.lease
+    return (order_cancel_abandoned(lease.execution, f"{lease.token}/{lease.attempt}", ended_scope),)
 
 
 def output_failure(error: Exception) -> Failure:

@@ -7,7 +7,7 @@ import msgspec
 from dalsegno.core.body import ItemResult, encode
 from dalsegno.core.complete import Run, Step, complete, transition_of
 from dalsegno.core.context import VALUE, Entry
-from dalsegno.core.ending import failed, item_event
+from dalsegno.core.ending import cancel_abandoned, cancel_children, failed, item_event
 from dalsegno.core.situation import Result, RunRecord, Situation, encode_record, run_event
 from dalsegno.graph.plan import Edge, Node
 from dalsegno.model.effect import EndScope
@@ -61,10 +61,18 @@ def halt(situation: Situation, failure: Failure) -> Step:
     event = run_event("NodeFailed", situation, record)
     if not lease.scope:
         finish = failed(situation, situation.body.context, failure)
-        return Step(transition_of(situation, (finish,), (event,)), {})
+        children = cancel_children(situation, "its parent failed")
+        return Step(transition_of(situation, (finish, *children), (event,)), {})
     trip = situation.body.loops[-1].halts
     end = EndScope(lease.scope, failed_item(failure), trip, item_event(situation))
-    return Step(transition_of(situation, (end,), (event,)), {})
+    children = () if _alone(situation, trip) else cancel_abandoned(situation, lease.scope)
+    return Step(transition_of(situation, (end, *children), (event,)), {})
+
+
+def _alone(situation: Situation, trip: bool) -> bool:
+    """Whether nothing else can have been live in what ends: not even in other items, which a trip ends too."""
+    node = situation.plan.nodes.get(situation.lease.node)
+    return not trip and node is not None and node.solitary
 
 
 def failed_item(failure: Failure) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dalsegno.core.body import Body, ItemResult, decode_body, encode
 from dalsegno.core.complete import Step, transition_of
 from dalsegno.core.context import Context, Entry, unite
-from dalsegno.core.ending import completed, failed, item_event, item_result
+from dalsegno.core.ending import cancel_children, completed, failed, item_event, item_result
 from dalsegno.core.situation import Result, Situation
 from dalsegno.model.barrier import LeftView
 from dalsegno.model.effect import Effect, EndScope, StoreOutput
@@ -52,4 +52,5 @@ def expire(situation: Situation, timeout: float) -> Step:
     failure = Failure(
         f"the execution did not end within its timeout of {timeout:g} s", code="TIMEOUT", type="TimeoutError"
     )
-    return Step(transition_of(situation, (failed(situation, situation.body.context, failure),)), {})
+    finish = failed(situation, situation.body.context, failure)
+    return Step(transition_of(situation, (finish, *cancel_children(situation, "its parent timed out"))), {})

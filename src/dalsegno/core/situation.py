@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 
 from dalsegno.core.body import Body
 from dalsegno.graph.plan import Node, Plan
-from dalsegno.model.effect import StoreOutput
+from dalsegno.model.effect import StoreOutput, WriteOutbox
 from dalsegno.model.event import EventKind, NewEvent
 from dalsegno.model.ids import derive
 from dalsegno.model.retry import NO_RETRY, RetryPolicy
@@ -27,6 +27,8 @@ class Situation(Struct, gc=False):
 
     retry: RetryPolicy | None = None
     """The policy of the task that ran, where the document gives none."""
+    orders: tuple[WriteOutbox, ...] = ()
+    """What the step owes other executions, whatever transition it leads to."""
 
     @property
     def node(self) -> Node:
@@ -71,6 +73,13 @@ class RunRecord(Struct, frozen=True, omit_defaults=True, gc=False):
     """Further context entries the run left (an aggregator's ``$<split>``)."""
     tripped: bool = False
     """A split that had succeeded failed later, because of an item: no further run."""
+    signal: str | None = None
+    child: str | None = None
+    """What a waiting node waits for: a signal by name, or an execution by id."""
+    due: float | None = None
+    """When it gives up waiting."""
+    question: dict[str, Any] | None = None
+    """What it asks people meanwhile."""
 
 
 encode_record = msgspec.json.Encoder().encode

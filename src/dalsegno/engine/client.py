@@ -3,46 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import Raw
 
 from dalsegno.core import commands
 from dalsegno.core.body import Body, decode_body
 from dalsegno.core.context import Context, decode_page
 from dalsegno.core.diagnosis import Wait, waits
-from dalsegno.core.start import start
+from dalsegno.core.orders import StartOrder, encode_notice
+from dalsegno.core.script import CANCEL_GRACE, cancel_script
+from dalsegno.core.script_bodies import succeeded
+from dalsegno.core.script_summary import TaskTally
 from dalsegno.core.summary import NodeSummary, summarise
 from dalsegno.core.values import decode_value, encode_value
+from dalsegno.engine.approvals import Approval, Approvals
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.endings import Ending, Endings
 from dalsegno.engine.loader import Loader
+from dalsegno.engine.parts import store_parts
 from dalsegno.engine.rerun import plan_rerun
-from dalsegno.engine.results import refuse_large
+from dalsegno.engine.results import Results, refuse_large
+from dalsegno.engine.scripting.looking import Picture, picture, script_waits
+from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.stack import Stack
+from dalsegno.engine.starting import (
+    NO_ANCESTRY,
+    Ancestry,
+    StartOptions,
+    new_execution,
+    new_task,
+    start_task_transition,
+    start_transition,
+)
 from dalsegno.engine.worker import Worker
 from dalsegno.errors import Conflict, InvalidInput, NotFound, OperatorError
 from dalsegno.graph.build import Compiled
-from dalsegno.model.definition import Definition
-from dalsegno.model.event import Event
-from dalsegno.model.execution import ExecutionView, NewExecution
-from dalsegno.model.ids import execution_id_for_key, new_execution_id
+from dalsegno.lang import FlowProgram
+from dalsegno.lang.python import PythonProgram
+from dalsegno.model.definition import Definition, parse_target
+from dalsegno.model.effect import PostSignal
+from dalsegno.model.event import Event, NewEvent
+from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionView, NewExecution
+from dalsegno.model.ids import new_execution_id
 from dalsegno.model.token import NewToken
 from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale, Transition
 from dalsegno.ports.archive import ExecutionFilter
 
 TaskQueue: TypeAlias = Callable[[str], str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class StartOptions:
-    version: int | None = None
-    idempotency_key: str | None = None
-    tags: Mapping[str, str] = field(default_factory=dict)
-    priority: int = 0
 
 
 class Client:
@@ -61,6 +72,8 @@ class Client:
         self.committer = committer
         self.endings = endings
         self.loader = loader
+        self.results = Results(stack.blobs, limits)
+        self.cancel_grace = CANCEL_GRACE
         self.worker: Worker | None = None
         """This process's own worker, if one runs: it goes on with what is started here."""
 
@@ -77,6 +90,7 @@ class Client:
         compiled = self.definitions.load(document, default_name)
         if task_queue is not None:
             compiled = self._with_queues(compiled, task_queue)
+        await store_parts(self.stack.archive, compiled.plan)
         definition = await self.stack.archive.put_definition(
             compiled.plan.name, compiled.hash, "graph", compiled.definition_source
         )
@@ -100,10 +114,59 @@ class Client:
     async def start(self, workflow: str, payload: Any = None, options: StartOptions | None = None) -> str:
         """The id of a new execution, or of the one that was started with the same idempotency key."""
         options = options or StartOptions()
-        program = await self.definitions.by_name(workflow, options.version)
-        new = self._new_execution(program, payload, options)
-        await self._create(new, start(program.plan, new, self.stack.ledger.now()))
+        name, version = parse_target(workflow)
+        if version is None:
+            version = options.version
+        return await self._start(await self.definitions.by_name(name, version), payload, options)
+
+    async def _start(
+        self,
+        program: Program | ScriptProgram,
+        payload: Any,
+        options: StartOptions,
+        ancestry: Ancestry = NO_ANCESTRY,
+    ) -> str:
+        now = self.stack.ledger.now()
+        new = new_execution(program, payload, options, now, self.limits, ancestry)
+        await self._create(new, start_transition(program, new, now))
         return new.id
+
+    async def start_task(
+        self, name: str, payload: Any, options: StartOptions | None = None, queue: str | None = None
+    ) -> str:
+        """One task on its own, as an execution."""
+        raw = encode_value(payload, "the input")
+        refuse_large(raw, "the input", self.limits)
+        now = self.stack.ledger.now()
+        new = new_task(name, raw, options or StartOptions(), now, NO_ANCESTRY)
+        await self._create(new, start_task_transition(new, now, queue))
+        return new.id
+
+    async def start_ordered(self, order: StartOrder) -> str:
+        """What another execution has ordered. Doing it twice is harmless: the id is derived."""
+        notify = encode_notice(order.notify) if order.notify is not None else None
+        ancestry = Ancestry(order.execution, order.parent, order.relation, notify)
+        program = await self._ordered(order)
+        options = StartOptions(None, order.idempotency_key, order.tags, order.priority)
+        return await self._start(program, order.input, options, ancestry)
+
+    async def _ordered(self, order: StartOrder) -> Program | ScriptProgram:
+        if order.definition is not None:
+            return await self.definitions.any_by_hash(order.definition)
+        name, version = parse_target(order.workflow)
+        return await self.definitions.by_name(name, order.version if order.version is not None else version)
+
+    async def signal(self, execution: str, name: str, payload: Any = None, id: str | None = None) -> None:
+        """Buffered, first in first out per name; the same ``id`` again changes nothing."""
+        raw = encode_value(payload, "the signal's payload")
+        result = await self.results.of_raw(execution, raw, "the signal's payload")
+        now = self.stack.ledger.now()
+        data = succeeded(0, result).data
+        event = NewEvent(
+            "SignalReceived", name, "", now, b'{"payload":%b}' % raw if result.blob is None else None
+        )
+        effect = PostSignal(id or new_execution_id(now), name, data, event)
+        await self._command(Transition(execution, (effect,)), "signal")
 
     async def _create(self, new: NewExecution, transition: Transition) -> None:
         worker = self.worker
@@ -122,33 +185,21 @@ class Client:
         if worker is not None and kept and isinstance(outcome, Applied):
             worker.accept(new, kept, outcome)
 
-    def _new_execution(self, program: Program, payload: Any, options: StartOptions) -> NewExecution:
-        raw = encode_value(payload if payload is not None else {}, "the input")
-        refuse_large(raw, "the input", self.limits)
-        if program.plan.input_schema is not None:
-            from dalsegno.graph.input_schema import check_input  # noqa: PLC0415 - only documents with one need it
-
-            problems = check_input(program.plan.input_schema, decode_value(raw))
-            if problems:
-                lines = [f"{problem.pointer or '/'}: {problem.message}" for problem in problems]
-                raise InvalidInput("the input does not fit the workflow's input_schema:\n" + "\n".join(lines))
+    async def cancel(self, execution: str, reason: str | None = None, *, ordered: bool = False) -> None:
+        """Graphs end at once; a script may clean up first. A second cancel ends it, unless it is ``ordered`` by another
+        execution: such an order may come twice."""
         now = self.stack.ledger.now()
-        key = options.idempotency_key
-        name = program.definition.name
-        return NewExecution(
-            id=execution_id_for_key(name, key) if key is not None else new_execution_id(now),
-            workflow=name,
-            version=program.definition.version,
-            definition=program.definition.hash,
-            input=raw,
-            created_at=now,
-            priority=options.priority,
-            tags=tuple(sorted((str(name), str(tag)) for name, tag in options.tags.items())),
-            idempotency_key=key,
-        )
+        view = await self.status(execution)
+        if view.kind in SCRIPTED:
+            transition = cancel_script(execution, now, reason, self.cancel_grace, repeatable=ordered)
+        else:
+            transition = commands.cancel(execution, now, reason, children=self._may_have_children(view))
+        await self._command(transition, "cancel")
 
-    async def cancel(self, execution: str, reason: str | None = None) -> None:
-        await self._command(commands.cancel(execution, self.stack.ledger.now(), reason), "cancel")
+    def _may_have_children(self, view: ExecutionView) -> bool:
+        """Whether a graph has nodes that wait for executions; one that is not at hand may."""
+        program = self.definitions.cached(view.definition)
+        return view.kind == "graph" and (program is None or bool(program.plan.children))
 
     async def pause(self, execution: str) -> None:
         await self._command(commands.pause(execution, self.stack.ledger.now()), "pause")
@@ -173,10 +224,23 @@ class Client:
     ) -> str:
         """A new execution that runs from ``nodes`` (or, without them, from everything that failed)."""
         view = await self.status(execution)
+        if view.kind in SCRIPTED:
+            return await self._again(view, nodes)
         program = await self.definitions.by_hash(view.definition)
         new, transition = await plan_rerun(self, program, view, nodes, context or {})
         await self._create(new, transition)
         return new.id
+
+    async def _again(self, view: ExecutionView, nodes: Sequence[str] | None) -> str:
+        """A script starts again with the same input and the same version, as a new execution."""
+        if nodes:
+            raise InvalidInput(
+                "a script has no nodes to rerun from; retry starts it again with the same input"
+            )
+        program = await self.definitions.script(view.definition)
+        options = StartOptions(tags=dict(view.tags), priority=view.priority)
+        ancestry = Ancestry(parent=view.id, relation="retry")
+        return await self._start(program, Raw(view.input), options, ancestry)
 
     # -- looking ----------------------------------------------------------------------------------------------
 
@@ -210,15 +274,59 @@ class Client:
         inspection = await self.stack.ledger.inspect(execution)
         if inspection is None:
             raise _no_execution(execution)
-        return waits(inspection)
+        if inspection.execution.kind not in SCRIPTED:
+            return waits(inspection)
+        return script_waits(inspection, await self.picture(execution, variables=False))
+
+    async def picture(self, execution: str, *, variables: bool = True) -> Picture | None:
+        """Where a script stands, what it awaits, its variables; None where there is no machine to look at."""
+        view = await self.status(execution)
+        if view.kind not in SCRIPTED or view.state in ENDED:
+            return None
+        stack = self.stack
+        return await picture(view, stack.ledger, self.definitions, stack.blobs, variables=variables)
+
+    async def deploy_script(self, code: FlowProgram | PythonProgram) -> Definition:
+        """Stores a compiled script or Python workflow; the same content again is the same version."""
+        definition = await self.stack.archive.put_definition(code.name, code.hash, code.kind, code.dump())
+        self.definitions.forget(definition.name)
+        return definition
+
+    async def approvals(self, execution: str) -> list[Approval]:
+        """What an execution waits to have decided."""
+        return await Approvals(self).of(execution)
+
+    async def pending_approvals(self, workflow: str | None = None, limit: int = 100) -> list[Approval]:
+        """Open approvals of all executions, those of the newest first."""
+        return await Approvals(self).pending(workflow, limit)
+
+    async def decide(
+        self,
+        execution: str,
+        node: str,
+        decision: str,
+        data: Any = None,
+        by: str | None = None,
+        index: int | Sequence[int] | None = None,
+    ) -> None:
+        """Answers an open approval with ``approved`` or ``rejected``; see `Approvals.decide`."""
+        await Approvals(self).decide(execution, node, decision, data, by, index)
 
     async def nodes(self, execution: str) -> dict[str, NodeSummary]:
-        """State and runs of every node, over all visits and items."""
+        """State and runs of every node, over all visits and items; of a script, of every task by its name."""
         view = await self.status(execution)
+        if view.kind != "graph":
+            return await self._tasks_of(view)
         program = await self.definitions.by_hash(view.definition)
         inspection = await self.stack.ledger.inspect(execution)
         tokens = inspection.tokens if inspection is not None else ()
         return summarise(program.plan, view, await self.all_events(execution), tokens)
+
+    async def _tasks_of(self, view: ExecutionView) -> dict[str, NodeSummary]:
+        inspection = await self.stack.ledger.inspect(view.id)
+        tally = TaskTally()
+        tally.add(await self.all_events(view.id))
+        return tally.summaries(view, inspection.tokens if inspection is not None else ())
 
     async def context(self, execution: str) -> dict[str, Any]:
         """The final context of an ended execution (or what its branches have left so far), as plain values."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dalsegno.model.effect import SpawnToken
+from dalsegno.model.execution import ExecutionKind
 from dalsegno.model.token import Lease, NewToken
 from dalsegno.model.transition import Applied, ReadyToken, Transition
 
@@ -56,14 +57,20 @@ class Continuation:
     def _keepable(self, token: NewToken) -> bool:
         return (
             token.due is None
-            and token.kind == "node"
+            and token.kind in ("node", "task", "resume")
             and token.limit_key is None
             and token.queue in self.queues
         )
 
 
 def kept_leases(
-    execution: str, definition: str, epoch: int, kept: Sequence[NewToken], applied: Applied, now: float
+    execution: str,
+    definition: str,
+    epoch: int,
+    kept: Sequence[NewToken],
+    applied: Applied,
+    now: float,
+    kind: ExecutionKind = "graph",
 ) -> list[Lease]:
     """Leases for the tokens that the commit really left to the worker."""
     return [
@@ -84,6 +91,7 @@ def kept_leases(
             definition,
             epoch,
             token.live,
+            kind,
         )
         for token in kept
         if token.id in applied.kept

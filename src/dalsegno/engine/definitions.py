@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
+from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.errors import NotFound
 from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.plan import Node, Plan
-from dalsegno.model.definition import Definition
+from dalsegno.lang import FlowProgram
+from dalsegno.lang.python import PythonProgram
+from dalsegno.model.definition import Definition, Version, is_part, no_such_version
+from dalsegno.model.execution import SCRIPTED
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.node import NodeTypes
+
+Resolve: TypeAlias = Callable[[str, str], Any]
+"""From a module and a qualified name to the Python workflow of the running program, or None."""
 
 CURRENT_FOR = 0.5
 """Another process may deploy a new version; a start may still use the one before for this long."""
@@ -35,6 +42,8 @@ class Program:
 
 
 class Definitions:
+    """``resolve`` finds the running code of a Python workflow, where this process has it."""
+
     def __init__(
         self,
         archive: Archive,
@@ -42,11 +51,15 @@ class Definitions:
         clock: Clock,
         limits: EngineLimits = DEFAULT_LIMITS,
         capacity: int = 256,
+        resolve: Resolve | None = None,
     ) -> None:
+        self._resolve = resolve
+        self._scripts: OrderedDict[str, ScriptProgram] = OrderedDict()
+        self._machine_limits = limits.scripts
         self.archive = archive
         self._clock = clock
         self._limits = limits.document
-        self._current: dict[str, tuple[Program, float]] = {}
+        self._current: dict[str, tuple[Program | ScriptProgram, float]] = {}
         self.types = types
         self._capacity = capacity
         self._programs: OrderedDict[str, Program] = OrderedDict()
@@ -54,16 +67,48 @@ class Definitions:
     def cached(self, hash: str) -> Program | None:
         return self._programs.get(hash)
 
+    def cached_script(self, hash: str) -> ScriptProgram | None:
+        return self._scripts.get(hash)
+
+    async def script(self, hash: str) -> ScriptProgram:
+        known = self._scripts.get(hash)
+        if known is None:
+            known = self.add_script(await self._stored(hash))
+        return known
+
+    async def any_by_hash(self, hash: str) -> Program | ScriptProgram:
+        known = self._scripts.get(hash) or self._programs.get(hash)
+        return known if known is not None else self._load(await self._stored(hash))
+
+    async def _stored(self, hash: str) -> Definition:
+        definition = await self.archive.definition_by_hash(hash)
+        if definition is None:
+            raise NotFound(f"no definition with the content hash {hash} is stored here")
+        return definition
+
+    def _load(self, definition: Definition) -> Program | ScriptProgram:
+        return self.add_script(definition) if definition.kind in SCRIPTED else self.add(definition)
+
+    def add_script(self, definition: Definition) -> ScriptProgram:
+        """Loads a stored program; nothing is compiled again."""
+        code: FlowProgram | PythonProgram
+        if definition.kind == "python":
+            code = PythonProgram.load(definition.source, self._resolve)
+        else:
+            code = FlowProgram.load(definition.source)
+        program = ScriptProgram(definition, code, self._machine_limits)
+        self._scripts[definition.hash] = program
+        if len(self._scripts) > self._capacity:
+            self._scripts.popitem(last=False)
+        return program
+
     async def by_hash(self, hash: str) -> Program:
         program = self._programs.get(hash)
         if program is None:
-            definition = await self.archive.definition_by_hash(hash)
-            if definition is None:
-                raise NotFound(f"no definition with the content hash {hash} is stored here")
-            program = self.add(definition)
+            program = self.add(await self._stored(hash))
         return program
 
-    async def by_name(self, name: str, version: int | None = None) -> Program:
+    async def by_name(self, name: str, version: Version = None) -> Program | ScriptProgram:
         """The current version is looked up at most every ``CURRENT_FOR`` seconds; ``forget`` after a deploy here."""
         if (
             version is None
@@ -79,13 +124,18 @@ class Definitions:
     def forget(self, name: str) -> None:
         self._current.pop(name, None)
 
-    async def _find(self, name: str, version: int | None) -> Program:
+    async def _find(self, name: str, version: Version) -> Program | ScriptProgram:
         definition = await self.archive.definition(name, version)
         if definition is None:
             raise NotFound(
-                _unknown(name, version, [known.name for known in await self.archive.definitions()])
+                _unknown(
+                    name,
+                    version,
+                    [known.name for known in await self.archive.definitions() if not is_part(known)],
+                )
             )
-        return self._programs.get(definition.hash) or self.add(definition)
+        known = self._programs.get(definition.hash) or self._scripts.get(definition.hash)
+        return known if known is not None else self._load(definition)
 
     def load(self, document: str | bytes | Mapping[str, Any], name: str | None = None) -> Compiled:
         """Checks and compiles a document; ``name`` is for those that have none."""
@@ -100,8 +150,8 @@ class Definitions:
         return program
 
 
-def _unknown(name: str, version: int | None, known: list[str]) -> str:
+def _unknown(name: str, version: Version, known: list[str]) -> str:
     if name in known:
-        return f"workflow '{name}' has no version {version}"
+        return no_such_version(name, version)
     listed = ", ".join(f"'{other}'" for other in known[:10]) or "none yet"
     return f"no workflow is named '{name}'; deployed here: {listed}"

@@ -17,14 +17,20 @@ from dalsegno.engine.endings import Endings, ending_in
 from dalsegno.engine.focus import FocusedBroker
 from dalsegno.engine.heartbeat import Heartbeat
 from dalsegno.engine.loader import Loader
+from dalsegno.engine.outbox import Outbox
 from dalsegno.engine.processes import worker_name
 from dalsegno.engine.reconciler import Reconciler
 from dalsegno.engine.runner import Runner
+from dalsegno.engine.scripting.steps import ScriptSteps
+from dalsegno.engine.scripting.task_run import TaskRunner
+from dalsegno.engine.scripting.turns import TurnLimits, Turns
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.steps import Steps
+from dalsegno.engine.tasks import Tasks
 from dalsegno.engine.timers import Timers
 from dalsegno.engine.worker import Worker
+from dalsegno.engine.workflows import Workflows
 from dalsegno.errors import OperatorError
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.broker import Broker
@@ -48,12 +54,16 @@ class Engine:
         types: NodeTypes,
         services: Mapping[str, Any] | None = None,
         settings: EngineSettings | None = None,
+        workflows: Workflows | None = None,
     ) -> None:
         self.stack = stack
         self.settings = settings or EngineSettings()
         self.services: dict[str, Any] = dict(services or {})
         self.logs: list[tuple[str, str, str, str]] = []
-        self.definitions = Definitions(stack.archive, types, stack.clock, self.settings.limits)
+        self.workflows = workflows or Workflows()
+        self.definitions = Definitions(
+            stack.archive, types, stack.clock, self.settings.limits, resolve=self.workflows.resolve
+        )
         self.loader = Loader(stack.ledger, stack.blobs)
         self.runner = Runner(types, self.loader, self.services, self._log, self.settings.limits)
         self.committer = Committer(stack.ledger, stack.broker, self._applied)
@@ -65,6 +75,21 @@ class Engine:
             self.runner,
             stack.items_per_commit,
             self.settings.limits,
+        )
+        threads = self.services.get("tasks")
+        log = lambda execution, level, message: self._log(execution, "script", level, message)  # noqa: E731 - a sink
+        limits = self.settings.limits
+        turn_limits = TurnLimits(limits.scripts.instructions, limits.snapshot_bytes, limits.value_bytes)
+        self.scripts = ScriptSteps(
+            stack.ledger,
+            stack.archive,
+            stack.blobs,
+            self.definitions,
+            TaskRunner(types, self.services, self._log, limits),
+            Turns(stack.blobs, turn_limits, log, self._task_queue),
+            limits,
+            threads if isinstance(threads, Tasks) else None,
+            self.settings.cancel_grace,
         )
         self.timers = Timers(stack.ledger, stack.broker)
         self.reconciler = Reconciler(
@@ -79,6 +104,8 @@ class Engine:
         self.client = Client(
             stack, self.definitions, self.committer, self.endings, self.loader, self.settings.limits
         )
+        self.client.cancel_grace = self.settings.cancel_grace
+        self.outbox = Outbox(self.client)
         self.worker: Worker | None = None
         self._broker: Broker = stack.broker
         self._heartbeat: Heartbeat | None = None
@@ -86,12 +113,15 @@ class Engine:
 
     async def start(self, *, worker: bool = True, scheduler: bool = True, focus: str | None = None) -> None:
         """``focus``: the worker runs this one execution and leaves everything else alone."""
+        self.workflows.forget_deployed()
+        await self.workflows.ensure_all(self.client)
         if focus is not None:
             self._focus(FocusedBroker(self.stack.broker, self.stack.ledger, focus))
         if scheduler:
             await self.reconciler.take_back_leases()
             self._play("timers", self.timers.run)
             self._play("reconciler", self.reconciler.run)
+            self._play("outbox", self.outbox.run)
         if worker:
             self._start_worker()
 
@@ -109,6 +139,7 @@ class Engine:
             self._broker,
             self.committer,
             self.steps,
+            self.scripts,
             queues=settings.queues,
             concurrency=settings.concurrency,
         )
@@ -178,9 +209,16 @@ class Engine:
             self.timers.notice(applied.next_due)
         if applied.ready and self.worker is not None:
             self.worker.continuation.announced(applied.ready)
+        if applied.owes:
+            self.outbox.notice()
         if applied.ended is not None:
             self.endings.notice(transition.execution, ending_in(transition))
             self.reconciler.notice_ending()
+
+    def _task_queue(self, name: str) -> str | None:
+        tasks = self.services.get("tasks")
+        found = tasks.find(name) if isinstance(tasks, Tasks) else None
+        return found.queue if found is not None else None
 
     def _log(self, execution: str, node: str, level: str, message: str) -> None:
         line = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)

@@ -1,4 +1,4 @@
-"""A broker that brings only the tokens of one execution: for ``dalsegno run``, which must not touch others' work."""
+"""A broker that brings only the tokens of one execution and of what it starts: for ``dalsegno run``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,13 @@ class FocusedBroker:
     def __init__(self, broker: Broker, ledger: Ledger, execution: str) -> None:
         self.broker = broker
         self.ledger = ledger
-        self.execution = execution
+        self.executions = [execution]
         self._news = asyncio.Event()
+
+    def follow(self, parent: str | None, execution: str) -> None:
+        """A child of what is followed is followed too."""
+        if parent in self.executions and execution not in self.executions:
+            self.executions.append(execution)
 
     async def announce(self, tokens: Sequence[ReadyToken]) -> None:
         """Everyone else hears of it too: other executions' timers may come due in this process."""
@@ -28,9 +33,10 @@ class FocusedBroker:
         await self.broker.announce(tokens)
 
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
+        """Whatever queue they are in: what a script asks for is known only when it asks, and nobody else may run it."""
         while True:
             self._news.clear()
-            ready = [token for token in await self.ledger.ready(self.execution) if token.queue in queues]
+            ready = [token for execution in self.executions for token in await self.ledger.ready(execution)]
             ready.sort(key=lambda token: -token.priority)
             leases = await self.ledger.lease(worker, ready[:limit]) if ready else []
             if leases:

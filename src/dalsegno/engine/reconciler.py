@@ -9,6 +9,10 @@ from collections import Counter
 from dalsegno.core.diagnosis import diagnose
 from dalsegno.engine.processes import dead_among
 from dalsegno.errors import OperatorError
+from dalsegno.model.effect import WakeMachine
+from dalsegno.model.execution import SCRIPTED
+from dalsegno.model.inspection import Inspection
+from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
@@ -89,6 +93,8 @@ class Reconciler:
             await self.broker.announce(ready)
             return
         inspection = await self.ledger.inspect(execution)
+        if inspection is not None and await self._nudge(inspection):
+            return
         reason = diagnose(inspection) if inspection is not None else None
         if reason is None:
             self.stuck.pop(execution, None)
@@ -96,6 +102,24 @@ class Reconciler:
             self.stuck[execution] = reason
             self.repairs["reported-stuck"] += 1
             logger.error("execution %s cannot move: %s", execution, reason)
+
+    async def _nudge(self, inspection: Inspection) -> bool:
+        """A script whose timer should have fired long ago is resumed: the timer's token was deleted by somebody, and a
+        timer whose time has passed counts as fired. Other scripts wait for what only others can bring."""
+        execution = inspection.execution
+        if execution.kind not in SCRIPTED or execution.state != "RUNNING":
+            return False
+        machine = await self.ledger.machine(execution.id)
+        if machine is None or not machine.snapshot:
+            return False
+        if machine.wake.due is None or machine.wake.due > self.ledger.now():
+            return True
+        outcomes = await self.ledger.commit([Transition(execution.id, (WakeMachine(),))])
+        self.repairs["woke-script"] += 1
+        for outcome in outcomes:
+            if isinstance(outcome, Applied):
+                await self.broker.announce(outcome.ready)
+        return True
 
     async def _sweep_after_endings(self) -> None:
         while True:

@@ -84,6 +84,10 @@ class RunContext:
         return self._situation.now
 
     @property
+    def indexes(self) -> tuple[int, ...]:
+        return tuple(loop.index for loop in self._situation.body.loops)
+
+    @property
     def payload(self) -> Any:
         if self._payload is not None:
             return self._payload

@@ -40,7 +40,7 @@ class Runner:
         self.types = types
         self.loader = loader
         self.services = services
-        self._log = log
+        self.log = log
         self._limits = limits.expressions
 
     async def run(self, program: Program, situation: Situation, payload: Any = None) -> Any:
@@ -89,9 +89,7 @@ class Runner:
     def _seen(
         self, program: Program, situation: Situation, lookup: Lookup, payload: Any, outputs: Mapping[str, Any]
     ) -> RunContext:
-        return RunContext(
-            program, situation, lookup, payload, outputs, self.services, self._log, self._limits
-        )
+        return RunContext(program, situation, lookup, payload, outputs, self.services, self.log, self._limits)
 
     def _parameters(
         self, program: Program, node: Node, node_type: NodeType, lookup: Lookup, now: float
@@ -133,6 +131,11 @@ def _tell(situation: Situation, failure: Failure, error: Exception) -> None:
 
 
 def failure_of(error: Exception, node: Node) -> Failure:
+    """A node's exception as a value."""
+    return storable_failure(error, node.id)
+
+
+def storable_failure(error: Exception, node: str | None) -> Failure:
     """Any exception as a value that every store can hold: ours keep their codes, others fail under their class's
     name."""
     if isinstance(error, NodeError):
@@ -155,13 +158,13 @@ def _words(error: Exception) -> str:
         return ""
 
 
-def _storable(failure: Failure, node: Node) -> Failure:
+def _storable(failure: Failure, node: str | None) -> Failure:
     return Failure(
         _text(failure.message),
         _text(failure.code),
         _text(failure.type),
         _details(failure.details),
-        node.id,
+        node,
         failure.retryable,
         failure.retry_after,
     )

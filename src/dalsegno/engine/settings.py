@@ -21,6 +21,10 @@ class EngineLimits:
     document: DocumentLimits = field(default_factory=DocumentLimits)
     expressions: Limits = field(default_factory=Limits)
     """Per evaluation of an expression or template."""
+    scripts: Limits = field(default_factory=Limits)
+    """Per turn of a script: from one await to the next."""
+    snapshot_bytes: int = 4 * 1024 * 1024
+    """Of a suspended script; values over 32 KiB in it are kept apart and do not count."""
 
 
 DEFAULT_LIMITS = EngineLimits()
@@ -43,3 +47,5 @@ class EngineSettings:
     threads: int = 32
     """Threads for tasks that are ordinary functions."""
     limits: EngineLimits = DEFAULT_LIMITS
+    cancel_grace: float = 30.0
+    """How long a cancelled or timed-out script may clean up."""

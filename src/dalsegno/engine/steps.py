@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from dalsegno.core import fail, finish, join, skip, split
-from dalsegno.core.body import Body, Fan, decode_body
+from dalsegno.core.body import Awaiting, Body, Fan, decode_body
 from dalsegno.core.complete import Run, Step, complete, ends_alone
 from dalsegno.core.context import Context, key_of, place, value
+from dalsegno.core.ending import cancel_abandoned
 from dalsegno.core.situation import Result, Situation, encode_record
 from dalsegno.core.sleep import sleep
 from dalsegno.core.values import decode_value
@@ -23,10 +24,11 @@ from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.evaluation import Evaluation, with_output
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.meeting import Meetings
+from dalsegno.engine.outside import Outside
 from dalsegno.engine.results import Results
 from dalsegno.engine.runner import Runner, failure_of
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
-from dalsegno.errors import InternalError, LimitExceeded, NotJson, OperatorError
+from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson, OperatorError
 from dalsegno.graph.plan import Edge
 from dalsegno.model.effect import StoreOutput
 from dalsegno.model.failure import Failure
@@ -34,7 +36,7 @@ from dalsegno.model.ids import barrier_id
 from dalsegno.model.token import Lease
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
-from dalsegno.ports.node import FanOut, Route, SleepUntil, Working
+from dalsegno.ports.node import AwaitSignal, FanOut, NodeError, Route, SleepUntil, StartChild, Working
 
 ITEMS_PER_COMMIT = 200
 """Items of a split opened by one commit, so that no commit is ever wide."""
@@ -64,6 +66,7 @@ class Steps:
         self.results = Results(blobs, limits)
         self.meetings = Meetings(ledger, loader)
         self.evaluation = Evaluation(loader, self.results, limits)
+        self.outside = Outside(ledger, blobs, runner.types, self.results, runner.log)
 
     async def step(self, lease: Lease, body: Body | None = None) -> Step:
         program = self.definitions.cached(lease.definition) or await self.definitions.by_hash(
@@ -98,8 +101,8 @@ class Steps:
                 return await self._finish(program, situation)
             case "deadline":
                 return finish.expire(situation, program.plan.timeout or 0.0)
-            case "node":
-                return await self._node(program, situation)
+            case _:
+                raise InternalError(f"a graph has no bookkeeping tokens of kind {lease.kind}")
 
     # -- running a node ---------------------------------------------------------------------------------------
 
@@ -110,18 +113,37 @@ class Steps:
         if situation.body.sleeping is not None:
             output = Result(bytes(situation.body.sleeping.raw))
             return await self._completed(program, situation, Run(output, situation.node.success_edges))
-        returned = await self.runner.run(program, situation, payload)
-        situation.now = self.ledger.now()
-        if isinstance(returned, Failure):
-            return await self._failed(program, situation, returned)
         try:
+            if situation.body.awaiting is not None:
+                return await self._woken(program, situation, situation.body.awaiting)
+            returned = await self.runner.run(program, situation, payload)
+            situation.now = self.ledger.now()
+            if isinstance(returned, Failure):
+                return await self._failed(program, situation, returned)
             return await self._returned(program, situation, returned)
-        except (NotJson, LimitExceeded) as error:
+        except (NotJson, LimitExceeded, NotFound, NodeError) as error:
             return await self._failed(program, situation, failure_of(error, situation.node))
+
+    async def _woken(self, program: Program, situation: Situation, awaiting: Awaiting) -> Step:
+        """What the node waited for has come, or its time is up."""
+        return await self._came_to(program, situation, await self.outside.woken(situation, awaiting))
+
+    async def _came_to(
+        self, program: Program, situation: Situation, outcome: Result | Failure | Step
+    ) -> Step:
+        if isinstance(outcome, Step):
+            return outcome
+        if isinstance(outcome, Failure):
+            return await self._failed(program, situation, outcome)
+        return await self._completed(program, situation, Run(outcome, situation.node.success_edges))
 
     async def _returned(self, program: Program, situation: Situation, returned: Any) -> Step:
         if isinstance(returned, FanOut):
             return await self._fan_out(program, situation, returned)
+        if isinstance(returned, AwaitSignal):
+            return self.outside.await_signal(situation, returned)
+        if isinstance(returned, StartChild):
+            return await self._came_to(program, situation, self.outside.start_child(situation, returned))
         node, execution = situation.node, situation.lease.execution
         what = f"the output of node '{node.id}'"
         if not isinstance(returned, CONTROL_RESULTS):
@@ -258,6 +280,7 @@ class Steps:
             return await self._tripped(program, situation, fan, gathered.first_failure)
         summary = Result(_summary(fan, gathered.failed))
         if situation.lease.reason == "timeout":
+            situation.orders += cancel_abandoned(situation, "")
             failure = join.merge_timeout(situation, gathered.arrived, fan.total)
             return await self._failed(
                 program, situation, _at(situation, failure), {key_of(fan.split): summary}

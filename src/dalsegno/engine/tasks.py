@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from dalsegno.engine.run_context import RunContext
 from dalsegno.errors import InvalidInput, NotFound
+from dalsegno.lang.python.annotations import hints_of
+from dalsegno.lang.python.typed import from_plain
 from dalsegno.model.retry import NO_RETRY, RetryPolicy
 from dalsegno.ports.node import NodeContext, NodeError
 
+PLAIN = (Any, object, dict, list, str, int, float, bool, None)
+"""Annotations under which an input is taken as it comes."""
 CONTEXT_NAMES = frozenset(("ctx", "context"))
 
 
@@ -33,6 +36,8 @@ class Task:
     is_async: bool = False
     parameters: tuple[str, ...] = ()
     context_parameter: str | None = None
+    hints: Mapping[str, Any] = field(default_factory=dict)
+    """Annotations of those parameters that are more than plain JSON."""
 
 
 def make_task(function: Callable[..., Any], **options: Any) -> Task:
@@ -46,6 +51,7 @@ def make_task(function: Callable[..., Any], **options: Any) -> Task:
         is_async=inspect.iscoroutinefunction(function),
         parameters=rest,
         context_parameter=context,
+        hints={each: hint for each, hint in hints_of(function).items() if each in rest and hint not in PLAIN},
         **options,
     )
 
@@ -87,8 +93,9 @@ class Tasks:
         if task is None:
             known = ", ".join(f"'{other}'" for other in self.names()) or "none"
             raise NotFound(f"no task is registered under that name in this process; registered: {known}")
-        if isinstance(ctx, RunContext):
-            ctx.use_retry(task.retry)
+        use_retry = getattr(ctx, "use_retry", None)
+        if use_retry is not None:
+            use_retry(task.retry)
         arguments, keywords = _arguments(task, payload, ctx)
         if task.timeout is None and task.heartbeat is None:
             if task.is_async:
@@ -129,17 +136,16 @@ class Tasks:
 
     async def _in_thread(self, task: Task, arguments: list[Any], keywords: dict[str, Any]) -> Any:
         """A thread cannot be stopped: one that outlives its timeout is abandoned, and its place filled."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="dalsegno-task")
+        pool = self._threads_pool()
         context = copy_context()
-        future = self._pool.submit(context.run, lambda: task.function(*arguments, **keywords))
+        future = pool.submit(context.run, lambda: task.function(*arguments, **keywords))
         try:
             return await asyncio.shield(asyncio.wrap_future(future))
         except asyncio.CancelledError:
             if not future.cancel() and not future.done():
                 self.abandoned += 1
                 with self._lock:
-                    self._pool._max_workers += 1  # noqa: SLF001 - the pool has no other way to replace a lost thread
+                    pool._max_workers += 1  # noqa: SLF001 - the pool has no other way to replace a lost thread
                 future.add_done_callback(lambda _: self._give_back())
             raise
 
@@ -147,6 +153,15 @@ class Tasks:
         with self._lock:
             if self._pool is not None:
                 self._pool._max_workers -= 1  # noqa: SLF001 - see above
+
+    async def call(self, work: Callable[[], None]) -> None:
+        """Runs a turn of a Python workflow beside the event loop, which renews leases and commits meanwhile."""
+        await asyncio.wrap_future(self._threads_pool().submit(copy_context().run, work))
+
+    def _threads_pool(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="dalsegno-task")
+        return self._pool
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -159,6 +174,8 @@ def _arguments(task: Task, payload: Any, ctx: NodeContext) -> tuple[list[Any], d
     keywords: dict[str, Any] = {} if task.context_parameter is None else {task.context_parameter: ctx}
     if not task.parameters:
         return [], keywords
+    if task.hints:
+        payload = _typed(task, payload)
     if len(task.parameters) == 1:
         # By name where there is a context, which may stand before it.
         return ([payload], {}) if not keywords else ([], {task.parameters[0]: payload, **keywords})
@@ -169,6 +186,22 @@ def _arguments(task: Task, payload: Any, ctx: NodeContext) -> tuple[list[Any], d
             retryable=False,
         )
     return [], {**payload, **keywords}
+
+
+def _typed(task: Task, payload: Any) -> Any:
+    """Dataclasses, models, dates and the like as the function's annotations ask for them."""
+    what = f"the input of task '{task.name}'"
+    try:
+        if len(task.parameters) == 1:
+            return from_plain(payload, task.hints[task.parameters[0]], what)
+        if isinstance(payload, dict):
+            return {
+                name: from_plain(value, task.hints[name], f"{what}.{name}") if name in task.hints else value
+                for name, value in payload.items()
+            }
+    except (TypeError, ValueError) as error:
+        raise NodeError(str(error), code="BAD_TASK_INPUT", retryable=False) from error
+    return payload
 
 
 def _too_long(task: Task) -> NodeError:

@@ -12,12 +12,14 @@ from dalsegno.core.fail import halt
 from dalsegno.core.situation import RunRecord, Situation, run_event
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.continuation import Continuation, kept_leases
+from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.steps import Steps
 from dalsegno.errors import DalSegnoError, OperatorError
-from dalsegno.model.execution import NewExecution
+from dalsegno.model.event import NewEvent
+from dalsegno.model.execution import SCRIPTED, NewExecution
 from dalsegno.model.failure import Failure
 from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken
-from dalsegno.model.transition import AlreadyApplied, Applied, ReadyToken, Refused, Transition
+from dalsegno.model.transition import AlreadyApplied, Applied, ReadyToken, Refused, Stale, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 
@@ -25,6 +27,8 @@ logger = logging.getLogger("dalsegno.worker")
 
 BROKEN_PAUSE = 1.0
 LONGEST_PAUSE = 15.0
+SCRIPT_TOKENS = frozenset(("resume", "task", "timer", "schedule"))
+
 SHOW_STARTED_AFTER = 0.1
 """A run longer than this is shown as started while it goes on."""
 
@@ -41,6 +45,7 @@ class Worker:
         broker: Broker,
         committer: Committer,
         steps: Steps,
+        scripts: ScriptSteps,
         *,
         queues: Sequence[str] = ("default",),
         concurrency: int = 100,
@@ -51,6 +56,7 @@ class Worker:
         self.broker = broker
         self.committer = committer
         self.steps = steps
+        self.scripts = scripts
         self.queues = tuple(dict.fromkeys((*queues, SYSTEM_QUEUE)))
         self.concurrency = concurrency
         self.running: dict[str, Lease] = {}
@@ -118,7 +124,7 @@ class Worker:
         return self.continuation.keeping(transition, room, self.name)
 
     def accept(self, new: NewExecution, kept: list[NewToken], applied: Applied) -> None:
-        for lease in kept_leases(new.id, new.definition, 0, kept, applied, self.ledger.now()):
+        for lease in kept_leases(new.id, new.definition, 0, kept, applied, self.ledger.now(), new.kind):
             self._launch(lease, None, self.name)
 
     async def stop(self, grace: float = 10.0) -> None:
@@ -154,7 +160,10 @@ class Worker:
                 lease, hops = following, hops + 1
                 now = self.started[lease.token] = clock()
                 going_on = self._continues and self.continuation.may_go_on(hops, now - began, lease.priority)
-                following, body = await self._advance(lease, body, going_on, name)
+                if lease.kind in SCRIPT_TOKENS or lease.execution_kind in SCRIPTED:
+                    following = await self._advance_script(lease, going_on, name)
+                else:
+                    following, body = await self._advance(lease, body, going_on, name)
                 self._done(lease)
                 if following is not None:
                     self.running[following.token] = following
@@ -212,9 +221,53 @@ class Worker:
             self._launch(extra, step.bodies.get(extra.token), name)
         return leases[0], step.bodies.get(leases[0].token)
 
+    async def _advance_script(self, lease: Lease, going_on: bool, name: str) -> Lease | None:
+        step = await self.scripts.step(lease)
+        transition, kept = step.transition, list[NewToken]()
+        if going_on and not self._stopping:
+            room = self.concurrency - len(self.running) + 1
+            transition, kept = self.continuation.keeping(transition, room, name)
+        outcome = await self.committer.commit(transition)
+        self.steps_done += 1
+        if isinstance(outcome, Applied):
+            return self._go_on(lease, step, kept, outcome, name)
+        if isinstance(outcome, AlreadyApplied) and kept:
+            then = Applied(tuple([token.id for token in kept]))
+            await self._give_back(name, self._kept(lease, kept, then))
+        elif isinstance(outcome, Refused):
+            await self.committer.commit(self.scripts.refused(lease, outcome.message))
+        elif isinstance(outcome, Stale):
+            await self._too_late(lease, step, outcome)
+        return None
+
+    def _go_on(
+        self, lease: Lease, step: ScriptStep, kept: list[NewToken], applied: Applied, name: str
+    ) -> Lease | None:
+        if step.warm is not None:
+            self.scripts.hot.keep(lease.execution, step.warm)
+        if not applied.kept:
+            return None
+        leases = self._kept(lease, kept, applied)
+        for extra in leases[1:]:
+            self._launch(extra, None, name)
+        return leases[0]
+
+    async def _too_late(self, lease: Lease, step: ScriptStep, outcome: Stale) -> None:
+        """The machine moved on: the task's completion alone is committed. Or the script ended, and the task with the
+        same lease is an execution of its own."""
+        instead = step.instead if outcome.reason == "version" else None
+        if outcome.reason in ("finished", "unknown"):
+            instead = self.scripts.handed_over(lease, step)
+        if instead is None:
+            return
+        answer = await self.committer.commit(instead)
+        if isinstance(answer, Stale) and answer.reason == "finished" and outcome.reason == "version":
+            await self._too_late(lease, step, answer)
+
     def _kept(self, lease: Lease, kept: Sequence[NewToken], applied: Applied) -> list[Lease]:
         now = self.ledger.now()
-        return kept_leases(lease.execution, lease.definition, lease.epoch, kept, applied, now)
+        kind = lease.execution_kind
+        return kept_leases(lease.execution, lease.definition, lease.epoch, kept, applied, now, kind)
 
     def _refused(self, lease: Lease, body: Body | None, refused: Refused) -> Step:
         """The store cannot hold what the step wants to write: the node fails, its execution with it."""
@@ -244,12 +297,23 @@ class Worker:
             shown &= self.started.keys()
             for token, since in list(self.started.items()):
                 lease = self.running.get(token)
-                if since < late and token not in shown and lease is not None and lease.kind == "node":
+                if (
+                    since < late
+                    and token not in shown
+                    and lease is not None
+                    and lease.kind in ("node", "task")
+                ):
                     shown.add(token)
                     self._record_started(lease)
 
     def _record_started(self, lease: Lease) -> None:
         now = self.ledger.now()
+        if lease.kind == "task":
+            started = NewEvent(
+                "TaskStarted", lease.node, "", now, b'{"attempt":%d}' % lease.attempt, lease.token
+            )
+            self.committer.commit(Transition(lease.execution, (), (started,)))
+            return
         program = self.steps.definitions.cached(lease.definition)
         if program is None:
             return

@@ -93,6 +93,7 @@ def _assemble(draft: Draft, header: Header, digest: str) -> Plan:
         description=header.description,
         names=unique_names(draft),
         members=_members(draft),
+        children=frozenset(node.id for node in nodes if node.spec is not None and node.spec.children),
     )
 
 

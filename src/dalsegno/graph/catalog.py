@@ -20,6 +20,8 @@ class ParameterProblem:
 
     path: tuple[str | int, ...]
     message: str
+    rule: str = "bad-parameter"
+    severity: Literal["error", "warning"] = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class NodeSpec:
     parameter_schema: Mapping[str, Any] = field(default_factory=dict)
     local_names: frozenset[str] = frozenset()
     """Extra names (``item``, ``index``) that this type's expressions may use."""
+    children: bool = False
+    """Whether its nodes may wait for executions of their own, which then end with the branch that waits."""
 
 
 class Catalog(Protocol):

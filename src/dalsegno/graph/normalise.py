@@ -8,6 +8,7 @@ from typing import Any
 
 from dalsegno.graph.draft import Draft, DraftEdge, DraftNode
 from dalsegno.graph.findings import Report, kind_of, pointer_to, quoted
+from dalsegno.model.definition import VERSION_SIGN
 
 TOP_FIELDS = (
     "name", "description", "tags", "input_schema", "timeout", "output", "concurrency", "nodes", "edges", "dag",
@@ -75,12 +76,15 @@ def _list(holder: Mapping[str, Any], key: str, container: str, report: Report) -
 def _name(data: Mapping[str, Any], default_name: str | None, report: Report) -> str:
     name = data.get("name")
     if name is None:
-        return default_name or "workflow"
-    if not isinstance(name, str):
+        name = default_name or "workflow"
+    elif not isinstance(name, str):
         report.error("/name", "wrong-type", f"'name' must be text, not {kind_of(name)}.")
         return "workflow"
-    if not name.strip() or len(name) > 200 or not name.isprintable():
+    elif not name.strip() or len(name) > 200 or not name.isprintable():
         report.error("/name", "bad-name", "'name' must hold 1 to 200 printable characters, not only spaces.")
+    if VERSION_SIGN in name:
+        message = f"'name' must not hold '{VERSION_SIGN}': it stands between a name and a version, as in 'checkout@3'."
+        report.error("/name", "bad-name", message)
     return name
 
 

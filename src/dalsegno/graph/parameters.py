@@ -65,10 +65,16 @@ class ParameterCompiler:
     def _check(self, node: DraftNode, spec: NodeSpec) -> None:
         if node.trigger and spec.control != "trigger":
             return  # Marked as a trigger: never run, so its parameters are never read.
-        for problem in spec.check(node.written):
-            pointer = pointer_to(node.parameters_pointer, *problem.path)
-            if not self._report.has_error_at(pointer):
-                self._report.error(pointer, "bad-parameter", problem.message)
+        placed = [
+            (pointer_to(node.parameters_pointer, *problem.path), problem)
+            for problem in spec.check(node.written)
+        ]
+        # Judged before any is reported: a script may have several problems at its one place.
+        for pointer, problem in [found for found in placed if not self._report.has_error_at(found[0])]:
+            if problem.severity == "error":
+                self._report.error(pointer, problem.rule, problem.message)
+            else:
+                self._report.warn(pointer, problem.rule, problem.message)
 
     def _compile_kinds(self, node: DraftNode, spec: NodeSpec) -> Parameters:
         names = self._names_for(spec)

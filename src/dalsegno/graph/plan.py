@@ -124,6 +124,8 @@ class Plan:
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Split → the nodes of its items' scope (not of scopes nested in it), in topological order."""
     ancestors_cache: dict[str, frozenset[str]] = field(default_factory=dict)
+    children: frozenset[str] = frozenset()
+    """Nodes that may wait for executions of their own."""
 
     def dead_run(self, edge: Edge) -> DeadRun:
         """What closes with ``edge`` when it will carry nothing more and has carried nothing.

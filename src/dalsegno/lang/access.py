@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.errors import ScriptThrow
+from dalsegno.lang.promises import Group, Promise
 from dalsegno.lang.values import Value, is_number, key_of, kind_of
 
 
@@ -26,6 +28,23 @@ def read_member(value: Value, name: str) -> Value:
         return value.get(name, MISSING)
     if name == "length" and isinstance(value, (str, list)):
         return len(value)
+    if type(value) is ErrorValue:
+        return _error_field(value, name)
+    return value.id if name == "id" and type(value) is Promise else MISSING
+
+
+def _error_field(error: ErrorValue, name: str) -> Value:
+    match name:
+        case "code":
+            return error.code
+        case "message":
+            return error.message
+        case "type":
+            return error.type or error.code
+        case "data":
+            return error.data
+        case "stack":
+            return list(error.stack)
     return MISSING
 
 
@@ -35,7 +54,7 @@ def read_index(value: Value, index: Value) -> Value:
         return value.get(key_of(index), MISSING)
     if isinstance(value, (list, str)) and is_number(index):
         return value[int(index)] if 0 <= index < len(value) and index == int(index) else None
-    if isinstance(value, (list, str)) and type(index) is str:
+    if type(index) is str and isinstance(value, (list, str, ErrorValue, Promise)):
         return read_member(value, index)
     return MISSING
 
@@ -57,4 +76,10 @@ def absent(value: Value, name: Value, path: str) -> ScriptThrow:
     if isinstance(value, (list, str)):
         hint = f"a {kind_of(value)} has no property {shown}"
         return ScriptThrow("PROPERTY_NOT_FOUND", f"{where}{hint}; methods need parentheses")
+    if isinstance(value, ErrorValue):
+        known = "code, message, type, data, stack"
+        return ScriptThrow("PROPERTY_NOT_FOUND", f"{where}an error has no property {shown} (it has: {known})")
+    if isinstance(value, (Promise, Group)):
+        hint = "await it first"
+        return ScriptThrow("PROPERTY_NOT_FOUND", f"{where}a promise has no property {shown}; {hint}")
     return ScriptThrow("TYPE_ERROR", f"{where}cannot read {shown} of {kind_of(value)}")

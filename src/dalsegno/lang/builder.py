@@ -127,7 +127,7 @@ class TreeBuilder(Transformer[Token, Node]):
 
     def arrow(self, children: Children) -> Arrow:
         _, targets, _, mark, body = children
-        _check_rest_is_last(targets)
+        check_rest_is_last(targets)
         return Arrow(tuple(targets), body, mark.offset, _depth([body, *targets], mark.offset))
 
     def target(self, children: Children) -> Target:
@@ -145,7 +145,7 @@ class TreeBuilder(Transformer[Token, Node]):
 
     def list_pattern(self, children: Children) -> ListPattern:
         opener, targets, _ = children
-        _check_rest_is_last(targets)
+        check_rest_is_last(targets)
         return ListPattern(tuple(targets), opener.offset, _depth(targets, opener.offset))
 
     def object_pattern(self, children: Children) -> ObjectPattern:
@@ -161,7 +161,7 @@ class TreeBuilder(Transformer[Token, Node]):
         return children[0].value, self.target(children[2:])
 
 
-def _check_rest_is_last(targets: Children) -> None:
+def check_rest_is_last(targets: Children) -> None:
     for target in targets[:-1]:
         if target.rest:
             raise SyntaxProblem("'...' takes everything that is left, so it must come last", target.offset)

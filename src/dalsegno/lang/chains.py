@@ -113,9 +113,9 @@ class ChainCompiler(ABC):
 
     def name(self, base: Name, links: list[Link], lenient: bool, exits: list[int]) -> int:
         name, offset = base.name, base.offset
-        cell = self.here.find(name)
-        if cell is not None:
-            self.here.emit(Op.LOAD, cell, at=offset)
+        variable = self.here.find(name)
+        if variable is not None:
+            self.here.load(variable.slot, at=offset)
             return 0
         if name in self.names.variables:
             self.here.emit(Op.EXTERNAL, self.pool.add(name), at=offset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dalsegno.lang.assembler import ConstantPool, FunctionAssembler
@@ -13,6 +13,7 @@ from dalsegno.lang.instructions import BINARY_NAMES, LOOSE_START, UNARY_NAMES
 from dalsegno.lang.names import RootNames
 from dalsegno.lang.opcodes import Op
 from dalsegno.lang.precedence import COMPARISONS
+from dalsegno.lang.statements import Block
 from dalsegno.lang.syntax import (
     Arrow,
     Binary,
@@ -153,50 +154,62 @@ class Compiler(ChainCompiler):
         outer = self.here
         self.functions.append(None)
         number = len(self.functions) - 1
-        self.here = FunctionAssembler("arrow function", outer)
+        self.here = FunctionAssembler("arrow function", number, outer)
         self.parameters(node.parameters)
-        self.node(node.body, self.condition)
-        self.here.emit(Op.RETURN, at=node.body.offset)
+        self.function_body(node)
         self.functions[number] = self.here.finish()
         self.here = outer
         self.makes_foreign = True
         outer.emit(Op.FUNCTION, number, at=node.offset)
 
+    def function_body(self, node: Arrow) -> None:
+        if not isinstance(node.body, Block):
+            self.node(node.body, self.condition)
+        self.here.emit(Op.RETURN, at=node.body.offset)
+
     def parameters(self, targets: Sequence[Target]) -> None:
-        """Cells for all parameters first (calls fill them by position), then defaults and patterns in order."""
+        """Slots for all parameters first (calls fill them by position), then defaults and patterns in order."""
         here = self.here
         for target in targets:
             here.declare(target.pattern.name if isinstance(target.pattern, NamePattern) else None)
         here.parameters = len(targets)
         here.has_rest = bool(targets) and targets[-1].rest
-        for cell, target in enumerate(targets):
+        self.parameter_values(targets)
+
+    def parameter_values(self, targets: Sequence[Target]) -> None:
+        here = self.here
+        for slot, target in enumerate(targets):
             if target.default is not None:
-                passed = here.emit(Op.PASSED, cell, at=target.offset)
+                passed = here.emit(Op.PASSED, slot, at=target.offset)
                 self.node(target.default, self.condition)
-                here.emit(Op.STORE, cell, at=target.offset)
+                here.store(slot, at=target.offset)
                 here.land(passed)
             if not isinstance(target.pattern, NamePattern):
-                here.emit(Op.LOAD, cell, at=target.offset)
-                self.take_apart(target.pattern)
+                here.load(slot, at=target.offset)
+                self.take_apart(target.pattern, self.bind)
 
-    def take_apart(self, pattern: Pattern) -> None:
+    def bind(self, pattern: NamePattern) -> None:
+        """Give a name of a pattern the value on the stack: a variable of its own."""
+        self.here.store(self.here.declare(pattern.name), at=pattern.offset)
+
+    def take_apart(self, pattern: Pattern, bind: Callable[[NamePattern], None]) -> None:
         """Bind a pattern's names to the value on the stack, and drop it."""
         here = self.here
         if isinstance(pattern, NamePattern):
-            here.emit(Op.STORE, here.declare(pattern.name), at=pattern.offset)
+            bind(pattern)
             return
         if isinstance(pattern, ListPattern):
             here.emit(Op.CHECK_LIST, at=pattern.offset)
             for position, target in enumerate(pattern.targets):
                 here.emit(Op.DUPLICATE, at=target.offset)
                 self.list_place(position, target)
-                self.take_apart(target.pattern)
+                self.take_apart(target.pattern, bind)
         else:
             here.emit(Op.CHECK_OBJECT, at=pattern.offset)
             for key, target in pattern.entries:
                 here.emit(Op.DUPLICATE, at=target.offset)
                 self.field(key, target)
-                self.take_apart(target.pattern)
+                self.take_apart(target.pattern, bind)
         here.emit(Op.DROP, at=pattern.offset)
 
     def list_place(self, position: int, target: Target) -> None:

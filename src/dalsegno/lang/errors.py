@@ -20,7 +20,7 @@ def line_and_column(source: str, offset: int) -> tuple[int, int]:
 
 def caret_excerpt(source: str, line: int, column: int) -> str:
     """The source line with a caret under the column; long lines are cut around it."""
-    text = source.split("\n")[line - 1] if source else ""
+    text = source.split("\n")[line - 1].rstrip("\r") if source else ""
     start = max(0, column - 1 - EXCERPT_WIDTH // 2)
     shown = text[start : start + EXCERPT_WIDTH].replace("\t", " ")
     return f"{shown}\n{' ' * (column - 1 - start)}^"
@@ -42,6 +42,27 @@ class ExpressionError(UsageError):
     def at(cls, message: str, source: str, offset: int) -> ExpressionError:
         line, column = line_and_column(source, offset)
         return cls(message, source, column, line)
+
+    @property
+    def excerpt(self) -> str:
+        return caret_excerpt(self.source, self.line, self.column)
+
+
+class FlowSyntaxError(UsageError):
+    """The source of a script is no program; says what was found, what was expected and what to write."""
+
+    code = "DS-182"
+
+    def __init__(self, message: str, line: int = 1, column: int = 1, source: str = "") -> None:
+        super().__init__(f"line {line}, column {column}: {message}")
+        self.message = message
+        self.line = line
+        self.column = column
+        self.source = source
+
+    @classmethod
+    def at(cls, message: str, source: str, offset: int) -> FlowSyntaxError:
+        return cls(message, *line_and_column(source, offset), source)
 
     @property
     def excerpt(self) -> str:

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from dalsegno.lang.code import CodeUnit
 from dalsegno.lang.compiler import Compiler, Reference
 from dalsegno.lang.errors import ExpressionFailed, ScriptThrow
+from dalsegno.lang.interpreter import Evaluation
 from dalsegno.lang.limits import DEFAULT_LIMITS, Limits
-from dalsegno.lang.machine import Machine
 from dalsegno.lang.names import RootNames, skips_output
 from dalsegno.lang.parser import parse_expression
 from dalsegno.lang.reference import find_path, follow, missing_link, split_links
@@ -72,18 +72,18 @@ class MachineExpression(Expression):
         entropy: Entropy = os.urandom,
     ) -> Any:
         host = Host(limits or DEFAULT_LIMITS, now, entropy)
-        machine = Machine(self.unit, host, lookup, local or _NO_VARIABLES)
+        evaluation = Evaluation(self.unit, host, lookup, local or _NO_VARIABLES)
         try:
-            result = machine.run()
+            result = evaluation.run()
             reason = find_foreign(result, host) if self.unit.makes_foreign else None
         except ScriptThrow as thrown:
-            raise ExpressionFailed.at(thrown.code, thrown.message, self.source, machine.offset) from None
+            raise ExpressionFailed.at(thrown.code, thrown.message, self.source, evaluation.offset) from None
         except ArithmeticError:
             message = "a number is too large for this operation"
-            raise ExpressionFailed.at("TypeError", message, self.source, machine.offset) from None
+            raise ExpressionFailed.at("TypeError", message, self.source, evaluation.offset) from None
         except (MemoryError, RecursionError):
             message = "the evaluation needs more memory than there is"
-            raise ExpressionFailed.at("LimitExceeded", message, self.source, machine.offset) from None
+            raise ExpressionFailed.at("LimitExceeded", message, self.source, evaluation.offset) from None
         if reason is not None:
             start = self.unit.functions[0].offsets[0]
             raise ExpressionFailed.at("TypeError", f"the result holds {reason}", self.source, start)

@@ -13,14 +13,17 @@ from dalsegno.lang.values import Cell, Host, Value
 
 
 class Frame:
-    """One running function: where it stands, its operands, its variables."""
+    """One running function: where it stands, its operands, its variables, and those it captured."""
 
-    __slots__ = ("argument_count", "cells", "function", "position", "stack")
+    __slots__ = ("argument_count", "cells", "function", "position", "slots", "stack")
 
-    def __init__(self, function: FunctionCode, cells: list[Cell], argument_count: int) -> None:
+    def __init__(
+        self, function: FunctionCode, slots: list[Value], cells: tuple[Cell, ...], argument_count: int
+    ) -> None:
         self.function = function
         self.position = 0
         self.stack: list[Value] = []
+        self.slots = slots
         self.cells = cells
         self.argument_count = argument_count
 

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dalsegno.lang.access import MISSING, absent, read_index, read_member
+from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.errors import ScriptThrow, type_error
+from dalsegno.lang.flow.instructions import HANDLERS as SCRIPT_HANDLERS
 from dalsegno.lang.frames import Frame
 from dalsegno.lang.limits import BYTES_PER_ITEM
 from dalsegno.lang.opcodes import Op
 from dalsegno.lang.operators import LOOSE, STRICT, Operator
-from dalsegno.lang.stdlib import FUNCTIONS, call_method
+from dalsegno.lang.stdlib.script_library import SCRIPT_FUNCTIONS
 from dalsegno.lang.text import to_text
-from dalsegno.lang.values import FunctionValue, Value, is_number, key_of, kind_of, truthy
+from dalsegno.lang.values import FunctionValue, Vacant, Value, is_number, key_of, kind_of, truthy
 
 if TYPE_CHECKING:
-    from dalsegno.lang.machine import Machine
+    from dalsegno.lang.interpreter import Evaluation, Interpreter
 
 MAX_PATH_SHOWN = 120
 
-Handler: TypeAlias = "Callable[[Machine, Frame, int, int], bool | None]"
+Handler: TypeAlias = "Callable[[Any, Frame, int, int], bool | None]"
+"""The first argument is the `Interpreter`; some opcodes occur only in expressions or only in scripts."""
 
 
 def _not(value: Value) -> Value:
@@ -47,11 +50,11 @@ LOOSE_START = len(BINARY_NAMES)
 _BINARY: tuple[Operator, ...] = (*STRICT.values(), *(LOOSE[name] for name in BINARY_NAMES))
 
 
-def _constant(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _constant(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     frame.stack.append(machine.unit.constants[a])
 
 
-def _root(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _root(machine: Evaluation, frame: Frame, a: int, b: int) -> None:
     key = str(machine.unit.constants[a])
     try:
         frame.stack.append(machine.lookup(key))
@@ -64,36 +67,63 @@ def _root(machine: Machine, frame: Frame, a: int, b: int) -> None:
         frame.position = b
 
 
-def _external(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _external(machine: Evaluation, frame: Frame, a: int, b: int) -> None:
     name = str(machine.unit.constants[a])
     if name not in machine.variables:
         raise ScriptThrow("ReferenceError", f"Undefined variable '{name}'")
     frame.stack.append(machine.variables[name])
 
 
-def _load(machine: Machine, frame: Frame, a: int, b: int) -> None:
-    frame.stack.append(frame.cells[a].value)
+def _load(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+    value = frame.slots[a]
+    if type(value) is Vacant:
+        value = machine.occupy(frame.slots, a, value, frame.function.name_of(a))
+    frame.stack.append(value)
 
 
-def _store(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _store(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+    frame.slots[a] = frame.stack.pop()
+
+
+def _load_boxed(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+    value = frame.slots[a].value
+    if type(value) is Vacant:
+        value = machine.occupy(frame.slots[a], 0, value, frame.function.name_of(a))
+    frame.stack.append(value)
+
+
+def _store_boxed(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+    frame.slots[a].value = frame.stack.pop()
+
+
+def _load_captured(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+    value = frame.cells[a].value
+    if type(value) is Vacant:
+        value = machine.occupy(frame.cells[a], 0, value, frame.function.capture_names[a])
+    frame.stack.append(value)
+
+
+def _store_captured(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     frame.cells[a].value = frame.stack.pop()
 
 
-def _builtin(machine: Machine, frame: Frame, a: int, b: int) -> None:
-    frame.stack.append(FUNCTIONS[str(machine.unit.constants[a])])
+def _builtin(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+    frame.stack.append(SCRIPT_FUNCTIONS[str(machine.unit.constants[a])])
 
 
-def _function(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _function(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     code = machine.unit.functions[a]
-    frame.stack.append(FunctionValue(code, tuple(frame.cells[index] for index in code.captures)))
+    slots, cells = frame.slots, frame.cells
+    captured = [slots[index] if index >= 0 else cells[-index - 1] for index in code.captures]
+    frame.stack.append(FunctionValue(code, tuple(captured)))
 
 
-def _path(machine: Machine, frame: Frame, start: int, name: str) -> str:
+def _path(machine: Interpreter, frame: Frame, start: int, name: str) -> str:
     """Source text of the reference that failed."""
     return machine.unit.source[start : frame.offset + len(name)][:MAX_PATH_SHOWN] if start >= 0 else ""
 
 
-def _member(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _member(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     stack = frame.stack
     constants = machine.unit.constants
     value = read_member(stack[-1], constants[a])  # type: ignore[arg-type]  # the compiler puts a name there
@@ -102,7 +132,7 @@ def _member(machine: Machine, frame: Frame, a: int, b: int) -> None:
     stack[-1] = value
 
 
-def _try_member(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _try_member(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     stack = frame.stack
     value = read_member(stack[-1], str(machine.unit.constants[a]))
     if value is MISSING:
@@ -112,7 +142,7 @@ def _try_member(machine: Machine, frame: Frame, a: int, b: int) -> None:
         stack[-1] = value
 
 
-def _index(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _index(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     stack = frame.stack
     index = stack.pop()
     value = read_index(stack[-1], index)
@@ -121,7 +151,7 @@ def _index(machine: Machine, frame: Frame, a: int, b: int) -> None:
     stack[-1] = value
 
 
-def _try_index(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _try_index(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     stack = frame.stack
     value = read_index(stack[-2], stack.pop())
     if value is MISSING:
@@ -131,63 +161,63 @@ def _try_index(machine: Machine, frame: Frame, a: int, b: int) -> None:
         stack[-1] = value
 
 
-def _output(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _output(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     value = frame.stack[-1]
     if type(value) is dict and "output" in value:
         frame.stack[-1] = value["output"]
 
 
-def _unary(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _unary(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     frame.stack[-1] = _UNARY[a](frame.stack[-1])
 
 
-def _binary(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _binary(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     stack = frame.stack
     right = stack.pop()
     stack[-1] = _BINARY[a](machine.host, stack[-1], right)
 
 
-def _jump(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _jump(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     frame.position = b
 
 
-def _jump_if_false(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _jump_if_false(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     if not truthy(frame.stack.pop()):
         frame.position = b
 
 
-def _keep_if_false(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _keep_if_false(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     if truthy(frame.stack[-1]):
         frame.stack.pop()
     else:
         frame.position = b
 
 
-def _keep_if_true(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _keep_if_true(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     if truthy(frame.stack[-1]):
         frame.position = b
     else:
         frame.stack.pop()
 
 
-def _keep_if_present(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _keep_if_present(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     if frame.stack[-1] is None:
         frame.stack.pop()
     else:
         frame.position = b
 
 
-def _list(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _list(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     frame.stack.append([])
 
 
-def _append(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _append(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     machine.host.meter.allocate(BYTES_PER_ITEM, "a list")
     value = frame.stack.pop()
     frame.stack[-1].append(value)
 
 
-def _extend(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _extend(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     items = frame.stack.pop()
     if not isinstance(items, (list, str)):
         raise ScriptThrow("TYPE_ERROR", f"'...' needs a list here, not {kind_of(items)}")
@@ -195,18 +225,18 @@ def _extend(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.stack[-1].extend(items)
 
 
-def _object(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _object(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     frame.stack.append({})
 
 
-def _put(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _put(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     value = frame.stack.pop()
     key = key_of(frame.stack.pop())
     machine.host.meter.allocate(BYTES_PER_ITEM + len(key), "an object")
     frame.stack[-1][key] = value
 
 
-def _merge(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _merge(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     """Spreading null into an object adds nothing, so that optional parts can be spread."""
     fields = frame.stack.pop()
     if fields is None:
@@ -217,7 +247,7 @@ def _merge(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.stack[-1].update(fields)
 
 
-def _text(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _text(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     stack = frame.stack
     texts = [to_text(value, machine.host) for value in stack[len(stack) - a :]]
     machine.host.meter.allocate(sum(map(len, texts)), "a template text")
@@ -236,70 +266,60 @@ def _arguments(frame: Frame, count: int) -> list[Value]:
     return arguments
 
 
-def _call(machine: Machine, frame: Frame, a: int, b: int) -> bool:
+def _call(machine: Interpreter, frame: Frame, a: int, b: int) -> bool:
     arguments = _arguments(frame, a)
     return machine.call(frame.stack.pop(), arguments)
 
 
-def _method(machine: Machine, frame: Frame, a: int, b: int) -> bool:
+def _method(machine: Interpreter, frame: Frame, a: int, b: int) -> bool:
     arguments = _arguments(frame, a)
-    receiver = frame.stack.pop()
-    name = str(machine.unit.constants[b])
-    if type(receiver) is dict:
-        if name not in receiver:
-            raise absent(receiver, name, "")
-        return machine.call(receiver[name], arguments)
-    waiting = call_method(machine.host, receiver, name, arguments, machine.deliver)
-    if waiting is None:
-        return False
-    machine.push(waiting)
-    return True
+    return machine.call_member(frame.stack.pop(), str(machine.unit.constants[b]), arguments)
 
 
-def _check_method(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _check_method(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     receiver = frame.stack[-1]
     if receiver is None or (type(receiver) is dict and machine.unit.constants[a] not in receiver):
         frame.stack[-1] = None
         frame.position = b
 
 
-def _passed(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _passed(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     if frame.argument_count > a:
         frame.position = b
 
 
-def _duplicate(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _duplicate(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     frame.stack.append(frame.stack[-1])
 
 
-def _drop(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _drop(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     frame.stack.pop()
 
 
-def _rest(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _rest(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     items = frame.stack[-1][a:]
     machine.host.meter.items(len(items), "'...'")
     frame.stack[-1] = items
 
 
-def _check_list(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _check_list(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     if not isinstance(frame.stack[-1], list):
         raise ScriptThrow("TYPE_ERROR", f"cannot take a {kind_of(frame.stack[-1])} apart as a list")
 
 
-def _check_object(machine: Machine, frame: Frame, a: int, b: int) -> None:
-    if not isinstance(frame.stack[-1], dict):
+def _check_object(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+    if not isinstance(frame.stack[-1], (dict, ErrorValue)):
         raise ScriptThrow("TYPE_ERROR", f"cannot take a {kind_of(frame.stack[-1])} apart as an object")
 
 
-def _try_field(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _try_field(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     value = read_member(frame.stack.pop(), str(machine.unit.constants[a]))
     if value is not MISSING:
         frame.stack.append(value)
         frame.position = b
 
 
-def _return(machine: Machine, frame: Frame, a: int, b: int) -> bool:
+def _return(machine: Interpreter, frame: Frame, a: int, b: int) -> bool:
     value = frame.stack.pop()
     machine.frames.pop()
     machine.deliver(value)
@@ -344,5 +364,10 @@ _BY_OPCODE: dict[Op, Handler] = {
     Op.CHECK_OBJECT: _check_object,
     Op.TRY_FIELD: _try_field,
     Op.RETURN: _return,
+    Op.LOAD_BOXED: _load_boxed,
+    Op.STORE_BOXED: _store_boxed,
+    Op.LOAD_CAPTURED: _load_captured,
+    Op.STORE_CAPTURED: _store_captured,
+    **SCRIPT_HANDLERS,
 }
 HANDLERS: tuple[Handler, ...] = tuple(_BY_OPCODE[op] for op in Op)

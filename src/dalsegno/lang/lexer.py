@@ -89,7 +89,7 @@ _TOKEN = re.compile(
 """,
     re.VERBOSE | re.DOTALL,
 )
-_TEMPLATE_TEXT = re.compile(r"[^`\\$]*(?:(?:\\.|\$(?!\{))[^`\\$]*)*", re.DOTALL)
+TEMPLATE_TEXT = re.compile(r"[^`\\$]*(?:(?:\\.|\$(?!\{))[^`\\$]*)*", re.DOTALL)
 _NOT_WORD = re.compile(r"\s+(in|contains|matches|startsWith|endsWith)\b")
 _COLON_FOLLOWS = re.compile(r"\s*:")
 _SAME_OPERATOR = {"===": "==", "!==": "!="}
@@ -97,6 +97,8 @@ _SAME_OPERATOR = {"===": "==", "!==": "!="}
 
 class Lexer:
     """One pass over ``source[start:end]``; `tokens` returns them all."""
+
+    pattern: ClassVar[re.Pattern[str]] = _TOKEN
 
     def __init__(
         self, source: str, names: RootNames, dialect: Dialect, start: int = 0, end: int | None = None
@@ -134,7 +136,7 @@ class Lexer:
 
     def scan(self) -> None:
         """Read one token, or skip one stretch of space."""
-        match = _TOKEN.match(self.source, self.position, self.end)
+        match = self.pattern.match(self.source, self.position, self.end)
         if match is None:
             self.refuse()
             return
@@ -184,7 +186,7 @@ class Lexer:
             raise self.problem(str(problem), offset) from None
 
     def on_string(self, text: str, offset: int) -> None:
-        self.add("STRING", unescape(text[1:-1], self.source, offset), offset)
+        self.add("STRING", unescape(text[1:-1], self.source, offset + 1), offset)
 
     def on_name(self, text: str, offset: int) -> None:
         if self.after_dot() or self.is_key():
@@ -303,7 +305,7 @@ class Lexer:
 
     def template_text(self) -> None:
         """The literal part of a template up to the next ``${`` or the closing backtick."""
-        match = _TEMPLATE_TEXT.match(self.source, self.position, self.end)
+        match = TEMPLATE_TEXT.match(self.source, self.position, self.end)
         text = match.group() if match else ""
         if text:
             self.add("TEXT", unescape(text, self.source, self.position), self.position)

@@ -14,8 +14,8 @@ class Op(IntEnum):
     CONSTANT = 0  # -> constants[a]
     ROOT = 1  # -> value of the root constants[a]; missing: jump to b with null, or fail if b < 0
     EXTERNAL = 2  # -> variable constants[a] given by the caller
-    LOAD = 3  # -> cells[a]
-    STORE = 4  # value -> ; cells[a] = value
+    LOAD = 3  # -> slots[a]
+    STORE = 4  # value -> ; slots[a] = value
     BUILTIN = 5  # -> library function constants[a]
     FUNCTION = 6  # -> function a with its captured cells
     MEMBER = 7  # object -> object.constants[a]; b is where the reference starts in the source
@@ -50,3 +50,20 @@ class Op(IntEnum):
     CHECK_OBJECT = 34  # value -> value; fails unless it is an object
     TRY_FIELD = 35  # object -> object.constants[a], or nothing and go on; found: jump to b
     RETURN = 36  # value -> ; ends the function
+    LOAD_BOXED = 37  # -> value of the cell in slots[a]
+    STORE_BOXED = 38  # value -> ; into the cell in slots[a]
+    LOAD_CAPTURED = 39  # -> value of the captured cell a
+    STORE_CAPTURED = 40  # value -> ; into the captured cell a
+    LOAD_GLOBAL = 41  # -> workflow-wide variable constants[a]
+    STORE_GLOBAL = 42  # value -> ; workflow-wide variable constants[a] = value
+    SCOPE = 43  # makes the variables of slots a to b - 1 anew
+    RENEW = 44  # gives boxed variables of slots a to b - 1 new cells with the same values
+    ASSIGN = 45  # keys value -> ; puts the value at places[a]
+    READ_PLACE = 46  # keys -> keys value; what is at places[a]; b: whether a missing last key is null
+    MUTATE = 47  # keys arguments -> result of the mutator of places[b]; a as in CALL
+    ITERATE = 48  # value -> ; slots[a] = iteration over its items (b = 0) or its keys (b = 1)
+    NEXT = 49  # -> next item of the iteration in slots[a], or go to b
+    THROW = 50  # value -> ; throws it
+    AWAIT = 51  # value -> what it resolves to; suspends where that is not known yet
+    FAIL = 52  # throws an error with code constants[a] and message constants[b]
+    FINISH = 53  # value -> ; ends the program with it

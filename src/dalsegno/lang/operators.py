@@ -13,8 +13,9 @@ from typing import TypeAlias
 from dalsegno.lang.errors import type_error
 from dalsegno.lang.numerals import WORD, parse_number, tidy, within_word
 from dalsegno.lang.patterns import pattern_found
+from dalsegno.lang.promises import Promise
 from dalsegno.lang.text import to_text
-from dalsegno.lang.values import Host, Value, check_ordered, equal, is_number, kind_of
+from dalsegno.lang.values import Host, Value, check_ordered, equal, is_number, key_of, kind_of
 
 Operator: TypeAlias = Callable[[Host, Value, Value], Value]
 
@@ -169,7 +170,7 @@ def _membership(same: Callable[[Host, Value, Value], bool]) -> Operator:
         if isinstance(whole, str):
             return part is not None and to_text(part, host) in whole
         if isinstance(whole, dict):
-            return isinstance(part, str) and part in whole
+            return (isinstance(part, str) or type(part) is Promise) and key_of(part) in whole
         raise type_error(f"only a list, a string or an object can contain something, not {kind_of(whole)}")
 
     return contains

@@ -16,6 +16,7 @@ from dalsegno.lang.lexer import GRAPH, Dialect, Lexer, Token
 from dalsegno.lang.names import RootNames
 from dalsegno.lang.precedence import SyntaxProblem
 from dalsegno.lang.syntax import Node
+from dalsegno.lang.words import STATEMENT_WORDS
 
 _MISSING_VALUE = "a value is missing here"
 _EXPECTED = {
@@ -23,8 +24,17 @@ _EXPECTED = {
     "INTERPOLATION_END": "'}'",
 }  # fmt: skip
 
+_ONLY_IN_SCRIPTS = {
+    "await": "an expression cannot await: only scripts can",
+    **dict.fromkeys(
+        STATEMENT_WORDS,
+        "an expression has no statements: the body of a function is one expression; use a script",
+    ),
+}
+"""What is said when one of these words was read as a name, and what followed made no sense."""
 
-class _ReadyTokens(LarkLexer):
+
+class ReadyTokens(LarkLexer):
     """Gives lark the list of tokens that it was handed as its input."""
 
     def __init__(self, lexer_conf: Any) -> None:
@@ -37,7 +47,7 @@ class _ReadyTokens(LarkLexer):
 @cache
 def _lark() -> Lark:
     grammar = files("dalsegno.lang").joinpath("grammar.lark").read_text("utf-8")
-    return Lark(grammar, parser="lalr", lexer=_ReadyTokens, start="expression", transformer=TreeBuilder())
+    return Lark(grammar, parser="lalr", lexer=ReadyTokens, start="expression", transformer=TreeBuilder())
 
 
 def parse_expression(
@@ -51,14 +61,18 @@ def parse_expression(
     try:
         return cast(Node, _lark().parse(cast(Any, tokens)))
     except UnexpectedToken as problem:
-        raise _explain(problem, source, stop) from None
+        raise _explain(problem, tokens, source, stop) from None
     except SyntaxProblem as problem:
         raise ExpressionError.at(problem.message, source, problem.offset) from None
 
 
-def _explain(problem: UnexpectedToken, source: str, end: int) -> ExpressionError:
+def _explain(problem: UnexpectedToken, tokens: list[Token], source: str, end: int) -> ExpressionError:
     token = cast(Any, problem.token)
     expected = set(problem.expected)
+    position = len(tokens) if token.type == "$END" else tokens.index(token)
+    before = tokens[position - 1] if position else None
+    if before is not None and before.type == "NAME" and before.value in _ONLY_IN_SCRIPTS:
+        return ExpressionError.at(_ONLY_IN_SCRIPTS[before.value], source, before.offset)
     if token.type == "$END":
         what = _MISSING_VALUE if "NUMBER" in expected else f"expected {_wishes(expected)} before the end"
         return ExpressionError.at(f"the expression ends too early: {what}", source, end)
@@ -69,7 +83,7 @@ def _message(token: Token, expected: set[str]) -> str:
     if token.type == "EQUAL":
         return "an expression cannot assign; compare with =="
     if token.type == "LBRACE" and "NUMBER" not in expected:
-        return "unexpected '{'"
+        return "unexpected '{': an expression has no blocks of statements"
     shown = repr(token.value) if token.type == "STRING" else f"'{token.value}'"
     if "NUMBER" in expected:
         return f"unexpected {shown}: {_MISSING_VALUE}"

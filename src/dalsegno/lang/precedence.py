@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dalsegno.lang.lexer import Token
 from dalsegno.lang.limits import MAX_NESTING
-from dalsegno.lang.syntax import Binary, Logical, Node, Step, Unary
+from dalsegno.lang.syntax import Await, Binary, Logical, Node, Step, Unary
 
 LOGICAL = frozenset({"??", "||", "&&"})
 MEMBERSHIP = ("in", "contains", "matches", "startsWith", "endsWith")
@@ -27,7 +27,7 @@ INFIX_POWER = {
     **dict.fromkeys(("*", "/", "%"), 9),
     "**": 11,
 }
-PREFIX_POWER = {"not": 4, "!": 10, "-": 10, "+": 10, "typeof": 10}
+PREFIX_POWER = {"not": 4, "!": 10, "-": 10, "+": 10, "typeof": 10, "await": 10}
 _RIGHT_ASSOCIATIVE = frozenset({"**"})
 
 
@@ -73,8 +73,9 @@ class _Resolver:
         power = INFIX_POWER[token.value]
         if token.value == "**" and self.pending and self.pending[-1][1] and self.pending[-1][0] == 10:
             sign = self.pending[-1][2].value
+            before = f"{sign} " if sign.isalpha() else sign
             raise SyntaxProblem(
-                f"'{sign}' before '**' is ambiguous: write ({sign}a) ** b or {sign}(a ** b)", token.offset
+                f"'{sign}' before '**' is ambiguous: write ({before}a) ** b or {before}(a ** b)", token.offset
             )
         self.apply_down_to(power + 1 if token.value in _RIGHT_ASSOCIATIVE else power)
         self.pending.append((power, False, token))
@@ -83,14 +84,17 @@ class _Resolver:
         while self.pending and self.pending[-1][0] >= power:
             _, is_prefix, token = self.pending.pop()
             if is_prefix:
-                operand = self.operands.pop()
-                name = "!" if token.value == "not" else token.value
-                self.operands.append(
-                    Unary(name, operand, token.offset, depth_over([operand.depth], token.offset))
-                )
+                self.operands.append(_prefixed(token, self.operands.pop()))
             else:
                 right = self.operands.pop()
                 self.operands.append(_combine(self.operands.pop(), token, right))
+
+
+def _prefixed(token: Token, operand: Node) -> Node:
+    depth = depth_over([operand.depth], token.offset)
+    if token.value == "await":
+        return Await(operand, token.offset, depth)
+    return Unary("!" if token.value == "not" else token.value, operand, token.offset, depth)
 
 
 def _combine(left: Node, token: Token, right: Node) -> Node:

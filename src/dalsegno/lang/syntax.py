@@ -6,7 +6,10 @@ Chains of postfix links and of operators of one level are flat, so that a long s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from dalsegno.lang.statements import Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +196,19 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
+    """An arrow function or a function expression; in scripts its body may be a block of statements."""
+
     parameters: tuple[Target, ...]
-    body: Node
+    body: Node | Block
+    offset: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Only in scripts."""
+
+    operand: Node
     offset: int
     depth: int
 
@@ -212,4 +226,5 @@ Node: TypeAlias = (
     | Logical
     | Conditional
     | Arrow
+    | Await
 )

@@ -7,9 +7,11 @@ import math
 from json.encoder import encode_basestring
 from operator import itemgetter
 
+from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.errors import limit_exceeded, type_error
 from dalsegno.lang.limits import MAX_NESTING
 from dalsegno.lang.numerals import number_text
+from dalsegno.lang.promises import Promise, describe
 from dalsegno.lang.values import Builtin, FunctionValue, Host, Value, kind_of
 
 
@@ -67,6 +69,10 @@ class _JsonWriter:
         elif isinstance(value, dict):
             fields = sorted(value.items(), key=itemgetter(0)) if self.sort_keys else value.items()
             self.members("{}", [(encode_basestring(key) + self.colon, item) for key, item in fields], depth)
+        elif isinstance(value, Promise):
+            self.put(encode_basestring(value.id))
+        elif isinstance(value, ErrorValue):
+            self.write(describe(value), depth)
         else:
             raise type_error(f"a {kind_of(value)} cannot be written as JSON")
 
@@ -140,4 +146,8 @@ def to_text(value: Value, host: Host) -> str:
         return number_text(value)
     if isinstance(value, (list, dict)):
         return to_json(value, host)
-    raise type_error("a function has no text")
+    if isinstance(value, Promise):
+        return value.id
+    if isinstance(value, ErrorValue):
+        return value.message
+    raise type_error(f"a {kind_of(value)} has no text")

@@ -11,35 +11,71 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.errors import limit_exceeded, type_error
 from dalsegno.lang.limits import MAX_NESTING, Limits, Meter
 from dalsegno.lang.numerals import number_text
+from dalsegno.lang.promises import Group, Promise
 
 if TYPE_CHECKING:
     from dalsegno.lang.code import FunctionCode
+    from dalsegno.lang.requests import Requests
 
 Value: TypeAlias = Any
-"""None, bool, int, float, str, list[Value], dict[str, Value], FunctionValue or Builtin."""
+"""None, bool, int, float, str, list[Value], dict[str, Value], FunctionValue or Builtin; in scripts also a `Promise`,
+a `Group` of them, an `ErrorValue` or `Configured`."""
 
 
 class Host:
-    """What an evaluation is given from outside: its meter, the time, and a source of random bytes."""
+    """What an evaluation is given from outside: its meter, the time, and a source of random bytes.
 
-    __slots__ = ("entropy", "meter", "now")
+    ``requests`` is where a script's library asks for tasks, timers and the like; graph expressions have none.
+    """
 
-    def __init__(self, limits: Limits, now: float, entropy: Callable[[int], bytes]) -> None:
+    __slots__ = ("entropy", "meter", "now", "requests")
+
+    def __init__(
+        self,
+        limits: Limits,
+        now: float,
+        entropy: Callable[[int], bytes],
+        requests: Requests | None = None,
+    ) -> None:
         self.meter = Meter(limits)
         self.now = now
         self.entropy = entropy
+        self.requests = requests
 
 
 class Cell:
-    """A variable: closures share it, so it has identity."""
+    """A variable that closures share, so it has identity. Like a slot it is a place: a container of one thing."""
 
     __slots__ = ("value",)
 
     def __init__(self, value: Value = None) -> None:
         self.value = value
+
+    def __getitem__(self, key: Any) -> Value:
+        return self.value
+
+    def __setitem__(self, key: Any, value: Value) -> None:
+        self.value = value
+
+
+class Vacant:
+    """What a variable holds whose value is not there: not set yet, not decoded yet, or stored elsewhere (``blob``)."""
+
+    __slots__ = ("blob", "data", "value")
+
+    def __init__(self, blob: str = "", data: Any = None) -> None:
+        self.blob = blob
+        self.data = data
+        """The value's JSON."""
+        self.value: Value = self
+        """What was decoded, once it was; until then itself."""
+
+
+UNSET = Vacant()
 
 
 class FunctionValue:
@@ -62,6 +98,14 @@ class Builtin:
     most: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What ``Task.with({…})`` gives: a namespace of the library with options for its calls."""
+
+    namespace: str
+    options: dict[str, Value]
+
+
 _KINDS: dict[type, str] = {
     type(None): "null",
     bool: "boolean",
@@ -72,6 +116,9 @@ _KINDS: dict[type, str] = {
     dict: "object",
     FunctionValue: "function",
     Builtin: "function",
+    Promise: "promise",
+    Group: "promise",
+    ErrorValue: "error",
 }
 
 
@@ -99,6 +146,8 @@ def key_of(value: Value) -> str:
         return value
     if is_number(value):
         return number_text(value)
+    if type(value) is Promise:
+        return value.id
     raise type_error(f"an object's key must be a string or a number, not {kind_of(value)}")
 
 
@@ -111,9 +160,18 @@ def equal(host: Host, left: Value, right: Value, depth: int = 0) -> bool:
         if left.keys() != right.keys():
             return False
         return _all_equal(host, ((item, right[key]) for key, item in left.items()), len(left), depth)
+    if left_type is ErrorValue and right_type is ErrorValue:
+        return equal(host, _told(left), _told(right), depth)
     if left_type is right_type or (is_number(left) and is_number(right)):
         return bool(left == right)
-    return False
+    if left_type is Promise and right_type is str:
+        return bool(left.id == right)
+    return bool(right_type is Promise and left_type is str and right.id == left)
+
+
+def _told(error: ErrorValue) -> list[Value]:
+    """What makes an error equal to another: where it happened does not."""
+    return [error.code, error.message, error.type or error.code, error.data]
 
 
 def _all_equal(host: Host, pairs: Iterator[tuple[Value, Value]], count: int, depth: int) -> bool:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from dalsegno.model.barrier import BarrierSpec, GateSpec, Milestone
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import EndState, NewExecution
+from dalsegno.model.machine import CancelReason, Completion, Ranges, TakenSignal, Wake
 from dalsegno.model.token import NewToken
 
 
@@ -81,13 +82,20 @@ class LeaveContext(Struct, frozen=True, gc=False):
 
 
 class FinishExecution(Struct, frozen=True, gc=False):
-    """Ends the execution: O(1), the rest is swept later."""
+    """Ends the execution: O(1), the rest is swept later. An execution that was started with ``notify`` leaves an outbox
+    entry ``ended`` with it, in the same commit.
+
+    ``hand_over``: each task of the script that is not done yet becomes an execution of its own (kind ``task``), with
+    its token, its lease and its fence as they are. Its id is derived from the token's. That holds for tasks that
+    effects before this one spawn, too; those are not kept leased to the worker.
+    """
 
     state: EndState
     event: NewEvent
     output: bytes | None = None
     context: bytes | None = None
     error: bytes | None = None
+    hand_over: bool = False
 
 
 class EndIfLast(Struct, frozen=True, gc=False):
@@ -152,6 +160,96 @@ class WriteOutbox(Struct, frozen=True, gc=False):
     data: bytes
 
 
+class SaveMachine(Struct, frozen=True, gc=False):
+    """A run of a script's machine ended at an await. Refused as ``Stale("version")`` unless the stored machine has
+    ``version``, which it leaves as ``version + 1``.
+
+    ``read`` is the number of the newest completion the run has seen. Completions of promises that are no longer
+    ``reachable`` go, and ``taken`` signals become completions of their promises. Then the new wake condition is judged
+    against what arrived after ``read``, and a cancellation not yet told (``interrupted``) wakes in any case: a resume
+    token is made ready in this very commit.
+
+    ``settled`` is the completion that this transition's own token brings, when the worker that ran it went on with the
+    machine at once (a fused commit). It takes the next number and counts as read; it is kept only if it stays
+    reachable. Such a commit is also refused as ``Stale("version")`` if any completion arrived after ``read``.
+
+    A run that ends the script carries this effect before its ``FinishExecution``: an ending must not come from a
+    machine that has moved on either. (What it would save is not written then.) A transition that uses up the resume
+    token of the stored version without this effect leaves the machine as it was under ``version + 1``, and its wake
+    condition is judged again.
+    """
+
+    version: int
+    snapshot: bytes
+    read: int
+    wake: Wake
+    reachable: Ranges
+    line: int = 0
+    settled: Completion | None = None
+    taken: tuple[TakenSignal, ...] = ()
+    interrupted: bool = False
+
+
+class SettlePromise(Struct, frozen=True, gc=False):
+    """A task, timer, child or signal wait of a script is done. Takes the next inbox number, and makes the resume token
+    ready if the wake condition holds and there is none yet. A promise that the machine cannot reach any more, or that
+    has its completion already, is left alone; the rest of the transition applies. ``repeatable``: it may come twice, or
+    beside another for the same promise; the first one counts, and a command that begins with another one for a settled
+    promise is ``AlreadyApplied`` as a whole.
+    """
+
+    completion: Completion
+    repeatable: bool = False
+
+
+class PostSignal(Struct, frozen=True, gc=False):
+    """A signal for an execution of any kind, kept until it is taken; a command that begins with the same ``id``
+    again is ``AlreadyApplied``, also after it was taken. Signals are numbered by their events. The token that was
+    parked for this name first takes it at once; a machine that waits for it is resumed, whatever else it needs."""
+
+    id: str
+    name: str
+    data: bytes
+    event: NewEvent
+
+
+class DeliverToToken(Struct, frozen=True, gc=False):
+    """What a token parked with ``awaits`` was waiting for has come: it becomes ready with the reason ``arrival``, and
+    ``data`` is stored as the output ``arrival_id(token)``. No such token any more: nothing happens, and a command that
+    begins with it is ``AlreadyApplied``."""
+
+    token: str
+    awaits: str
+    data: bytes
+
+
+class RequestCancel(Struct, frozen=True, gc=False):
+    """Asks a script to end: notes the reason, records ``event`` and makes the resume token ready. An execution that
+    has no machine, is paused, or was asked before, ends at once with ``finish`` (and without ``event``): asking
+    twice is not the same as asking once.
+
+    ``repeatable``: an order that may be delivered twice. A script that was asked before is then left to clean up, and a
+    command that begins with it is ``AlreadyApplied``.
+    """
+
+    reason: CancelReason
+    event: NewEvent
+    finish: FinishExecution
+    repeatable: bool = False
+
+
+class DropTokens(Struct, frozen=True, gc=False):
+    """Drops these tokens, whatever they are doing; those that do not exist or are done are passed over, and so is the
+    machine's resume token. History says ``TaskCancelled`` of each task."""
+
+    tokens: tuple[str, ...]
+
+
+class WakeMachine(Struct, frozen=True, gc=False):
+    """Makes the resume token of a suspended script ready, whatever it waits for: a reconciler's nudge. A command that
+    begins with it is ``AlreadyApplied`` where there is such a token already, or no machine."""
+
+
 Effect = (
     SpawnToken
     | ResolveSlot
@@ -169,4 +267,11 @@ Effect = (
     | PauseExecution
     | ResumeExecution
     | WriteOutbox
+    | SaveMachine
+    | SettlePromise
+    | PostSignal
+    | DeliverToToken
+    | RequestCancel
+    | DropTokens
+    | WakeMachine
 )

@@ -21,6 +21,19 @@ EventKind = Literal[
     "NodeSkipped",
     "NodeCancelled",
     "ArrivalDropped",
+    "Suspended",
+    "TaskStarted",
+    "TaskCompleted",
+    "TaskFailed",
+    "TaskRetrying",
+    "TaskCancelled",
+    "TaskHandedOver",
+    "TimerFired",
+    "SignalReceived",
+    "ChildStarted",
+    "ChildEnded",
+    "CancelRequested",
+    "LogWritten",
 ]
 
 

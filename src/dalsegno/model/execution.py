@@ -10,6 +10,12 @@ ExecutionState = Literal["PENDING", "RUNNING", "PAUSED", "COMPLETED", "FAILED", 
 NodeState = Literal["PENDING", "QUEUED", "RUNNING", "WAITING", "COMPLETED", "FAILED", "SKIPPED", "CANCELLED"]
 EndState = Literal["COMPLETED", "FAILED", "CANCELLED"]
 
+ExecutionKind = Literal["graph", "script", "python", "task", "schedule"]
+"""task: one task on its own · schedule: the timer of a schedule, shown as such and not as a run."""
+
+SCRIPTED: frozenset[str] = frozenset(("script", "python"))
+"""Kinds that run on a machine."""
+
 ENDED: frozenset[str] = frozenset(("COMPLETED", "FAILED", "CANCELLED"))
 
 
@@ -28,7 +34,11 @@ class NewExecution(Struct, frozen=True):
     parent: str | None = None
     """The execution this one retries, reruns or is a child of."""
     relation: str | None = None
-    """How it relates to ``parent``: ``retry``, ``rerun`` …"""
+    """How it relates to ``parent``: ``retry``, ``rerun``, ``child``, ``started`` (a child nobody waits for), ``task``
+    (handed over), ``schedule``."""
+    kind: ExecutionKind = "graph"
+    notify: bytes | None = None
+    """Goes into the outbox entry ``ended`` that its ending leaves; None: nobody is to be told."""
 
 
 class ExecutionView(Struct, frozen=True):
@@ -55,3 +65,4 @@ class ExecutionView(Struct, frozen=True):
     output: bytes | None
     context: bytes | None
     error: bytes | None
+    kind: ExecutionKind = "graph"

@@ -26,6 +26,31 @@ def execution_id_for_key(workflow: str, key: str) -> str:
     return derive("execution", workflow, key)
 
 
+def child_execution_id(execution: str, promise: str) -> str:
+    """The execution that a script or a graph's node starts: known before it exists."""
+    return derive("child", execution, promise)
+
+
+def task_execution_id(token: str) -> str:
+    """The execution that a task becomes when the script that started it ends first."""
+    return derive("task", token)
+
+
+def promise_token_id(execution: str, promise: int) -> str:
+    """The token that runs a promise's task or timer."""
+    return derive(execution, "promise", str(promise))
+
+
+def resume_token_id(execution: str, version: int) -> str:
+    """One per version of the machine, so there is never a second one pending."""
+    return derive(execution, "resume", str(version))
+
+
+def arrival_id(token: str) -> str:
+    """The stored output that holds what a parked token was waiting for."""
+    return f"{token}/arrival"
+
+
 def barrier_id(epoch: int, scope: str, node: str, visit: str = "") -> str:
     """A barrier is one node in one scope; a split that runs several times has one barrier per visit."""
     return f"{epoch}|{scope}|{node}|{visit}"

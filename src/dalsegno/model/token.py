@@ -6,20 +6,31 @@ from typing import Literal
 
 from msgspec import Struct
 
-TokenKind = Literal["node", "join", "advance", "closed", "finish", "deadline"]
+from dalsegno.model.execution import ExecutionKind
+
+TokenKind = Literal[
+    "node", "join", "advance", "closed", "finish", "deadline", "resume", "task", "timer", "schedule"
+]
 """node: run a node · join: a barrier's parked token · advance: open a split's next items · closed: a gate has seen
-its last visit · finish: unite what a scope's branches left · deadline: the execution's own timeout."""
+its last visit · finish: unite what a scope's branches left · deadline: the execution's own timeout · resume: go on
+with a script · task: run a task of a script · timer: a script's timer, or the end of its wait for a signal ·
+schedule: the next start of a schedule."""
 
 TokenState = Literal["ready", "leased", "parked", "held", "consumed", "cancelled"]
 """held: ready, but its execution is paused. consumed and cancelled are tombstones until the execution is swept."""
 
-WakeReason = Literal["", "timer", "open", "dead", "timeout", "tripped"]
+WakeReason = Literal["", "timer", "open", "dead", "timeout", "tripped", "arrival"]
 """Why a parked token became ready. open/dead/timeout/tripped are a barrier's: all slots resolved, all skipped, its
-deadline passed, an item ended it early."""
+deadline passed, an item ended it early. arrival: the signal or child it awaited has come."""
 
 DEFAULT_QUEUE = "default"
 SYSTEM_QUEUE = "system"
 """Bookkeeping steps (join, advance, closed, finish, deadline); every worker serves it."""
+
+
+RESUME_NODE = "builtin.resume_workflow"
+RESUME_PRIORITY = 1_000_000
+"""Resumes go first: they are short, and everything else of their execution waits for them."""
 
 
 class NewToken(Struct, frozen=True, gc=False):
@@ -61,6 +72,7 @@ class Lease(Struct, frozen=True, gc=False):
     """Content hash of the definition the execution runs."""
     epoch: int
     live: bool = True
+    execution_kind: ExecutionKind = "graph"
 
 
 class TokenView(Struct, frozen=True):
@@ -82,3 +94,5 @@ class TokenView(Struct, frozen=True):
     owner: str | None
     fence: int
     data: bytes
+    awaits: str | None = None
+    """While it is parked: what else than its time wakes it."""

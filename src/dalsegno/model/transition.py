@@ -7,17 +7,22 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dalsegno.model.effect import Effect, EndIfLast, ResolveSlot, SpawnToken
+from dalsegno.model.effect import Effect, EndIfLast, ResolveSlot, SaveMachine, SettlePromise, SpawnToken
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import EndState
 
 
 class Park(Struct, frozen=True, gc=False):
-    """Puts the token back to sleep instead of consuming it: a wait, or a retry's delay. The token keeps its id."""
+    """Puts the token back to sleep instead of consuming it: a wait, or a retry's delay. The token keeps its id.
+
+    ``awaits`` names what else wakes it: ``signal:<name>`` (a signal that is in the mailbox already wakes it at once) or
+    ``child:<execution>``. It is then ready with the reason ``arrival``.
+    """
 
     due: float | None
     data: bytes
     attempt: int
+    awaits: str | None = None
 
 
 class Transition(Struct, frozen=True, gc=False):
@@ -51,13 +56,17 @@ class Transition(Struct, frozen=True, gc=False):
 
 
 def _mark(effect: Effect) -> str:
-    if type(effect) is SpawnToken:  # by far the most frequent one, and every commit comes through here
+    if type(effect) is SpawnToken:  # by far the most frequent ones, and every commit comes through here
         return f"s{effect.token.id}"
+    if type(effect) is SaveMachine:
+        return f"m{effect.version}"
     match effect:
         case ResolveSlot(barrier, slot, live):
             return f"r{barrier.id}/{slot}/{live}"
         case EndIfLast(scope):
             return f"l{scope}"
+        case SettlePromise(completion):
+            return f"p{completion.promise}/{completion.ok}"
         case _:
             return type(effect).__name__
 
@@ -78,6 +87,8 @@ class Applied(Struct, frozen=True, gc=False):
     ended: EndState | None = None
     next_due: float | None = None
     """The earliest time at which something this commit parked comes due."""
+    owes: bool = False
+    """Whether the commit left something in the outbox."""
 
 
 class AlreadyApplied(Struct, frozen=True, gc=False):

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
 
 from dalsegno.errors import InvalidInput
-from dalsegno.graph.catalog import ControlKind, NodeSpec
+from dalsegno.graph.catalog import ControlKind, NodeSpec, ParameterProblem
 from dalsegno.nodes.checking import check_parameters, parameter_parser
 from dalsegno.nodes.json_schema import parameter_schema
 from dalsegno.nodes.parameters import kinds_of
-from dalsegno.ports.node import Execute, NodeContext, NodeType
+from dalsegno.ports.node import Execute, NodeContext, NodeType, Receive
 
 AsyncFunction = Callable[[NodeContext, Any], Awaitable[Any]]
 SyncFunction = Callable[[NodeContext, Any], Any]
+Check = Callable[[Mapping[str, Any]], Sequence[ParameterProblem]]
 
 
 class ThreadedExecute:
@@ -43,16 +45,21 @@ def node_type(
     needs: Iterable[str] = (),
     local_names: Iterable[str] = (),
     output_schema: Mapping[str, Any] | None = None,
+    children: bool = False,
+    receive: Receive | None = None,
+    check: Check | None = None,
 ) -> Callable[[AsyncFunction | SyncFunction], NodeType]:
     """Decorator: ``f(ctx, parameters) -> output``, async or blocking, becomes a node type.
 
     Without a parameter model any parameters are accepted and handed over as a dict. The description defaults to the
-    first paragraph of the function's docstring.
+    first paragraph of the function's docstring. ``children``: it may wait for executions of its own. ``receive`` takes
+    the signals it waits for. ``check`` looks at what a model cannot judge; it is given the parameters as written.
     """
 
     def build(function: AsyncFunction | SyncFunction) -> NodeType:
         _require_two_arguments(type, function)
         spec = _spec(type, parameters, control, tuple(aliases), frozenset(local_names))
+        spec = replace(spec, children=children, check=_both(spec.check, check) if check else spec.check)
         return NodeType(
             spec=spec,
             parse=parameter_parser(parameters, spec.kinds) if parameters else dict,
@@ -60,6 +67,7 @@ def node_type(
             description=description if description is not None else _first_paragraph(function),
             needs=frozenset(needs),
             output_schema=dict(output_schema or {}),
+            receive=receive,
         )
 
     return build
@@ -84,6 +92,10 @@ def _spec(
         parameter_schema=parameter_schema(model),
         local_names=local_names,
     )
+
+
+def _both(first: Check, second: Check) -> Check:
+    return lambda parameters: [*first(parameters), *second(parameters)]
 
 
 def _executable(function: AsyncFunction | SyncFunction) -> Execute:

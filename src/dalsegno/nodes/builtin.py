@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dalsegno.nodes.aggregator import aggregator
+from dalsegno.nodes.approval import approval
 from dalsegno.nodes.boundary import input_node, output_node
 from dalsegno.nodes.conditional import conditional
 from dalsegno.nodes.datetime import datetime_node
@@ -14,16 +15,19 @@ from dalsegno.nodes.limit import limit
 from dalsegno.nodes.log import log
 from dalsegno.nodes.map import map_items
 from dalsegno.nodes.merge import merge
+from dalsegno.nodes.script import script
 from dalsegno.nodes.sort import sort
 from dalsegno.nodes.split import split
 from dalsegno.nodes.switch import switch
 from dalsegno.nodes.task import task
 from dalsegno.nodes.triggers import manual, schedule, webhook
 from dalsegno.nodes.wait import wait
+from dalsegno.nodes.workflow import workflow
 from dalsegno.ports.node import NodeType
 
 BUILTIN_TYPES: tuple[NodeType, ...] = (
     aggregator,
+    approval,
     conditional,
     datetime_node,
     dedupe,
@@ -39,10 +43,12 @@ BUILTIN_TYPES: tuple[NodeType, ...] = (
     merge,
     output_node,
     schedule,
+    script,
     sort,
     split,
     switch,
     task,
     wait,
     webhook,
+    workflow,
 )

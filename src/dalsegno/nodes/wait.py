@@ -1,4 +1,4 @@
-"""The ``wait`` node: parks its token until a time; nothing is held meanwhile."""
+"""The ``wait`` node: parks its token until a time or a signal; nothing is held meanwhile."""
 
 from __future__ import annotations
 
@@ -8,12 +8,22 @@ from pydantic import AfterValidator, Field, model_validator
 
 from dalsegno.nodes.builder import node_type
 from dalsegno.nodes.instants import InstantError, from_unix, iso_text, read_instant
-from dalsegno.nodes.parameters import NodeParameters, Number
-from dalsegno.ports.node import NodeContext, NodeError, SleepUntil
+from dalsegno.nodes.parameters import NodeParameters, Number, Seconds, Text
+from dalsegno.ports.node import AwaitSignal, NodeContext, NodeError, SleepUntil
 
 Unit = Literal["second", "seconds", "minute", "minutes", "hour", "hours", "day", "days"]
 
 _UNIT_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
+LONGEST_SIGNAL_NAME = 500
+
+
+def _is_name(text: str) -> str:
+    if not 0 < len(text) <= LONGEST_SIGNAL_NAME:
+        raise ValueError(f"should be a name of 1 to {LONGEST_SIGNAL_NAME} characters")
+    return text
+
+
+SignalName = Annotated[Text, AfterValidator(_is_name)]
 
 
 def _is_instant(value: Any) -> Any:
@@ -23,8 +33,9 @@ def _is_instant(value: Any) -> Any:
 
 
 class WaitParameters(NodeParameters):
-    resume: Literal["time_interval", "until"] = Field(
-        "time_interval", description="Whether to wait for a span of time or until a point in time."
+    resume: Literal["time_interval", "until", "signal"] = Field(
+        "time_interval",
+        description="Whether to wait for a span of time, until a point in time, or for a signal.",
     )
     amount: Number = Field(1, ge=0, description="How many units to wait; may be fractional.")
     unit: Unit = Field("seconds", description="Unit of `amount`.")
@@ -33,11 +44,28 @@ class WaitParameters(NodeParameters):
         description="Point in time: ISO text (UTC unless it names an offset) or Unix seconds; "
         "a past one wakes at once.",
     )
+    signal: SignalName | None = Field(
+        None,
+        description="Name of the signal to wait for. A signal that came before is taken at once; each is taken by one "
+        "waiting node, in the order in which they began to wait. Inside a split, name the item in it: "
+        "`approved-{{ $item.id }}`.",
+    )
+    timeout: Seconds | None = Field(
+        None,
+        gt=0,
+        description="How long to wait for the signal; then the node fails with `TIMEOUT`, which is not retried. "
+        "Without it, the node's own `timeout` counts, else as long as it takes.",
+    )
 
     @model_validator(mode="after")
-    def _has_its_time(self) -> WaitParameters:
+    def _has_what_it_waits_for(self) -> WaitParameters:
         if self.resume == "until" and self.until is None:
             raise ValueError("parameter 'until' is missing: resume 'until' needs the point in time")
+        if self.resume == "signal" and self.signal is None:
+            raise ValueError("parameter 'signal' is missing: resume 'signal' needs the name of the signal")
+        for name in ("signal", "timeout"):
+            if self.resume != "signal" and getattr(self, name) is not None:
+                raise ValueError(f"parameter '{name}' needs resume 'signal'")
         return self
 
 
@@ -45,10 +73,15 @@ class WaitParameters(NodeParameters):
     "wait",
     parameters=WaitParameters,
     control="wait",
-    output_schema={"type": "object", "properties": {"resume_at": {"type": "string", "format": "date-time"}}},
+    output_schema={
+        "description": "With `resume: signal` the signal's payload, else an object with `resume_at`.",
+        "properties": {"resume_at": {"type": "string", "format": "date-time"}},
+    },
 )
-async def wait(ctx: NodeContext, parameters: WaitParameters) -> SleepUntil:
-    """Waits for a span of time or until a point in time, then passes on what it received."""
+async def wait(ctx: NodeContext, parameters: WaitParameters) -> SleepUntil | AwaitSignal:
+    """Waits for a span of time, until a point in time or for a signal, then passes on what it received."""
+    if parameters.signal is not None:
+        return AwaitSignal(parameters.signal, parameters.timeout)
     due = _due(ctx.now, parameters)
     try:
         return SleepUntil(due=due, output={"resume_at": iso_text(from_unix(due))})

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from dalsegno.model.barrier import LeftView, SlotView
 from dalsegno.model.inspection import Inspection
+from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 
@@ -60,6 +61,11 @@ class Ledger(Protocol):
     Commit protocol: no transition of a batch depends on another's effect; a transition the store cannot hold is
     ``Refused`` alone, the others of its batch are applied. A commit cascades one level: a last resolved slot, an
     emptied scope or a closed gate makes one token ready.
+
+    Scripts: an execution of kind script or python has a machine from its start. What completes takes the next number
+    of its inbox; a version of the machine has at most one resume token, made ready by the very commit that fulfils the
+    wake condition, which the commit of each run judges again. Nothing that arrives while a run is under way is lost
+    (L6), and nothing is told to a machine twice (L1).
     """
 
     def now(self) -> float:
@@ -101,6 +107,10 @@ class Ledger(Protocol):
     async def outputs(self, execution: str, ids: Sequence[str]) -> dict[str, bytes]:
         """Stored outputs by id; resolves only within this execution."""
 
+    async def machine(self, execution: str) -> MachineView | None:
+        """A script's machine with its inbox and mailbox, as of one moment. None for executions of other kinds, and
+        once the sweep has been there."""
+
     async def inspect(self, execution: str) -> Inspection | None: ...
 
     async def untouched(self, before: float, after: str, limit: int) -> list[str]:
@@ -111,13 +121,14 @@ class Ledger(Protocol):
         """Ready tokens of one execution: what a reconciler announces again."""
 
     async def sweep(self, limit: int = 500) -> int:
-        """Removes rows of ended executions, at most ``limit`` of them; returns how many went. Tokens that were
-        live when their execution ended are recorded as ``NodeCancelled`` first. What branches left at the root of
-        an execution that did not complete stays: it is part of the final context."""
+        """Removes rows of ended executions, at most ``limit`` of them; returns how many went. Nodes that were live
+        when their execution ended are recorded as ``NodeCancelled`` first, tasks as ``TaskCancelled``. What branches
+        left at the root of an execution that did not complete stays: it is part of the final context."""
 
     async def workers(self) -> list[WorkerView]: ...
 
-    async def outbox(self, limit: int = 100) -> list[OutboxEntry]: ...
+    async def outbox(self, limit: int = 100) -> list[OutboxEntry]:
+        """What was written and not yet reported as delivered, in the order in which it was written."""
 
     async def delivered(self, ids: Sequence[str]) -> None: ...
 

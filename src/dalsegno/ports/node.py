@@ -33,6 +33,10 @@ class NodeError(Exception):
         )
 
 
+class Unacceptable(Exception):
+    """Raised by a node's ``receive`` for a signal it has no use for: the node waits on for another."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """The node's output, and the ids of the out-edges to take (conditional, switch)."""
@@ -56,6 +60,34 @@ class SleepUntil:
 
     due: float
     output: Any
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitSignal:
+    """Park the token until a signal of this name comes; its payload (as ``NodeType.receive`` takes it) is the output.
+
+    After ``timeout`` seconds the node fails with ``TIMEOUT``, which is not retried; without one, the node's own
+    ``timeout`` counts. ``question`` is what people are asked meanwhile: the list of open approvals shows it.
+    """
+
+    name: str
+    timeout: float | None = None
+    question: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartChild:
+    """Start an execution. With ``wait`` the token is parked until it has ended, and its output is the node's; without,
+    the node's output is its ``{id}`` at once. Only types declared with ``children=True`` may wait for one.
+
+    ``definition`` is the content hash of the very definition that is meant; ``workflow`` is then only its name.
+    """
+
+    workflow: str
+    input: Any = None
+    version: int | str | None = None
+    wait: bool = True
+    definition: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +133,10 @@ class NodeContext(Protocol):
     def now(self) -> float: ...
 
     @property
+    def indexes(self) -> tuple[int, ...]:
+        """The item's number in every split around the node, outermost first."""
+
+    @property
     def payload(self) -> Any:
         """What came over the incoming edge."""
 
@@ -125,6 +161,8 @@ class NodeContext(Protocol):
 
 
 Execute = Callable[[NodeContext, Any], Awaitable[Any]]
+Receive = Callable[[Mapping[str, Any], Any], Any]
+"""The node's raw parameters and a signal's payload → the node's output; raises Unacceptable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +177,8 @@ class NodeType:
     needs: frozenset[str] = frozenset()
     """Roots beside those in its parameters: ``$json`` for edit and list nodes, ``$payload``, ``$predecessors``."""
     output_schema: Mapping[str, Any] = field(default_factory=dict)
+    receive: Receive | None = None
+    """What a signal's payload becomes; without it, the payload is the output."""
 
 
 class NodeTypes(Protocol):

@@ -1,1 +1,33 @@
-"""For tests, yours and ours: a clock that can be set, and the contract suite that every adapter passes."""
+"""For tests, yours and ours: a kit to run workflows in, a clock that can be set, the contract suite, the simulator."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dalsegno.testing.clock import FakeClock
+    from dalsegno.testing.kit.crashes import Crash
+    from dalsegno.testing.kit.explaining import Stuck
+    from dalsegno.testing.kit.kit import TestKit
+    from dalsegno.testing.kit.mocking import Call, Mock
+
+__all__ = ["Call", "Crash", "FakeClock", "Mock", "Stuck", "TestKit"]
+
+_HOMES = {
+    "Call": "dalsegno.testing.kit.mocking",
+    "Crash": "dalsegno.testing.kit.crashes",
+    "FakeClock": "dalsegno.testing.clock",
+    "Mock": "dalsegno.testing.kit.mocking",
+    "Stuck": "dalsegno.testing.kit.explaining",
+    "TestKit": "dalsegno.testing.kit.kit",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded on first use: the simulator and the contract suite need none of the kit, and the other way round."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dalsegno.testing' has no attribute {name!r}")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from dalsegno.adapters.memory.store import MemoryExecution, MemoryStore
 from dalsegno.adapters.memory.views import execution_view
-from dalsegno.model.definition import Definition
+from dalsegno.errors import NotFound
+from dalsegno.model.definition import Definition, Version, check_alias, no_such_version, read_version
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
@@ -27,8 +28,12 @@ class MemoryArchive:
         self.store.current[name] = same.version
         return same
 
-    async def definition(self, name: str, version: int | None = None) -> Definition | None:
-        number = self.store.current.get(name, 0) if version is None else version
+    async def definition(self, name: str, version: Version = None) -> Definition | None:
+        wanted = read_version(version)
+        if wanted is None:
+            number = self.store.current.get(name, 0)
+        else:
+            number = wanted if isinstance(wanted, int) else self.store.aliases.get((name, wanted), 0)
         return self.store.definitions.get((name, number))
 
     async def definition_by_hash(self, hash: str) -> Definition | None:
@@ -36,6 +41,23 @@ class MemoryArchive:
 
     async def definitions(self) -> list[Definition]:
         return [self.store.definitions[name, number] for name, number in sorted(self.store.current.items())]
+
+    async def versions(self, name: str) -> list[Definition]:
+        found = [found for (owner, _), found in self.store.definitions.items() if owner == name]
+        return sorted(found, key=lambda definition: definition.version, reverse=True)
+
+    async def set_alias(self, name: str, alias: str, version: int) -> None:
+        check_alias(alias)
+        if (name, version) not in self.store.definitions:
+            raise NotFound(no_such_version(name, version))
+        self.store.aliases[name, alias] = version
+
+    async def remove_alias(self, name: str, alias: str) -> bool:
+        return self.store.aliases.pop((name, alias), None) is not None
+
+    async def aliases(self, name: str) -> dict[str, int]:
+        found = sorted(self.store.aliases.items())
+        return {alias: version for (owner, alias), version in found if owner == name}
 
     async def execution(self, execution: str) -> ExecutionView | None:
         found = self.store.executions.get(execution)
@@ -81,5 +103,7 @@ def _matches(execution: MemoryExecution, where: ExecutionFilter) -> bool:
         (where.workflow is None or new.workflow == where.workflow)
         and (not where.states or execution.row.state in where.states)
         and (where.parent is None or new.parent == where.parent)
+        and (new.kind in where.kinds if where.kinds else new.kind != "schedule")
+        and (not where.relations or new.relation in where.relations)
         and all(tag in new.tags for tag in where.tags)
     )

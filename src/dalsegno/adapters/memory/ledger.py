@@ -11,8 +11,10 @@ from dalsegno.adapters.memory.views import execution_view
 from dalsegno.core.settlement import (
     TokenRow,
     barrier_view,
+    cancelled_event,
     claimable,
     lease_of,
+    machine_view,
     ready_token,
     release_row,
     settle,
@@ -21,8 +23,8 @@ from dalsegno.core.settlement import (
 )
 from dalsegno.core.settlement.claim import SUSPECT_LOSSES
 from dalsegno.model.barrier import LeftView, SlotView
-from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import ENDED
+from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.clock import Clock
@@ -160,6 +162,14 @@ class MemoryLedger:
         found = self._find(execution)
         return {name: found.outputs[name] for name in ids if name in found.outputs} if found else {}
 
+    async def machine(self, execution: str) -> MachineView | None:
+        found = self._find(execution)
+        if found is None or found.machine is None:
+            return None
+        completions = sorted(found.inbox.values(), key=lambda completion: completion.number)
+        signals = [signal for signal in found.mailbox.values() if not signal.taken]
+        return machine_view(found.machine, completions, signals)
+
     def _find(self, execution: str) -> MemoryExecution | None:
         return self.store.executions.get(execution)
 
@@ -204,29 +214,36 @@ class MemoryLedger:
     def _sweep(self, execution: MemoryExecution, limit: int) -> int:
         tokens = list(execution.tokens.values())[:limit]
         for token in tokens:
-            if token.state in UNFINISHED and token.live and token.kind in ("node", "join"):
+            if token.state in UNFINISHED:
                 self._record_cancelled(execution, token)
             del execution.tokens[token.id]
         gone = len(tokens)
         kept = {} if execution.row.state == "COMPLETED" else {"": execution.left.pop("", {})}
-        others: tuple[dict[str, Any], ...] = (
+        others: tuple[dict[Any, Any], ...] = (
             execution.scopes,
             execution.barriers,
             execution.gates,
             execution.slots,
             execution.left,
+            execution.inbox,
+            execution.mailbox,
         )
         for rows in others:
             for key in list(rows)[: limit - gone]:
                 del rows[key]
                 gone += 1
         execution.swept = not execution.tokens and not any(others)
+        if execution.swept:
+            execution.machine = None
+            execution.kept.clear()
         execution.left.update(kept)
         return gone
 
     def _record_cancelled(self, execution: MemoryExecution, token: TokenRow) -> None:
+        event = cancelled_event(token.kind, token.live, token.node, token.scope, token.id, self.now())
+        if event is None:
+            return
         execution.row.seq += 1
-        event = NewEvent("NodeCancelled", token.node, token.scope, self.now(), token=token.id)
         self.store.add_event(execution.row.id, execution.row.seq, event, None, None)
 
     async def outbox(self, limit: int = 100) -> list[OutboxEntry]:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from heapq import heappush
 
-from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
+from dalsegno.core.settlement import (
+    BarrierRow,
+    ExecutionRow,
+    GateRow,
+    Kept,
+    MachineRow,
+    ScopeRow,
+    SignalRow,
+    TokenRow,
+)
 from dalsegno.model.definition import Definition
 from dalsegno.model.event import Event, NewEvent
 from dalsegno.model.execution import NewExecution
+from dalsegno.model.machine import Completion
 from dalsegno.ports.ledger import OutboxEntry
 
 UNFINISHED = frozenset(("ready", "leased", "parked", "held"))
@@ -22,7 +32,11 @@ class MemoryExecution:
         "barriers",
         "events",
         "gates",
+        "inbox",
+        "kept",
         "left",
+        "machine",
+        "mailbox",
         "new",
         "outputs",
         "row",
@@ -43,6 +57,12 @@ class MemoryExecution:
         self.left: dict[str, dict[str, bytes]] = {}
         self.outputs: dict[str, bytes] = {}
         self.events: list[Event] = []
+        self.machine: MachineRow | None = None
+        self.inbox: dict[int, Completion] = {}
+        """By promise."""
+        self.kept: dict[int, Kept] = {}
+        """The same, as the rules look at it."""
+        self.mailbox: dict[str, SignalRow] = {}
         self.swept = False
 
 
@@ -56,6 +76,7 @@ class MemoryStore:
         self.executions: dict[str, MemoryExecution] = {}
         self.definitions: dict[tuple[str, int], Definition] = {}
         self.current: dict[str, int] = {}
+        self.aliases: dict[tuple[str, str], int] = {}
         self.outbox: dict[str, OutboxEntry] = {}
         self.blobs: dict[tuple[str, str], bytes] = {}
         self.workers: dict[str, tuple[float, bytes]] = {}
@@ -95,6 +116,27 @@ class MemoryStore:
             if token.state in UNFINISHED and (scope is None or token.scope == scope)
         ]
 
+    def waiting_tokens(self, execution: str, awaits: str) -> Iterable[TokenRow]:
+        waiting = [
+            token
+            for token in self.executions[execution].tokens.values()
+            if token.state == "parked" and token.awaits == awaits
+        ]
+        return sorted(waiting, key=lambda token: token.ready_at)
+
+    def machine(self, execution: str) -> MachineRow | None:
+        return self.executions[execution].machine
+
+    def completions(self, execution: str) -> Mapping[int, Kept]:
+        return self.executions[execution].kept
+
+    def signal(self, execution: str, signal: str) -> SignalRow | None:
+        return self.executions[execution].mailbox.get(signal)
+
+    def next_signal(self, execution: str, names: Collection[str]) -> SignalRow | None:
+        mailbox = self.executions[execution].mailbox.values()
+        return next((signal for signal in mailbox if not signal.taken and signal.name in names), None)
+
     # -- writing ----------------------------------------------------------------------------------------------
 
     def create_execution(self, row: ExecutionRow, new: NewExecution) -> None:
@@ -113,6 +155,27 @@ class MemoryStore:
             heappush(self.ready.setdefault(row.queue, []), entry)
         elif row.state == "parked" and row.due is not None:
             heappush(self.parked, (row.due, next(self._order), row.execution, row.id))
+
+    def move_token(self, row: TokenRow, execution: str) -> None:
+        del self.executions[row.execution].tokens[row.id]
+        row.execution = execution
+        self.add_token(row)
+
+    def save_machine(self, row: MachineRow) -> None:
+        self.executions[row.execution].machine = row
+
+    def add_completion(self, execution: str, completion: Completion) -> None:
+        found = self.executions[execution]
+        found.inbox[completion.promise] = completion
+        found.kept[completion.promise] = (completion.number, completion.ok)
+
+    def remove_completions(self, execution: str, promises: Collection[int]) -> None:
+        found = self.executions[execution]
+        for promise in promises:
+            del found.inbox[promise], found.kept[promise]
+
+    def save_signal(self, row: SignalRow) -> None:
+        self.executions[row.execution].mailbox[row.id] = row
 
     def save_scope(self, row: ScopeRow) -> None:
         self.executions[row.execution].scopes[row.scope] = row

@@ -30,4 +30,5 @@ def execution_view(execution: MemoryExecution) -> ExecutionView:
         output=row.output,
         context=row.context,
         error=row.error,
+        kind=row.kind,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dalsegno.adapters.flat import Fields
+from dalsegno.adapters.flat import Fields, UnsupportedTransition
 from dalsegno.adapters.postgres.encoding import outcome_of, transition_fields
 from dalsegno.adapters.postgres.errors import RefusedValue
 from dalsegno.adapters.postgres.store import PostgresStore
@@ -36,6 +36,8 @@ class PostgresLedger:
                 sound.append((index, transition_fields(transition)))
             except UnicodeEncodeError as error:
                 outcomes[index] = Refused(f"a name is not valid Unicode: {error}")
+            except UnsupportedTransition as error:
+                outcomes[index] = Refused(str(error))
         if sound:
             await self._commit(batch, sound, outcomes)
         return [outcome for outcome in outcomes if outcome is not None]

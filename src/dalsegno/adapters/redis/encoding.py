@@ -37,7 +37,8 @@ class Envelope:
         self.entries = 0
 
     def add(self, place: int, transition: Transition) -> None:
-        """Raises UnicodeEncodeError where a name is no valid Unicode, and then has added nothing that counts."""
+        """Raises UnicodeEncodeError where a name is no valid Unicode, or UnsupportedTransition, and then has added
+        nothing that counts."""
         head, digest, tail = _around_digest(self._flattener.transition(transition))
         row = msgspec.Raw(
             msgspec.msgpack.encode((self._number(transition.execution), *head, digest.hex(), *tail))

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from dalsegno.adapters.flat import UnsupportedTransition
 from dalsegno.adapters.redis.encoding import (
     ENTRIES_PER_CALL,
     MOST_ENTRIES,
@@ -62,6 +63,8 @@ class RedisLedger:
                 envelopes[-1].add(place, transition)
             except UnicodeEncodeError as error:
                 outcomes[place] = Refused(f"a name is not valid Unicode: {error}")
+            except UnsupportedTransition as error:
+                outcomes[place] = Refused(str(error))
         return [envelope for envelope in envelopes if envelope.places]
 
     async def _settle(

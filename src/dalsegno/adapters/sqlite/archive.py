@@ -14,13 +14,17 @@ from dalsegno.adapters.sqlite.store import SqliteStore
 from dalsegno.adapters.sqlite.sweep import remove_ended
 from dalsegno.adapters.sqlite.views import execution_view
 from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
-from dalsegno.model.definition import Definition
+from dalsegno.errors import NotFound
+from dalsegno.model.definition import Definition, Version, check_alias, no_such_version, read_version
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
 
 REMOVED_ROWS = 2000
 """About how many rows retention removes in one transaction."""
+
+BEYOND_VERSIONS = 2**31
+"""No version is as high; SQLite takes no number of more than 64 bits."""
 
 
 class SqliteArchive:
@@ -33,10 +37,12 @@ class SqliteArchive:
         new = Definition(name, 0, hash, kind, source, self.store.clock.now())
         return await self.store.write(lambda rows: _put_definition(rows, new))
 
-    async def definition(self, name: str, version: int | None = None) -> Definition | None:
-        if version is None:
+    async def definition(self, name: str, version: Version = None) -> Definition | None:
+        wanted = read_version(version)
+        if wanted is None:
             return await self._definition("definition.current", name)
-        return await self._definition("definition.version", name, version)
+        statement = "definition.version" if isinstance(wanted, int) else "definition.aliased"
+        return await self._definition(statement, name, wanted)
 
     async def definition_by_hash(self, hash: str) -> Definition | None:
         return await self._definition("definition.by_hash", hash)
@@ -44,6 +50,29 @@ class SqliteArchive:
     async def definitions(self) -> list[Definition]:
         rows = await self.store.read(lambda connection: connection.execute(SQL["definition.all"]).fetchall())
         return [Definition(*row) for row in rows]
+
+    async def versions(self, name: str) -> list[Definition]:
+        rows = await self.store.read(
+            lambda connection: connection.execute(SQL["definition.versions"], (name,)).fetchall()
+        )
+        return [Definition(*row) for row in rows]
+
+    async def set_alias(self, name: str, alias: str, version: int) -> None:
+        check_alias(alias)
+        number = min(version, BEYOND_VERSIONS)
+        await self.store.write(lambda rows: _set_alias(rows, name, alias, number))
+
+    async def remove_alias(self, name: str, alias: str) -> bool:
+        gone = await self.store.write(
+            lambda rows: rows.connection.execute(SQL["definition.remove_alias"], (name, alias)).rowcount
+        )
+        return gone > 0
+
+    async def aliases(self, name: str) -> dict[str, int]:
+        rows = await self.store.read(
+            lambda connection: connection.execute(SQL["definition.aliases"], (name,)).fetchall()
+        )
+        return dict(rows)
 
     async def _definition(self, statement: str, *parameters: object) -> Definition | None:
         row = await self.store.read(
@@ -109,6 +138,13 @@ def _put_definition(rows: SqliteWorkspace, new: Definition) -> Definition:
     return definition
 
 
+def _set_alias(rows: SqliteWorkspace, name: str, alias: str, version: int) -> None:
+    connection = rows.connection
+    if connection.execute(SQL["definition.version"], (name, version)).fetchone() is None:
+        raise NotFound(no_such_version(name, version))
+    connection.execute(SQL["definition.set_alias"], (name, alias, version))
+
+
 def _list(
     connection: sqlite3.Connection, where: ExecutionFilter, before: str | None, limit: int
 ) -> list[tuple[Any, ...]]:
@@ -123,6 +159,8 @@ def _list(
         "parent": where.parent,
         "state": where.states[0] if where.states else None,
         "states": json.dumps(where.states) if where.states else None,
+        "kinds": json.dumps(where.kinds) if where.kinds else None,
+        "relations": json.dumps(where.relations) if where.relations else None,
         "tag": where.tags[0][0] if where.tags else None,
         "tag_value": where.tags[0][1] if where.tags else None,
         "tags": json.dumps(where.tags),
@@ -138,6 +176,8 @@ def _leading(where: ExecutionFilter) -> str:
 
     Most executions of a store have completed; any other single state is rarer than a workflow.
     """
+    if where.kinds == ("schedule",):
+        return "listing.schedules"
     if where.parent is not None:
         return "listing.of_parent"
     if where.tags:

@@ -14,6 +14,7 @@ from dalsegno.adapters.sqlite.flight import Flight
 from dalsegno.adapters.sqlite.parameters import (
     Parameters,
     changed_token,
+    counted_machine,
     moved_flight,
     moved_record,
     new_token,
@@ -21,6 +22,7 @@ from dalsegno.adapters.sqlite.parameters import (
     running_record,
     stored_barrier,
     stored_gate,
+    stored_machine,
     stored_scope,
     stored_slot,
     turns,
@@ -28,7 +30,7 @@ from dalsegno.adapters.sqlite.parameters import (
     whole_record,
 )
 from dalsegno.adapters.sqlite.statements import SQL
-from dalsegno.core.settlement import BarrierRow, GateRow, ScopeRow, TokenRow
+from dalsegno.core.settlement import BarrierRow, GateRow, MachineRow, ScopeRow, TokenRow
 from dalsegno.model.execution import NewExecution
 
 ADVANCE = BulkStatement(SQL["execution.advance"])
@@ -46,6 +48,10 @@ INSERT_STEP = BulkStatement(SQL["history.insert_step"])
 INSERT_NOTE = BulkStatement(SQL["history.insert_note"])
 SAVE_SCOPE = BulkStatement(SQL["join.save_scope"])
 SAVE_SLOT = BulkStatement(SQL["join.save_slot"])
+SAVE_MACHINE = BulkStatement(SQL["machine.save"])
+COUNT_MACHINE = BulkStatement(SQL["machine.count"])
+ENTER_INBOX = BulkStatement(SQL["machine.enter"])
+REMOVE_FROM_INBOX = BulkStatement(SQL["machine.remove"])
 
 PLAIN_STATES = frozenset(("leased", "ready"))
 """In which tokens are born with few columns."""
@@ -54,16 +60,21 @@ PLAIN_STATES = frozenset(("leased", "ready"))
 class Changes:
     __slots__ = (
         "barriers",
+        "cleared",
+        "completions",
         "consumed",
         "created",
         "events",
         "executions",
         "gates",
         "left",
+        "machines",
+        "moved",
         "notes",
         "outbox",
         "outputs",
         "owners",
+        "removed",
         "scopes",
         "slots",
         "spawned",
@@ -83,6 +94,14 @@ class Changes:
         """Tokens that are not stored yet, by number."""
         self.tokens: dict[int, TokenRow] = {}
         """Tokens that changed, by number. Those just spawned are among them only if they changed after that."""
+        self.moved: dict[int, int] = {}
+        """Stored tokens that went to another execution: their numbers, and its number."""
+        self.machines: dict[int, MachineRow] = {}
+        self.completions: list[Any] = []
+        """Parameters of ``enter``; what was removed or cleared of them goes after that."""
+        self.removed: list[Any] = []
+        self.cleared: dict[int, int] = {}
+        """Executions whose completions go, up to a number."""
         self.scopes: dict[tuple[int, str], ScopeRow] = {}
         self.barriers: dict[tuple[int, str], BarrierRow] = {}
         self.gates: dict[tuple[int, str], GateRow] = {}
@@ -101,6 +120,8 @@ class Changes:
     def write(self, connection: sqlite3.Connection) -> None:
         self._write_executions(connection)
         self._write_tokens(connection)
+        if self.machines or self.completions:
+            self._write_machines(connection)
         if self.scopes:
             SAVE_SCOPE.run(
                 connection, [value for key, row in self.scopes.items() for value in stored_scope(key, row)]
@@ -145,7 +166,7 @@ class Changes:
         others = []
         for name, new in self.created.items():
             flight = self.executions[name]
-            if flight.row.state == "RUNNING" and new.parent is None and new.idempotency_key is None:
+            if _is_plain(flight, new):
                 flights += running_flight(flight)
                 records += running_record(flight, new)
             else:
@@ -169,13 +190,29 @@ class Changes:
             if row.state == "leased":
                 self.owners.add(row.owner)
                 leased += (number, row.owner, row.fence)
-            elif row.state == "ready":
+            elif row.state == "ready" and row.reason != "arrival":  # its work may be new, too
                 ready += (number, row.ready_at, next(turns), row.reason, row.losses, row.due)
             else:
                 changed.append(changed_token(number, row))
         LEASE.run(connection, leased)
         MAKE_READY.run(connection, ready)
         _each(connection, "token.change", changed)
+        _each(connection, "token.move", [(execution, token) for token, execution in self.moved.items()])
+
+    def _write_machines(self, connection: sqlite3.Connection) -> None:
+        saved: list[Any] = []
+        counted: list[Any] = []
+        for number, row in self.machines.items():
+            if row.snapshot is None:
+                counted += counted_machine(number, row)
+            else:
+                saved += stored_machine(number, row, row.snapshot)
+                row.snapshot = None
+        SAVE_MACHINE.run(connection, saved)
+        COUNT_MACHINE.run(connection, counted)
+        ENTER_INBOX.run(connection, self.completions)
+        REMOVE_FROM_INBOX.run(connection, self.removed)
+        _each(connection, "machine.clear", list(self.cleared.items()))
 
     def _write_spawned(self, connection: sqlite3.Connection) -> None:
         kept: list[Any] = []
@@ -214,6 +251,12 @@ class Changes:
         INSERT_KEPT.run(connection, kept)
         INSERT_READY.run(connection, ready)
         INSERT_TOKEN.run(connection, others)
+
+
+def _is_plain(flight: Flight, new: NewExecution) -> bool:
+    """A start that needs few columns."""
+    alone = new.parent is None and new.idempotency_key is None and new.notify is None
+    return alone and flight.row.state == "RUNNING"
 
 
 def _each(connection: sqlite3.Connection, statement: str, rows: list[Parameters]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
+from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, Kept, MachineRow, ScopeRow, TokenRow
 
 
 class Flight:
@@ -12,7 +12,9 @@ class Flight:
         "barriers",
         "born_here",
         "gates",
+        "inbox",
         "left",
+        "machine",
         "number",
         "numbers",
         "paused",
@@ -36,6 +38,10 @@ class Flight:
         """Scopes in which something is known to be left."""
         self.paused = row.state == "PAUSED"
         """As stored: a resume must write the state although the row reads RUNNING."""
+        self.machine: MachineRow | None = None
+        """Without its snapshot, unless that is about to be written."""
+        self.inbox: dict[int, Kept] = {}
+        """Completions by promise: all of them, if there are as many as the machine's row says."""
 
     def forget_token(self, token: str) -> None:
         self.tokens.pop(token, None)

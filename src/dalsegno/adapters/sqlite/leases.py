@@ -16,7 +16,7 @@ from dalsegno.ports.ledger import Woken
 INNOCENT, SUSPECT = 0, 1
 """The two lines of a queue, see the index ``token_ready``."""
 
-PRIORITY, READY_AT, TURN = 8, 19, 21
+PRIORITY, READY_AT, TURN = 8, 19, 22
 """Columns of ``token.ready`` that decide the place in line."""
 
 

@@ -13,6 +13,7 @@ from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
 from dalsegno.core.settlement import settle
 from dalsegno.errors import DalSegnoError, OperatorError
 from dalsegno.model.barrier import LeftView, SlotView
+from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Refused, Transition
 from dalsegno.ports.ledger import SLOTS_PAGE, Inspection, OutboxEntry, Woken, WorkerView
@@ -97,6 +98,9 @@ class SqliteLedger:
 
     async def outputs(self, execution: str, ids: Sequence[str]) -> dict[str, bytes]:
         return await self.store.read(lambda connection: looks.outputs(connection, execution, ids))
+
+    async def machine(self, execution: str) -> MachineView | None:
+        return await self.store.read(lambda connection: looks.machine(connection, execution))
 
     async def inspect(self, execution: str) -> Inspection | None:
         return await self.store.read(lambda connection: looks.inspect(connection, execution))

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dalsegno.adapters.sqlite.statements import SQL
-from dalsegno.adapters.sqlite.views import execution_view
+from dalsegno.adapters.sqlite.views import execution_view, machine_view
 from dalsegno.core.settlement import BarrierRow, TokenRow, barrier_view, token_view
+from dalsegno.model.machine import MachineView
 from dalsegno.ports.ledger import Inspection
 
 Row = tuple[Any, ...]
@@ -26,6 +27,14 @@ def inspect(connection: sqlite3.Connection, execution: str) -> Inspection | None
         tuple(token_view(TokenRow(*token[1:])) for token in tokens),
         tuple(barrier_view(BarrierRow(execution, *barrier)) for barrier in barriers),
     )
+
+
+def machine(connection: sqlite3.Connection, execution: str) -> MachineView | None:
+    row = connection.execute(SQL["machine.of"], (execution,)).fetchone()
+    if row is None:
+        return None
+    completions = connection.execute(SQL["machine.inbox_of"], (execution,))
+    return machine_view(row, completions, connection.execute(SQL["machine.mailbox_of"], (execution,)))
 
 
 def outputs(connection: sqlite3.Connection, execution: str, ids: Sequence[str]) -> dict[str, bytes]:

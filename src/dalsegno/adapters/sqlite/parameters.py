@@ -6,11 +6,14 @@ import itertools
 import json
 from typing import Any
 
+import msgspec
+
 from dalsegno.adapters.sqlite.flight import Flight
-from dalsegno.core.settlement import BarrierRow, GateRow, ScopeRow, TokenRow
+from dalsegno.core.settlement import BarrierRow, GateRow, MachineRow, ScopeRow, SignalRow, TokenRow
 from dalsegno.model.execution import NewExecution
 
 Parameters = tuple[Any, ...]
+encode = msgspec.json.encode
 
 turns = itertools.count(1)
 """Order among tokens that this process made ready at the same instant."""
@@ -18,7 +21,17 @@ turns = itertools.count(1)
 
 def running_flight(flight: Flight) -> Parameters:
     row = flight.row
-    return flight.number, row.id, row.definition, row.epoch, row.seq, row.live, row.priority, row.touched_at
+    return (
+        flight.number,
+        row.id,
+        row.definition,
+        row.epoch,
+        row.seq,
+        row.live,
+        row.priority,
+        row.touched_at,
+        row.kind,
+    )
 
 
 def running_record(flight: Flight, new: NewExecution) -> Parameters:
@@ -32,6 +45,7 @@ def running_record(flight: Flight, new: NewExecution) -> Parameters:
         new.priority,
         json.dumps(new.tags) if new.tags else "[]",
         bytearray(new.input),
+        new.kind,
     )
 
 
@@ -49,6 +63,8 @@ def whole_flight(flight: Flight) -> Parameters:
         row.touched_at,
         row.paused_at,
         row.ended_at,
+        row.kind,
+        row.notify,
     )
 
 
@@ -73,6 +89,7 @@ def whole_record(flight: Flight, new: NewExecution) -> Parameters:
         row.context,
         row.output,
         new.input,
+        new.kind,
     )
 
 
@@ -123,6 +140,7 @@ def new_token(number: int, flight: Flight, row: TokenRow) -> Parameters:
         row.barrier,
         row.ready_at,
         row.digest,
+        row.awaits,
         next(turns) if row.state == "ready" else 0,
     )
 
@@ -140,7 +158,8 @@ def changed_token(number: int, row: TokenRow) -> Parameters:
         row.barrier,
         row.ready_at,
         row.digest,
-        0,
+        row.awaits,
+        next(turns) if row.state == "ready" else 0,
         number,
     )
 
@@ -173,3 +192,41 @@ def stored_barrier(key: tuple[int, str], row: BarrierRow) -> Parameters:
 
 def stored_gate(key: tuple[int, str], row: GateRow) -> Parameters:
     return *key, row.count, json.dumps(sorted(row.used))
+
+
+def stored_machine(number: int, row: MachineRow, snapshot: bytes) -> Parameters:
+    return (
+        number,
+        row.version,
+        row.inbox,
+        row.read,
+        row.unread,
+        row.last_success,
+        row.last_failure,
+        row.kept,
+        1 if row.resuming else 0,
+        row.cancel,
+        1 if row.interrupted else 0,
+        row.line,
+        encode(row.wake).decode(),
+        encode(row.reachable).decode(),
+        bytearray(snapshot),
+    )
+
+
+def counted_machine(number: int, row: MachineRow) -> Parameters:
+    return (
+        number,
+        row.version,
+        row.inbox,
+        row.unread,
+        row.last_success,
+        row.last_failure,
+        row.kept,
+        1 if row.resuming else 0,
+        row.cancel,
+    )
+
+
+def stored_signal(number: int, row: SignalRow) -> Parameters:
+    return number, row.id, row.name, row.number, 1 if row.taken else 0, row.data

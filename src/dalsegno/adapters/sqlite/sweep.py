@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.workspace import UNFINISHED, SqliteWorkspace
+from dalsegno.core.settlement import cancelled_event
 
-IN_FLIGHT = ("scope", "barrier", "slot", "gate", "left_context")
+IN_FLIGHT = ("scope", "barrier", "slot", "gate", "left_context", "inbox", "mailbox", "machine")
 KEPT_AFTER_THE_END = ("left_at_root", "output", "blob", "event")
 
 
@@ -37,14 +38,18 @@ def _sweep(connection: sqlite3.Connection, execution: int, now: float, limit: in
 
 def _sweep_tokens(connection: sqlite3.Connection, execution: int, now: float, limit: int) -> int:
     tokens = connection.execute(SQL["sweep.tokens"], (execution, limit)).fetchall()
-    cancelled = [
-        (node, scope, now, None, token, None, None)
+    told = [
+        cancelled_event(kind, bool(live), node, scope, token, now)
         for _, token, state, kind, node, scope, live in tokens
-        if state in UNFINISHED and live and kind in ("node", "join")
+        if state in UNFINISHED
     ]
+    cancelled = [event for event in told if event is not None]
     if cancelled:
         (seq,) = connection.execute(SQL["sweep.seq"], (execution,)).fetchone()
-        events = [(execution, seq + n, "NodeCancelled", *event) for n, event in enumerate(cancelled, 1)]
+        events = [
+            (execution, number, event.kind, event.node, event.scope, now, None, event.token, None, None)
+            for number, event in enumerate(cancelled, seq + 1)
+        ]
         connection.executemany(SQL["history.insert_event"], events)
         connection.execute(SQL["sweep.count_event"], (seq + len(events), execution))
     connection.executemany(SQL["sweep.delete_token"], [token[:1] for token in tokens])

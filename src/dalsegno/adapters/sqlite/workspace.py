@@ -14,9 +14,10 @@ from typing import Any
 
 from dalsegno.adapters.sqlite.changes import Changes
 from dalsegno.adapters.sqlite.flight import Flight
+from dalsegno.adapters.sqlite.machines import MachineWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
-from dalsegno.model.effect import SpawnToken
+from dalsegno.model.effect import DeliverToToken, DropTokens, SpawnToken
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.transition import Transition
@@ -26,11 +27,9 @@ CACHED_FLIGHTS = 5_000
 """Executions remembered at most; beyond that all are forgotten and read again when they move."""
 
 
-class SqliteWorkspace:
+class SqliteWorkspace(MachineWorkspace):
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-        self.changes = Changes()
-        self._flights: dict[str, Flight] = {}
+        super().__init__(connection)
         self._fresh: set[tuple[str, str]] = set()
         self._registered: set[str | None] = set()
         self._version = -1
@@ -104,14 +103,10 @@ class SqliteWorkspace:
         """
         flights = self._flights
         self.warm({step.execution for step in batch if step.execution not in flights})
+        spawned, missing = _named_tokens(batch)
         if not careful:
-            self._fresh = {
-                (step.execution, effect.token.id)
-                for step in batch
-                for effect in step.effects
-                if type(effect) is SpawnToken
-            }
-        missing = [
+            self._fresh = spawned
+        missing += [
             (step.execution, step.token)
             for step in batch
             if step.token is not None
@@ -119,6 +114,7 @@ class SqliteWorkspace:
         ]
         if missing:
             self._fetch(missing)
+        self._warm_machines(flight for step in batch if (flight := flights.get(step.execution)) is not None)
 
     def _fetch(self, tokens: list[tuple[str, str]]) -> None:
         """Reads tokens that a batch consumes. One of them may also be spawned in it, by a transition that comes
@@ -145,7 +141,7 @@ class SqliteWorkspace:
             raise LookupError(f"token {stored[2]} without its execution {stored[1]}")
         found = flight.tokens.get(stored[2])
         if found is None:
-            found = flight.tokens[stored[2]] = TokenRow(*stored[1:21])
+            found = flight.tokens[stored[2]] = TokenRow(*stored[1:22])
             flight.numbers[stored[2]] = stored[0]
         return found
 
@@ -220,13 +216,26 @@ class SqliteWorkspace:
 
     def unfinished_tokens(self, execution: str, scope: str | None = None) -> Iterable[TokenRow]:
         """What is stored, as changed in this transaction, and what was spawned in it."""
-        for row in self.connection.execute(SQL["token.unfinished"], (execution,)).fetchall():
-            self.adopt(row)
-        return [
+        flight = self._flights[execution]
+        if not flight.born_here:
+            for row in self.connection.execute(SQL["token.unfinished"], (execution,)).fetchall():
+                self.adopt(row)
+        found = [
             token
-            for token in self._flights[execution].tokens.values()
+            for token in flight.tokens.values()
             if token.state in UNFINISHED and (scope is None or token.scope == scope)
         ]
+        return sorted(found, key=lambda token: flight.numbers[token.id])
+
+    def waiting_tokens(self, execution: str, awaits: str) -> Iterable[TokenRow]:
+        flight = self._flights[execution]
+        if not flight.born_here:
+            for row in self.connection.execute(SQL["token.awaiting"], (flight.number, awaits)).fetchall():
+                self.adopt(row)
+        waiting = [
+            token for token in flight.tokens.values() if token.state == "parked" and token.awaits == awaits
+        ]
+        return sorted(waiting, key=lambda token: (token.ready_at, flight.numbers[token.id]))
 
     # -- Workspace: writing -----------------------------------------------------------------------------------
 
@@ -253,6 +262,19 @@ class SqliteWorkspace:
             self.changes.consumed += (number, bytearray(row.digest or b""))
             self.changes.tombstones.append((flight, row.id))
         else:
+            self.changes.tokens[number] = row
+
+    def move_token(self, row: TokenRow, execution: str) -> None:
+        left, entered = self._flights[row.execution], self._flights[execution]
+        number = left.numbers[row.id]
+        left.forget_token(row.id)
+        row.execution = execution
+        entered.tokens[row.id] = row
+        entered.numbers[row.id] = number
+        if number in self.changes.spawned:
+            self.changes.spawned[number] = (row, entered)
+        else:
+            self.changes.moved[number] = entered.number
             self.changes.tokens[number] = row
 
     def save_scope(self, row: ScopeRow) -> None:
@@ -305,3 +327,19 @@ class SqliteWorkspace:
                 bytearray(data),
                 token,
             )
+
+
+def _named_tokens(batch: Sequence[Transition]) -> tuple[set[tuple[str, str]], list[tuple[str, str]]]:
+    """Tokens that the effects of a batch spawn, and those they speak of."""
+    spawned: set[tuple[str, str]] = set()
+    spoken_of: list[tuple[str, str]] = []
+    for step in batch:
+        execution = step.execution
+        for effect in step.effects:
+            if type(effect) is SpawnToken:
+                spawned.add((execution, effect.token.id))
+            elif type(effect) is DropTokens:
+                spoken_of += [(execution, token) for token in effect.tokens]
+            elif type(effect) is DeliverToToken:
+                spoken_of.append((execution, effect.token))
+    return spawned, spoken_of

@@ -1,4 +1,4 @@
-"""``pause`` and ``cancel``."""
+"""``signal``, ``pause`` and ``cancel``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,39 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
+    app.command("signal")(signal)
     app.command("pause")(pause)
     app.command("cancel")(cancel)
+
+
+def signal(
+    execution: ExecutionId,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The signal's name.", show_default=False)],
+    payload: Annotated[
+        str | None,
+        typer.Option(
+            "--payload",
+            "-p",
+            metavar="JSON",
+            help="What it carries: JSON, @FILE, or - for stdin.",
+            show_default=False,
+        ),
+    ] = None,
+    id: Annotated[
+        str | None,
+        typer.Option(
+            "--id", metavar="TEXT", help="A second signal with it is the first.", show_default=False
+        ),
+    ] = None,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Send a signal to an execution. It is kept until the workflow takes it, in order per name."""
+    from dalsegno.cli.documents import read_payload
+
+    carried = read_payload(payload, "payload")
+    done = f"sent signal '{name}' to"
+    _command(execution, store, lambda client, found: client.signal(found, name, carried, id), done, json=json)
 
 
 def pause(execution: ExecutionId, store: Store = None, json: Json = False) -> None:
@@ -29,7 +60,7 @@ def cancel(
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Cancel an execution for good."""
+    """Cancel an execution for good. A script may clean up first; a second cancel ends it at once."""
     _command(execution, store, lambda client, found: client.cancel(found, reason), "cancelled", json=json)
 
 

@@ -8,9 +8,13 @@ import typer
 
 from dalsegno.cli.options import AppName, Json, Store
 
-Files = Annotated[
+Sources = Annotated[
     list[str],
-    typer.Argument(metavar="FILE...", help="JSON or YAML documents; - for stdin.", show_default=False),
+    typer.Argument(
+        metavar="FILE...",
+        help="Scripts (.flow), JSON or YAML documents; - for a document on stdin.",
+        show_default=False,
+    ),
 ]
 
 
@@ -20,8 +24,8 @@ def register(app: typer.Typer) -> None:
     app.command("nodes")(nodes)
 
 
-def validate(files: Files, app: AppName = None, json: Json = False) -> None:
-    """Check documents; nothing is stored. Exit code 2 if one has errors."""
+def validate(files: Sources, app: AppName = None, json: Json = False) -> None:
+    """Check documents and scripts; nothing is stored. Exit code 2 if one has errors."""
     from dalsegno.cli.checking import check_files, print_checks, valid_or_not
     from dalsegno.cli.opening import make_app
     from dalsegno.cli.output import emit
@@ -34,32 +38,53 @@ def validate(files: Files, app: AppName = None, json: Json = False) -> None:
     raise typer.Exit(0 if all(check.valid for check in checks) else 2)
 
 
-def deploy(files: Files, store: Store = None, app: AppName = None, json: Json = False) -> None:
-    """Store documents under their names; the same content again is the same version."""
+def deploy(
+    files: Sources,
+    alias: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Let this alias mean the deployed version: stable ...", show_default=False
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check, and show what would change; store nothing.")
+    ] = False,
+    store: Store = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """Store documents and scripts under their names, and show what changed.
+
+    The same content again is the same version; deploying an older one makes it current again. Executions keep the
+    version they were started with.
+    """
     import asyncio
 
-    from dalsegno.cli.checking import print_deployed
-    from dalsegno.cli.deploying import Deployed, compile_document, deploy_document
+    from dalsegno.cli.deployed import print_deployed
+    from dalsegno.cli.deploying import Deployed, check_document, deploy_document, rehearse
     from dalsegno.cli.documents import read_document
     from dalsegno.cli.opening import make_app, opened
     from dalsegno.cli.output import emit
+    from dalsegno.model.definition import check_alias
 
-    made = make_app(store, app)
+    if alias is not None:
+        check_alias(alias)
+    made, warn = make_app(store, app), app is not None
     documents = [read_document(file) for file in files]
     for document in documents:
-        compile_document(document, made.registry)  # all are right, or none is stored
+        check_document(document, made.registry)  # all are right, or none is stored
 
     async def store_all() -> list[Deployed]:
+        if dry_run:
+            return await rehearse(made, documents, warn_tasks=warn, alias=alias)
         async with opened(made, create=True):
-            return [
-                await deploy_document(made, document, warn_tasks=app is not None) for document in documents
-            ]
+            return [await deploy_document(made, each, warn_tasks=warn, alias=alias) for each in documents]
 
     deployed = asyncio.run(store_all())
     if json:
-        emit({"definitions": [each.as_object() for each in deployed]})
+        emit({"definitions": [each.as_object() for each in deployed], "stored": not dry_run})
     else:
-        print_deployed(deployed)
+        print_deployed(deployed, dry_run=dry_run)
 
 
 def nodes(

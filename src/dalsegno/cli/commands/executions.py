@@ -57,20 +57,24 @@ def show(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Show an execution: its nodes, latest events, output or error, relatives."""
+    """Show an execution: its nodes, or its line, variables and tasks; latest events, output or error, relatives."""
     import asyncio
 
     from dalsegno.cli.opening import find_execution, make_app, opened
     from dalsegno.cli.output import emit
     from dalsegno.cli.portrait import portray, print_portrait
     from dalsegno.cli.result import Command
+    from dalsegno.cli.script_portrait import ScriptPortrait, portray_script, print_script_portrait
 
     async def look() -> None:
         made = make_app(store, app)
         async with opened(made) as client:
-            portrait = await portray(client, await find_execution(client, execution), events)
+            view = await client.status(await find_execution(client, execution))
+            portrait = await (portray if view.kind == "graph" else portray_script)(client, view, events)
         if json:
             emit(portrait.as_object())
+        elif isinstance(portrait, ScriptPortrait):
+            print_script_portrait(portrait, Command(made.url, app))
         else:
             print_portrait(portrait, Command(made.url, app))
 

@@ -31,8 +31,14 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A JSON or YAML document; - for stdin.", show_default=False)
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORKFLOW",
+            help="A script (.flow), a JSON or YAML document, - for one on stdin, or a Python workflow as FILE.py:NAME "
+            "or MODULE:NAME.",
+            show_default=False,
+        ),
     ],
     input: Input = None,
     store: Store = None,
@@ -43,25 +49,18 @@ def run(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run a document to its end, with live progress.
+    """Run a workflow to its end, with live progress.
 
     Exit code: 0 completed, 1 failed or cancelled, 2 usage or validation, 124 timeout, 130 interrupted.
     """
-    from dalsegno.cli.deploying import deploy_document
-    from dalsegno.cli.documents import read_document, read_payload, read_seconds, read_tags
-    from dalsegno.cli.launching import make_session, refuse_double_stdin
-    from dalsegno.engine.client import StartOptions
+    from dalsegno.cli.documents import read_payload, read_seconds, read_tags
+    from dalsegno.cli.launching import launch, refuse_double_stdin
+    from dalsegno.engine.starting import StartOptions
 
-    refuse_double_stdin(file, input)
-    document, payload = read_document(file), read_payload(input)
+    refuse_double_stdin(workflow, input)
     options = StartOptions(idempotency_key=key, tags=read_tags(tag))
-    session = make_session(store, app, json=json, quiet=quiet, seconds=read_seconds(timeout))
-
-    async def start(client: Client) -> str:
-        deployed = await deploy_document(session.app, document, run_here=True)
-        return await client.start(deployed.name, payload, options)
-
-    raise typer.Exit(session.run(start))
+    payload, seconds = read_payload(input), read_seconds(timeout)
+    raise typer.Exit(launch(workflow, payload, options, store, app, json=json, quiet=quiet, seconds=seconds))
 
 
 def resume(
@@ -79,7 +78,7 @@ def resume(
     from dalsegno.cli.documents import read_seconds
     from dalsegno.cli.launching import make_session
     from dalsegno.cli.opening import find_execution, require_store
-    from dalsegno.cli.tasks import refuse_unknown_tasks
+    from dalsegno.cli.tasks import refuse_unrunnable
     from dalsegno.model.execution import ENDED
 
     session = make_session(store, app, json=json, quiet=quiet, seconds=read_seconds(timeout))
@@ -89,7 +88,7 @@ def resume(
         found = await find_execution(client, execution)
         view = await client.status(found)
         if view.state not in ENDED:
-            refuse_unknown_tasks(session.app, await client.definitions.by_hash(view.definition))
+            await refuse_unrunnable(session.app, view)
         if view.state == "PAUSED":
             await client.resume(found)
         return found

@@ -14,11 +14,23 @@ def register(app: typer.Typer) -> None:
 
 
 def start(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A deployed workflow.", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A deployed workflow, or one of its versions: NAME@3, NAME@stable.",
+            show_default=False,
+        ),
+    ],
     input: Input = None,
     store: Store = None,
     app: AppName = None,
-    version: Annotated[int | None, typer.Option(help="Default: the current one.", show_default=False)] = None,
+    version: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION", help="A number or an alias. Default: the current one.", show_default=False
+        ),
+    ] = None,
     priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0,
     tag: Tags = None,
     key: Key = None,
@@ -30,16 +42,19 @@ def start(
     from dalsegno.cli.documents import read_payload, read_tags
     from dalsegno.cli.opening import make_app, opened
     from dalsegno.cli.output import emit
-    from dalsegno.engine.client import StartOptions
+    from dalsegno.engine.starting import StartOptions
 
-    payload, options = read_payload(input), StartOptions(version, key, read_tags(tag), priority)
+    wanted = int(version) if version is not None and version.isdecimal() else version
+    payload, options = read_payload(input), StartOptions(wanted, key, read_tags(tag), priority)
+    application = make_app(store, app)
 
     async def enqueue() -> None:
-        async with opened(make_app(store, app)) as client:
+        async with opened(application) as client:
+            await application.workflows.ensure_all(client)
             made = await client.status(await client.start(name, payload, options))
         if json:
-            fields = {"execution_id": made.id, "workflow": made.workflow}
-            emit({**fields, "version": made.version, "status": made.state})
+            fields = {"execution_id": made.id, "workflow": made.workflow, "version": made.version}
+            emit({**fields, "kind": made.kind, "status": made.state})
         else:
             print(made.id)
 

@@ -9,7 +9,7 @@ from dalsegno.cli.doctor.check import Check, judge
 from dalsegno.cli.doctor.file import examine_file
 from dalsegno.cli.doctor.machine import examine_machine
 from dalsegno.cli.opening import opened
-from dalsegno.cli.waits import workers_for
+from dalsegno.cli.reasons import workers_for
 from dalsegno.core.diagnosis import diagnose, waits
 from dalsegno.engine.client import Client
 from dalsegno.engine.processes import dead_among

@@ -5,22 +5,36 @@ transition and writes back what changed. Stores that decide inside the server (P
 rules in SQL or Lua and prove it with the same contract suite.
 """
 
+from dalsegno.core.settlement.cancelling import cancelled_event
 from dalsegno.core.settlement.claim import claimable, release_row, resume_execution, wake_row
-from dalsegno.core.settlement.rows import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
+from dalsegno.core.settlement.rows import (
+    BarrierRow,
+    ExecutionRow,
+    GateRow,
+    MachineRow,
+    ScopeRow,
+    SignalRow,
+    TokenRow,
+)
 from dalsegno.core.settlement.settle import settle
-from dalsegno.core.settlement.views import barrier_view, lease_of, ready_token, token_view
-from dalsegno.core.settlement.workspace import Workspace
+from dalsegno.core.settlement.views import barrier_view, lease_of, machine_view, ready_token, token_view
+from dalsegno.core.settlement.workspace import Kept, Workspace
 
 __all__ = [
     "BarrierRow",
     "ExecutionRow",
     "GateRow",
+    "Kept",
+    "MachineRow",
     "ScopeRow",
+    "SignalRow",
     "TokenRow",
     "Workspace",
     "barrier_view",
+    "cancelled_event",
     "claimable",
     "lease_of",
+    "machine_view",
     "ready_token",
     "release_row",
     "resume_execution",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from dalsegno.core.settlement.cancelling import cancelled_event
 from dalsegno.core.settlement.rows import ExecutionRow, TokenRow
 from dalsegno.core.settlement.scopes import is_closed
 from dalsegno.core.settlement.workspace import Workspace
-from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import ENDED
 
 SUSPECT_LOSSES = 3
@@ -35,9 +35,9 @@ def _drop(token: TokenRow, execution: ExecutionRow | None, rows: Workspace, now:
         token.state = "held"
     else:
         token.state = "cancelled"
-        if execution is not None and token.live and token.kind in ("node", "join"):
+        event = cancelled_event(token.kind, token.live, token.node, token.scope, token.id, now)
+        if execution is not None and event is not None:
             execution.seq += 1
-            event = NewEvent("NodeCancelled", token.node, token.scope, now, token=token.id)
             rows.add_event(execution.id, execution.seq, event, None, None)
             rows.save_execution(execution)
     rows.save_token(token)
@@ -65,6 +65,7 @@ def wake_row(token: TokenRow, rows: Workspace, now: float) -> bool:
         rows.save_token(token)
         return False
     token.reason = "timeout" if token.barrier is not None else "timer"
+    token.awaits = None
     if token.barrier is not None:
         barrier = rows.barrier(token.execution, token.barrier)
         if barrier is not None and barrier.state == "waiting":

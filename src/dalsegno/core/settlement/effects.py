@@ -6,14 +6,33 @@ from collections.abc import Callable
 from typing import Any
 
 from dalsegno.core.settlement.barriers import arrive, cancel_barrier, create_barrier, end_slot, set_milestone
+from dalsegno.core.settlement.cancelling import cancelled_event
 from dalsegno.core.settlement.claim import resume_execution
-from dalsegno.core.settlement.rows import ExecutionRow, GateRow, ScopeRow, TokenRow, token_row
+from dalsegno.core.settlement.endings import finish
+from dalsegno.core.settlement.machines import (
+    judge,
+    request_cancel,
+    save_machine,
+    settle_promise,
+    wake_machine,
+)
+from dalsegno.core.settlement.rows import (
+    ExecutionRow,
+    GateRow,
+    MachineRow,
+    ScopeRow,
+    TokenRow,
+    token_row,
+)
+from dalsegno.core.settlement.signals import deliver_to_token, post_signal
 from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.model.barrier import GateSpec
 from dalsegno.model.effect import (
     AdjustGate,
     CancelTokens,
     CreateExecution,
+    DeliverToToken,
+    DropTokens,
     EndIfLast,
     EndScope,
     FinishExecution,
@@ -21,16 +40,23 @@ from dalsegno.model.effect import (
     OpenBarrier,
     OpenScope,
     PauseExecution,
+    PostSignal,
+    RequestCancel,
     ResolveSlot,
     ResumeExecution,
+    SaveMachine,
     SetMilestone,
+    SettlePromise,
     SpawnToken,
     StoreOutput,
+    WakeMachine,
     WriteOutbox,
 )
 from dalsegno.model.event import NewEvent
 from dalsegno.model.token import NewToken
 from dalsegno.model.transition import Applied, ReadyToken, Transition
+
+UNFINISHED = frozenset(("ready", "leased", "parked", "held"))
 
 
 class Application:
@@ -42,11 +68,16 @@ class Application:
         "execution",
         "gates",
         "kept",
+        "machine",
         "next_due",
         "now",
+        "owes",
         "ready",
+        "resumed",
         "rows",
+        "spawned_resume",
         "transition",
+        "wake",
     )
 
     def __init__(self, transition: Transition, execution: ExecutionRow, rows: Workspace, now: float) -> None:
@@ -60,6 +91,14 @@ class Application:
         self.kept: list[str] = []
         self.ready: list[ReadyToken] = []
         self.next_due: float | None = None
+        self.machine: MachineRow | None = None
+        """The script's machine, once anything here is about it."""
+        self.resumed: str | None = None
+        """The resume token that this transition consumes."""
+        self.spawned_resume: str | None = None
+        self.owes = False
+        self.wake = False
+        """Whether the machine is to be resumed whatever it waits for."""
 
     def run(self) -> Applied:
         for event in self.transition.events:
@@ -72,16 +111,24 @@ class Application:
             self.write_counts()
         for ending in self.endings:
             _end_if_last(self, ending)
+        if self.machine is not None:
+            judge(self, self.machine)
         execution = self.execution
         execution.touched_at = self.now
         self.rows.save_execution(execution)
         ended = execution.state if execution.ended_at is not None else None
-        return Applied(tuple(self.kept), tuple(self.ready), ended, self.next_due)  # type: ignore[arg-type]
+        return Applied(tuple(self.kept), tuple(self.ready), ended, self.next_due, self.owes)  # type: ignore[arg-type]
 
     def record(self, event: NewEvent, arrived: int | None = None, expected: int | None = None) -> None:
         execution = self.execution
         execution.seq += 1
         self.rows.add_event(execution.id, execution.seq, event, arrived, expected)
+
+    def machine_row(self) -> MachineRow | None:
+        """The machine, which is judged and saved once all effects are applied."""
+        if self.machine is None:
+            self.machine = self.rows.machine(self.execution.id)
+        return self.machine
 
     def count(self, scope: str, delta: int) -> None:
         """The root's counter is at hand; those of items are summed, so that each row is fetched once."""
@@ -140,6 +187,9 @@ class Application:
 
 
 def _spawn(work: Application, effect: SpawnToken) -> None:
+    if effect.token.kind == "resume":
+        work.spawned_resume = effect.token.id
+        work.machine_row()
     if work.rows.token(work.execution.id, effect.token.id) is None:
         work.spawn(effect.token)
 
@@ -183,14 +233,6 @@ def _leave(work: Application, effect: LeaveContext) -> None:
     work.rows.add_left(work.execution.id, effect.scope, effect.key, effect.data)
 
 
-def _finish(work: Application, effect: FinishExecution) -> None:
-    execution = work.execution
-    execution.state = effect.state
-    execution.ended_at = work.now
-    execution.output, execution.context, execution.error = effect.output, effect.context, effect.error
-    work.record(effect.event)
-
-
 def _defer_ending(work: Application, effect: EndIfLast) -> None:
     work.endings.append(effect)
 
@@ -203,7 +245,7 @@ def _end_if_last(work: Application, effect: EndIfLast) -> None:
     knows_ending = effect.finish is not None or effect.slot_data is not None
     if empty and knows_ending and not rows.has_left(execution, effect.scope):
         if effect.finish is not None:
-            _finish(work, effect.finish)
+            finish(work, effect.finish)
         elif effect.slot_data is not None:
             _end_scope(work, EndScope(effect.scope, effect.slot_data, event=effect.event))
         return
@@ -247,13 +289,21 @@ def _cancel_tokens(work: Application, effect: CancelTokens) -> None:
 def _cancel(work: Application, token: TokenRow) -> None:
     if token.live:
         work.count(token.scope, -1)
-    if token.live and token.kind in ("node", "join"):
-        work.record(NewEvent("NodeCancelled", token.node, token.scope, work.now, token=token.id))
+    told = cancelled_event(token.kind, token.live, token.node, token.scope, token.id, work.now)
+    if told is not None:
+        work.record(told)
     token.state = "cancelled"
     token.owner = None
     work.rows.save_token(token)
     if token.barrier is not None:
         cancel_barrier(work, token.barrier)
+
+
+def _drop_tokens(work: Application, effect: DropTokens) -> None:
+    for name in effect.tokens:
+        token = work.rows.token(work.execution.id, name)
+        if token is not None and token.state in UNFINISHED and token.kind != "resume":
+            _cancel(work, token)
 
 
 def _pause(work: Application, effect: PauseExecution) -> None:
@@ -272,6 +322,7 @@ def _resume(work: Application, effect: ResumeExecution) -> None:
 
 
 def _write_outbox(work: Application, effect: WriteOutbox) -> None:
+    work.owes = True
     work.rows.add_outbox(work.execution.id, effect.id, effect.topic, effect.data)
 
 
@@ -284,7 +335,7 @@ APPLY: dict[type, Callable[[Application, Any], None]] = {
     OpenScope: _open_scope,
     EndScope: _end_scope,
     LeaveContext: _leave,
-    FinishExecution: _finish,
+    FinishExecution: finish,
     EndIfLast: _defer_ending,
     AdjustGate: _adjust_gate,
     StoreOutput: _store_output,
@@ -292,4 +343,11 @@ APPLY: dict[type, Callable[[Application, Any], None]] = {
     PauseExecution: _pause,
     ResumeExecution: _resume,
     WriteOutbox: _write_outbox,
+    SaveMachine: save_machine,
+    SettlePromise: settle_promise,
+    PostSignal: post_signal,
+    DeliverToToken: deliver_to_token,
+    RequestCancel: request_cancel,
+    DropTokens: _drop_tokens,
+    WakeMachine: wake_machine,
 }

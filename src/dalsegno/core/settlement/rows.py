@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dalsegno.model.barrier import BarrierMode, BarrierState
-from dalsegno.model.execution import ExecutionState
+from dalsegno.model.execution import ExecutionKind, ExecutionState
+from dalsegno.model.machine import CancelReason, Ranges, Wake
 from dalsegno.model.token import NewToken, TokenKind, TokenState, WakeReason
 
 
@@ -21,6 +22,9 @@ class ExecutionRow(Struct, gc=False):
     paused_at: float | None = None
     touched_at: float = 0.0
     ended_at: float | None = None
+    kind: ExecutionKind = "graph"
+    notify: bytes | None = None
+    """What its ending puts into the outbox."""
     output: bytes | None = None
     context: bytes | None = None
     error: bytes | None = None
@@ -49,6 +53,8 @@ class TokenRow(Struct, gc=False):
     ready_at: float = 0.0
     digest: bytes | None = None
     """Of the last transition applied to it."""
+    awaits: str | None = None
+    """Of a parked token: what else than its time wakes it."""
 
 
 class ScopeRow(Struct, gc=False):
@@ -81,6 +87,42 @@ class GateRow(Struct, gc=False):
     id: str
     count: int
     used: frozenset[int] = frozenset()
+
+
+class MachineRow(Struct, gc=False):
+    """What the rules know of a script's machine. Completions and signals are rows of their own."""
+
+    execution: str
+    version: int = 0
+    snapshot: bytes | None = b""
+    """None where a store did not read it: the rules only ever replace it."""
+    reachable: Ranges = ()
+    wake: Wake = Wake()
+    inbox: int = 0
+    read: int = 0
+    line: int = 0
+    cancel: CancelReason = ""
+    interrupted: bool = False
+    resuming: bool = False
+    """Whether there is a resume token for this version."""
+    unread: int = 0
+    """Completions after ``read`` whose promises are reachable."""
+    last_success: int = 0
+    last_failure: int = 0
+    """Numbers of the newest completions of each kind, as far as they are unread."""
+    kept: int = 0
+    """How many completions are stored."""
+
+
+class SignalRow(Struct, gc=False):
+    """A signal in the mailbox; once taken, a tombstone without data, by which a copy of it is recognised."""
+
+    execution: str
+    id: str
+    name: str
+    data: bytes
+    number: int
+    taken: bool = False
 
 
 def token_row(execution: str, token: NewToken, state: TokenState, now: float) -> TokenRow:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dalsegno.core.settlement.effects import APPLY, Application
-from dalsegno.core.settlement.rows import ExecutionRow, TokenRow
+from dalsegno.core.settlement.machines import is_outdated, is_settled
+from dalsegno.core.settlement.rows import ExecutionRow, MachineRow, TokenRow
 from dalsegno.core.settlement.scopes import is_closed
+from dalsegno.core.settlement.signals import find_in_mailbox, is_awaited
 from dalsegno.core.settlement.workspace import Workspace
-from dalsegno.model.effect import CreateExecution, PauseExecution, ResumeExecution
-from dalsegno.model.execution import ENDED
-from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale, Transition
+from dalsegno.model.effect import (
+    CreateExecution,
+    DeliverToToken,
+    Effect,
+    PauseExecution,
+    PostSignal,
+    RequestCancel,
+    ResumeExecution,
+    SettlePromise,
+    WakeMachine,
+)
+from dalsegno.model.execution import ENDED, SCRIPTED, NewExecution
+from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Park, Refused, Stale, Transition
 
 
 def settle(transition: Transition, rows: Workspace, now: float) -> Outcome:
@@ -45,6 +57,8 @@ def _refusal(
         return Stale("version")
     if token.scope and is_closed(rows, execution.id, token.scope):
         return Stale("scope")
+    if execution.kind in SCRIPTED and is_outdated(transition, rows):
+        return Stale("version")
     return None
 
 
@@ -58,14 +72,26 @@ def _release_token(transition: Transition, token: TokenRow, digest: bytes, work:
         token.data = b""
         if token.live:
             work.count(token.scope, -1)
+        if token.kind == "resume":
+            work.resumed = token.id
+            work.machine_row()
     else:
-        token.data = park.data
-        token.attempt = park.attempt
-        token.due = park.due
-        token.losses = 0
-        token.reason = ""
-        work.park(token)
+        _park(token, park, work)
     work.rows.save_token(token)
+
+
+def _park(token: TokenRow, park: Park, work: Application) -> None:
+    token.data = park.data
+    token.attempt = park.attempt
+    token.due = park.due
+    token.losses = 0
+    token.reason = ""
+    if park.awaits is not None:
+        token.awaits = park.awaits
+        token.ready_at = work.now  # the order among those that wait for the same
+        if find_in_mailbox(work, token):
+            return
+    work.park(token)
 
 
 def _settle_command(
@@ -75,9 +101,7 @@ def _settle_command(
     if isinstance(first, CreateExecution):
         if execution is not None:
             return AlreadyApplied()
-        new = first.execution
-        execution = ExecutionRow(new.id, "RUNNING", new.definition, priority=new.priority, touched_at=now)
-        rows.create_execution(execution, new)
+        execution = _create(first.execution, rows, now)
         return Application(transition, execution, rows, now).run()
     if execution is None:
         return Stale("unknown")
@@ -85,10 +109,50 @@ def _settle_command(
         return Stale("finished")
     if transition.scope and is_closed(rows, execution.id, transition.scope):
         return Stale("scope")
-    paused = execution.state == "PAUSED"
-    if (isinstance(first, PauseExecution) and paused) or (isinstance(first, ResumeExecution) and not paused):
+    if _changes_nothing(first, execution, rows):
         return AlreadyApplied()
+    if execution.kind in SCRIPTED and is_outdated(transition, rows):
+        return Stale("version")
     return Application(transition, execution, rows, now).run()
+
+
+def _create(new: NewExecution, rows: Workspace, now: float) -> ExecutionRow:
+    execution = ExecutionRow(
+        new.id,
+        "RUNNING",
+        new.definition,
+        priority=new.priority,
+        touched_at=now,
+        kind=new.kind,
+        notify=new.notify,
+    )
+    rows.create_execution(execution, new)
+    if new.kind in SCRIPTED:
+        rows.save_machine(MachineRow(new.id))
+    return execution
+
+
+def _changes_nothing(first: Effect | None, execution: ExecutionRow, rows: Workspace) -> bool:
+    """A command whose first effect has been there before is known by what it left, and then is passed over whole."""
+    match first:
+        case PauseExecution():
+            return execution.state == "PAUSED"
+        case ResumeExecution():
+            return execution.state != "PAUSED"
+        case PostSignal(id):
+            return rows.signal(execution.id, id) is not None
+        case SettlePromise(repeatable=True):
+            return is_settled(rows, execution.id, first)
+        case RequestCancel(repeatable=True):
+            machine = rows.machine(execution.id)
+            return machine is not None and machine.cancel != ""
+        case DeliverToToken():
+            return not is_awaited(rows, execution.id, first)
+        case WakeMachine():
+            machine = rows.machine(execution.id)
+            return machine is None or machine.resuming
+        case _:
+            return False
 
 
 __all__ = ["APPLY", "Applied", "settle"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dalsegno.core.settlement.rows import BarrierRow, ExecutionRow, TokenRow
+from collections.abc import Iterable
+
+from dalsegno.core.settlement.rows import BarrierRow, ExecutionRow, MachineRow, SignalRow, TokenRow
 from dalsegno.model.barrier import BarrierView
+from dalsegno.model.machine import Completion, MachineView, SignalView
 from dalsegno.model.token import Lease, TokenView
 from dalsegno.model.transition import ReadyToken
 
@@ -26,6 +29,7 @@ def token_view(row: TokenRow) -> TokenView:
         row.owner,
         row.fence,
         row.data,
+        row.awaits,
     )
 
 
@@ -65,4 +69,25 @@ def lease_of(token: TokenRow, execution: ExecutionRow) -> Lease:
         execution.definition,
         execution.epoch,
         bool(token.live),
+        execution.kind,
+    )
+
+
+def machine_view(
+    row: MachineRow, completions: Iterable[Completion], signals: Iterable[SignalRow]
+) -> MachineView:
+    """``completions`` and ``signals`` in the order of their numbers."""
+    waiting = (SignalView(signal.id, signal.name, signal.data, signal.number) for signal in signals)
+    return MachineView(
+        row.version,
+        row.snapshot or b"",
+        row.reachable,
+        row.wake,
+        row.inbox,
+        row.read,
+        row.line,
+        row.cancel,
+        bool(row.interrupted),
+        tuple(completions),
+        tuple(waiting),
     )

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from dalsegno.core.settlement.rows import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
+from dalsegno.core.settlement.rows import (
+    BarrierRow,
+    ExecutionRow,
+    GateRow,
+    MachineRow,
+    ScopeRow,
+    SignalRow,
+    TokenRow,
+)
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
+from dalsegno.model.machine import Completion
+
+Kept = tuple[int, bool]
+"""The number of a stored completion, and whether it is a success."""
 
 
 class Workspace(Protocol):
@@ -28,7 +40,22 @@ class Workspace(Protocol):
     def has_left(self, execution: str, scope: str) -> bool: ...
 
     def unfinished_tokens(self, execution: str, scope: str | None = None) -> Iterable[TokenRow]:
-        """Tokens that are neither consumed nor cancelled, of one scope or of the whole execution."""
+        """Tokens that are neither consumed nor cancelled, of one scope or of the whole execution, in the order in
+        which they were spawned."""
+
+    def waiting_tokens(self, execution: str, awaits: str) -> Iterable[TokenRow]:
+        """Tokens parked for this, those that were parked first before the others."""
+
+    def machine(self, execution: str) -> MachineRow | None: ...
+
+    def completions(self, execution: str) -> Mapping[int, Kept]:
+        """The stored completions by promise."""
+
+    def signal(self, execution: str, signal: str) -> SignalRow | None:
+        """Also one that was taken."""
+
+    def next_signal(self, execution: str, names: Collection[str]) -> SignalRow | None:
+        """The oldest signal of one of these names that nobody has taken."""
 
     def create_execution(self, row: ExecutionRow, new: NewExecution) -> None: ...
 
@@ -37,6 +64,17 @@ class Workspace(Protocol):
     def add_token(self, row: TokenRow) -> None: ...
 
     def save_token(self, row: TokenRow) -> None: ...
+
+    def move_token(self, row: TokenRow, execution: str) -> None:
+        """Gives an unfinished token to another execution, and saves it."""
+
+    def save_machine(self, row: MachineRow) -> None: ...
+
+    def add_completion(self, execution: str, completion: Completion) -> None: ...
+
+    def remove_completions(self, execution: str, promises: Collection[int]) -> None: ...
+
+    def save_signal(self, row: SignalRow) -> None: ...
 
     def save_scope(self, row: ScopeRow) -> None: ...
 

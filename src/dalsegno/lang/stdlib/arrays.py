@@ -1,21 +1,22 @@
 """Methods of lists that call nothing back.
 
-`MUTATORS` return both their result and the changed list: on a place the program keeps the list, on a temporary
-value only the result matters. The list they are given is never touched.
+`MUTATORS` change the list they are given and return what JavaScript returns; whoever calls them makes sure that the
+list is nobody else's. The others never touch it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cmp_to_key
 from typing import TypeAlias
 
+from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.limits import MAX_NESTING
 from dalsegno.lang.stdlib.arguments import Arguments, Method, slice_bounds
 from dalsegno.lang.text import to_json, to_text
 from dalsegno.lang.values import Builtin, Host, Value, equal, is_number, kind_of, less
 
 List: TypeAlias = list[Value]
+ANY_NUMBER = 2**31
 
 
 def _concat(host: Host, items: List, given: List) -> Value:
@@ -65,7 +66,7 @@ def _unique(host: Host, items: List, _given: List) -> Value:
     seen: set[tuple[str, Value]] = set()
     kept = []
     for item in items:
-        plain = item if not isinstance(item, (list, dict)) else to_json(item, host, sort_keys=True)
+        plain = to_json(item, host, sort_keys=True) if isinstance(item, (list, dict, ErrorValue)) else item
         key = (kind_of(item), plain)
         if key not in seen:
             seen.add(key)
@@ -90,7 +91,7 @@ def natural_order(host: Host, items: List) -> List:
 
 
 METHODS: dict[str, Method] = {
-    "concat": Method(_concat, 0, 1_000),
+    "concat": Method(_concat, 0, ANY_NUMBER),
     "includes": Method(lambda host, items, given: _position(host, items, given[0]) >= 0, 1, 1),
     "indexOf": Method(lambda host, items, given: _position(host, items, given[0]), 1, 1),
     "lastIndexOf": Method(_last_index_of, 1, 1),
@@ -102,67 +103,67 @@ METHODS: dict[str, Method] = {
     "toString": Method(lambda host, items, given: to_json(items, host)),
 }
 
-Mutation: TypeAlias = tuple[Value, List]
+
+def _push(host: Host, items: List, given: List) -> Value:
+    host.meter.items(len(given), "push()")
+    items.extend(given)
+    return len(items)
 
 
-def _copied(host: Host, items: List, more: int, name: str) -> List:
-    host.meter.items(len(items) + more, f"{name}()")
-    return list(items)
+def _pop(_host: Host, items: List, _given: List) -> Value:
+    return items.pop() if items else None
 
 
-def _push(host: Host, items: List, given: List) -> Mutation:
-    changed = [*_copied(host, items, len(given), "push"), *given]
-    return len(changed), changed
+def _shift(host: Host, items: List, _given: List) -> Value:
+    host.meter.work(len(items) // 64)
+    return items.pop(0) if items else None
 
 
-def _pop(host: Host, items: List, _given: List) -> Mutation:
-    return (items[-1] if items else None), _copied(host, items, 0, "pop")[:-1]
+def _unshift(host: Host, items: List, given: List) -> Value:
+    host.meter.items(len(given), "unshift()")
+    host.meter.work(len(items) // 64)
+    items[:0] = given
+    return len(items)
 
 
-def _shift(host: Host, items: List, _given: List) -> Mutation:
-    return (items[0] if items else None), _copied(host, items, 0, "shift")[1:]
+def _reverse(host: Host, items: List, _given: List) -> Value:
+    host.meter.work(len(items))
+    items.reverse()
+    return items
 
 
-def _unshift(host: Host, items: List, given: List) -> Mutation:
-    changed = [*given, *_copied(host, items, len(given), "unshift")]
-    return len(changed), changed
+def _sort(host: Host, items: List, _given: List) -> Value:
+    items[:] = natural_order(host, items)
+    return items
 
 
-def _reverse(host: Host, items: List, _given: List) -> Mutation:
-    changed = _copied(host, items, 0, "reverse")[::-1]
-    return changed, changed
-
-
-def _sort(host: Host, items: List, _given: List) -> Mutation:
-    changed = natural_order(host, items)
-    return changed, changed
-
-
-def _splice(host: Host, items: List, given: List) -> Mutation:
+def _splice(host: Host, items: List, given: List) -> Value:
     arguments = Arguments("splice", given)
     start, _ = slice_bounds(Arguments("splice", given[:1]), len(items))
     count = max(0, min(arguments.integer(1, len(items) - start), len(items) - start))
-    changed = _copied(host, items, len(given), "splice")
-    changed[start : start + count] = given[2:]
-    return items[start : start + count], changed
+    host.meter.items(count + len(given), "splice()")
+    host.meter.work(len(items) // 64)
+    removed = items[start : start + count]
+    items[start : start + count] = given[2:]
+    return removed
 
 
-def _fill(host: Host, items: List, given: List) -> Mutation:
+def _fill(host: Host, items: List, given: List) -> Value:
     start, end = slice_bounds(Arguments("fill", given[1:]), len(items))
-    changed = _copied(host, items, 0, "fill")
-    changed[start:end] = [given[0]] * (end - start)
-    return changed, changed
+    host.meter.work(end - start)
+    items[start:end] = [given[0]] * (end - start)
+    return items
 
 
-MUTATORS: dict[str, tuple[Callable[[Host, List, List], Mutation], int, int]] = {
-    "push": (_push, 0, 1_000),
-    "pop": (_pop, 0, 0),
-    "shift": (_shift, 0, 0),
-    "unshift": (_unshift, 0, 1_000),
-    "reverse": (_reverse, 0, 0),
-    "sort": (_sort, 0, 0),
-    "splice": (_splice, 1, 1_000),
-    "fill": (_fill, 1, 3),
+MUTATORS: dict[str, Method] = {
+    "push": Method(_push, 0, ANY_NUMBER),
+    "pop": Method(_pop, 0, 0),
+    "shift": Method(_shift, 0, 0),
+    "unshift": Method(_unshift, 0, ANY_NUMBER),
+    "reverse": Method(_reverse, 0, 0),
+    "sort": Method(_sort, 0, 0),
+    "splice": Method(_splice, 1, ANY_NUMBER),
+    "fill": Method(_fill, 1, 3),
 }
 
 FUNCTIONS = [Builtin("Array.isArray", lambda host, given: isinstance(given[0], list), 1, 1)]

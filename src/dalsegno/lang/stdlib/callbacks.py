@@ -19,6 +19,8 @@ class _EachItem:
 
     __slots__ = ("callback", "done", "index", "items", "output")
     name: ClassVar[str] = ""
+    state: ClassVar[tuple[str, ...]] = ("callback", "items", "index", "output", "done")
+    """Its slots in the order of the stored format: append, never reorder."""
 
     def __init__(self, host: Host, items: list[Value], arguments: Arguments) -> None:
         self.callback = arguments.function(0)
@@ -159,10 +161,16 @@ class ReduceFrame(_EachItem):
 
 
 class SortFrame:
-    """A stable bottom-up merge sort that asks the callback ``(a, b)`` which comes first."""
+    """A stable bottom-up merge sort that asks the callback ``(a, b)`` which comes first.
 
-    __slots__ = ("callback", "end", "items", "left", "merged", "middle", "right", "width")
+    Where a variable's list is sorted, ``place`` and ``keys`` say where the machine is to put the result.
+    """
+
+    __slots__ = ("callback", "end", "items", "keys", "left", "merged", "middle", "place", "right", "width")
     name: ClassVar[str] = "sort"
+    state: ClassVar[tuple[str, ...]] = (
+        "callback", "items", "merged", "width", "left", "middle", "right", "end", "place", "keys",
+    )  # fmt: skip
 
     def __init__(self, host: Host, items: list[Value], arguments: Arguments) -> None:
         self.callback = arguments.function(0)
@@ -171,6 +179,8 @@ class SortFrame:
         self.merged: list[Value] = []
         self.width = 1
         self.left = self.middle = self.right = self.end = 0
+        self.place = -1
+        self.keys: list[Value] = []
         self.next_run()
 
     def next_run(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from dalsegno.lang.errors import ScriptThrow
 from dalsegno.lang.frames import CallbackFrame
+from dalsegno.lang.promises import Group, Promise
 from dalsegno.lang.stdlib import arrays, conversions, dates, mathematics, objects, strings
 from dalsegno.lang.stdlib.arguments import Method
 from dalsegno.lang.stdlib.callbacks import CALLBACK_METHODS, start_callback
@@ -44,17 +45,22 @@ def call_method(
     )
     if receiver is None or isinstance(receiver, bool):
         raise ScriptThrow("TYPE_ERROR", f"cannot call {name}() on {kind_of(receiver)}")
+    if isinstance(receiver, (Promise, Group)):
+        raise ScriptThrow("NOT_A_FUNCTION", f"a promise has no method {name}(); await it first")
     deliver(_checked(methods.get(name), host, receiver, name, given))
     return None
 
 
 def _list_method(host: Host, items: list[Value], name: str, given: list[Value]) -> Value:
-    mutator = arrays.MUTATORS.get(name)
-    if mutator is None:
+    if name not in arrays.MUTATORS:
         return _checked(arrays.METHODS.get(name), host, items, name, given)
-    change, least, most = mutator
-    result, _ = _checked(Method(change, least, most), host, items, name, given)
-    return result
+    host.meter.items(len(items), f"{name}()")
+    return change_list(host, list(items), name, given)
+
+
+def change_list(host: Host, items: list[Value], name: str, given: list[Value]) -> Value:
+    """Call a mutator on a list that belongs to the caller alone."""
+    return _checked(arrays.MUTATORS[name], host, items, name, given)
 
 
 def _checked(method: Method | None, host: Host, receiver: Value, name: str, given: list[Value]) -> Value:

@@ -141,6 +141,7 @@ def _to_fixed(_host: Host, number: Value, given: list[Value]) -> Value:
     return format(exact.quantize(Decimal(1).scaleb(-digits), rounding, _WIDE), "f")
 
 
+ANY_NUMBER = 2**31
 _WIDE = Context(prec=150)
 
 METHODS: dict[str, Method] = {
@@ -167,7 +168,7 @@ METHODS: dict[str, Method] = {
     "padStart": _pad("padStart", at_start=True),
     "padEnd": _pad("padEnd", at_start=False),
     "repeat": Method(_repeat, 1, 1),
-    "concat": Method(_concat, 0, 1_000),
+    "concat": Method(_concat, 0, ANY_NUMBER),
     "at": Method(_at, 1, 1),
     "charAt": Method(_char_at, 0, 1),
     "codePointAt": Method(_code_point_at, 0, 1),

@@ -1,7 +1,11 @@
-"""A1: a definition's name and version name one content for ever."""
+"""A1: a definition's name and version name one content for ever. A5: aliases name versions."""
 
 from __future__ import annotations
 
+import pytest
+
+from dalsegno.errors import InvalidInput, NotFound
+from dalsegno.model.definition import Definition
 from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.stack import ContractStack
 
@@ -76,3 +80,118 @@ class ArchiveDefinitions(Topic):
         assert await stack.archive.definition("orders", 2) is None
         assert await stack.archive.definition("orders", 0) is None
         assert await stack.archive.definition_by_hash("h2") is None
+
+
+class ArchiveAliases(Topic):
+    guarantees = frozenset(("A5",))
+    needs = frozenset(("archive",))
+
+    async def test_a5_aliases_versions_are_listed_newest_first(self, stack: ContractStack) -> None:
+        stored = await _three_versions(stack)
+        await stack.archive.put_definition("other", "h1", "graph", b"{}")
+        await stack.archive.put_definition("orders", "h1", "graph", b"h1")
+
+        assert await stack.archive.versions("orders") == stored[::-1]
+        assert await stack.archive.versions("nobody") == []
+
+    async def test_a5_aliases_alias_names_a_version(self, stack: ContractStack) -> None:
+        first, second, _ = await _three_versions(stack)
+        await stack.archive.set_alias("orders", "stable", 1)
+        await stack.archive.set_alias("orders", "next-2", 2)
+
+        assert await stack.archive.definition("orders", "stable") == first
+        assert await stack.archive.definition("orders", "next-2") == second
+        assert await stack.archive.aliases("orders") == {"next-2": 2, "stable": 1}
+
+    async def test_a5_aliases_alias_can_be_moved(self, stack: ContractStack) -> None:
+        await _three_versions(stack)
+        for version in (3, 1, 2):
+            await stack.archive.set_alias("orders", "stable", version)
+
+        found = await stack.archive.definition("orders", "stable")
+        assert found is not None
+        assert found.version == 2
+        assert await stack.archive.aliases("orders") == {"stable": 2}
+
+    async def test_a5_aliases_alias_stays_when_another_version_becomes_current(
+        self, stack: ContractStack
+    ) -> None:
+        await stack.archive.put_definition("orders", "h1", "graph", b"h1")
+        await stack.archive.set_alias("orders", "stable", 1)
+        await stack.archive.put_definition("orders", "h2", "graph", b"h2")
+
+        stable = await stack.archive.definition("orders", "stable")
+        assert stable is not None
+        assert stable.version == 1
+
+    async def test_a5_aliases_removed_alias_names_nothing(self, stack: ContractStack) -> None:
+        await _three_versions(stack)
+        await stack.archive.set_alias("orders", "stable", 1)
+
+        assert await stack.archive.remove_alias("orders", "stable") is True
+        assert await stack.archive.remove_alias("orders", "stable") is False
+        assert await stack.archive.definition("orders", "stable") is None
+        assert await stack.archive.aliases("orders") == {}
+        assert len(await stack.archive.versions("orders")) == 3
+
+    async def test_a5_aliases_names_have_aliases_of_their_own(self, stack: ContractStack) -> None:
+        for name in ("a", "b"):
+            for content in ("h1", "h2"):
+                await stack.archive.put_definition(name, content, "graph", b"{}")
+        await stack.archive.set_alias("a", "stable", 1)
+        await stack.archive.set_alias("b", "stable", 2)
+        await stack.archive.remove_alias("a", "stable")
+
+        assert await stack.archive.aliases("a") == {}
+        assert await stack.archive.aliases("b") == {"stable": 2}
+
+    async def test_a5_aliases_latest_is_the_current_version(self, stack: ContractStack) -> None:
+        await _three_versions(stack)
+        assert await stack.archive.definition("orders", "latest") == await stack.archive.definition(
+            "orders", 3
+        )
+        await stack.archive.put_definition("orders", "h2", "graph", b"h2")
+
+        assert await stack.archive.definition("orders", "latest") == await stack.archive.definition(
+            "orders", 2
+        )
+        assert await stack.archive.aliases("orders") == {}
+
+    async def test_a5_aliases_digits_are_a_version(self, stack: ContractStack) -> None:
+        _, second, _ = await _three_versions(stack)
+
+        assert await stack.archive.definition("orders", "2") == second
+        assert await stack.archive.definition("orders", "002") == second
+        for nothing in ("0", "4", "9" * 40, 10**30):
+            assert await stack.archive.definition("orders", nothing) is None
+
+    async def test_a5_aliases_alias_of_what_is_not_there_is_refused(self, stack: ContractStack) -> None:
+        await _three_versions(stack)
+
+        for name, version in (("orders", 4), ("orders", 0), ("orders", 10**30), ("nobody", 1)):
+            with pytest.raises(NotFound, match=f"'{name}' has no version"):
+                await stack.archive.set_alias(name, "stable", version)
+        assert await stack.archive.definition("orders", "stable") is None
+
+    async def test_a5_aliases_latest_cannot_be_set(self, stack: ContractStack) -> None:
+        await _three_versions(stack)
+
+        with pytest.raises(InvalidInput, match="'latest' always means the current version"):
+            await stack.archive.set_alias("orders", "latest", 1)
+
+    async def test_a5_aliases_words_that_cannot_be_an_alias_are_refused(self, stack: ContractStack) -> None:
+        await _three_versions(stack)
+
+        for word in ("", "3", "Stable", "a b", "a@b", "-a", "ä", "a\n", "a" * 64):
+            with pytest.raises(InvalidInput, match="alias"):
+                await stack.archive.set_alias("orders", word, 1)
+            if word != "3":
+                with pytest.raises(InvalidInput, match="neither"):
+                    await stack.archive.definition("orders", word)
+
+
+async def _three_versions(stack: ContractStack) -> list[Definition]:
+    return [
+        await stack.archive.put_definition("orders", content, "graph", content.encode())
+        for content in ("h1", "h2", "h3")
+    ]

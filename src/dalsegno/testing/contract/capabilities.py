@@ -17,6 +17,7 @@ Feature = Literal[
     "leases",
     "time",
     "sweep",
+    "scripts",
     "broker",
     "archive",
     "blobs",
@@ -25,12 +26,12 @@ Feature = Literal[
 ]
 """commit: ``commit``, ``claim`` and reading · gates: ``AdjustGate``, ``gate_used`` · cancelling: ``CancelTokens`` ·
 pausing: ``PauseExecution``, ``ResumeExecution`` · leases: ``lease``, ``release``, ``heartbeat``, ``expire`` · time:
-``wake`` · sweep: ``sweep``, ``untouched`` · durable: the store outlives its connection · shared: several processes
-use one store."""
+``wake`` · sweep: ``sweep``, ``untouched`` · scripts: ``machine``, signals, and all effects about them · durable: the
+store outlives its connection · shared: several processes use one store."""
 
 ALL_GUARANTEES = frozenset(
     f"{port}{number}"
-    for port, count in (("L", 9), ("B", 2), ("A", 4), ("K", 3), ("C", 1))
+    for port, count in (("L", 9), ("B", 2), ("A", 5), ("K", 3), ("C", 1))
     for number in range(1, count + 1)
 )
 WHOLE_STACK: frozenset[Feature] = frozenset(
@@ -42,6 +43,7 @@ WHOLE_STACK: frozenset[Feature] = frozenset(
         "leases",
         "time",
         "sweep",
+        "scripts",
         "broker",
         "archive",
         "blobs",

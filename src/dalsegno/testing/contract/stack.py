@@ -9,6 +9,7 @@ from typing import Any, NoReturn, cast
 from dalsegno.model.barrier import BarrierView
 from dalsegno.model.event import Event, EventKind
 from dalsegno.model.execution import ExecutionView
+from dalsegno.model.machine import MachineView
 from dalsegno.model.token import DEFAULT_QUEUE, SYSTEM_QUEUE, Lease, NewToken, TokenView
 from dalsegno.model.transition import Applied, Deferred, Outcome, Transition
 from dalsegno.ports.archive import Archive
@@ -53,6 +54,7 @@ class Picture:
 
     inspection: Inspection | None
     events: tuple[Event, ...]
+    machine: MachineView | None = None
 
 
 @dataclass
@@ -141,4 +143,5 @@ class ContractStack:
             tokens = tuple(sorted(found.tokens, key=lambda token: token.id))
             barriers = tuple(sorted(found.barriers, key=lambda barrier: barrier.id))
             found = Inspection(found.execution, tokens, barriers)
-        return Picture(found, tuple(await self.events(execution)))
+        machine = await self.ledger.machine(execution) if hasattr(self.ledger, "machine") else None
+        return Picture(found, tuple(await self.events(execution)), machine)

@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
-from dalsegno.testing.contract.archive_definitions import ArchiveDefinitions
+from dalsegno.testing.contract.archive_definitions import ArchiveAliases, ArchiveDefinitions
 from dalsegno.testing.contract.archive_executions import ArchiveHistory, ArchiveListing, ArchiveRetention
+from dalsegno.testing.contract.archive_kinds import ArchiveKinds
+from dalsegno.testing.contract.archive_schedules import ArchiveSchedules
 from dalsegno.testing.contract.blobs import BlobStorage
 from dalsegno.testing.contract.broker import BrokerDelivery, BrokerHints
 from dalsegno.testing.contract.capabilities import Capabilities, Topic
 from dalsegno.testing.contract.clock import SharedClock
 from dalsegno.testing.contract.durable import DurableStore, SharedStore
+from dalsegno.testing.contract.durable_scripts import DurableScripts, SharedScripts
 from dalsegno.testing.contract.ledger_barriers import LedgerAnyBarriers, LedgerBarriers, LedgerSkippedSlots
 from dalsegno.testing.contract.ledger_cancelling import LedgerCancelling
+from dalsegno.testing.contract.ledger_children import LedgerArrivals, LedgerDeliveries, LedgerNotices
 from dalsegno.testing.contract.ledger_ending import LedgerEndIfLast, LedgerEnding
+from dalsegno.testing.contract.ledger_fused import LedgerFusedCommits
 from dalsegno.testing.contract.ledger_gates import LedgerGates
+from dalsegno.testing.contract.ledger_handover import LedgerHandOver
 from dalsegno.testing.contract.ledger_history import LedgerHistory
 from dalsegno.testing.contract.ledger_ids import LedgerIds
 from dalsegno.testing.contract.ledger_isolation import LedgerClaims, LedgerIsolation
 from dalsegno.testing.contract.ledger_items import LedgerItemEnding
 from dalsegno.testing.contract.ledger_leases import LedgerFences, LedgerLostWorkers, LedgerNamedLeases
+from dalsegno.testing.contract.ledger_machines import LedgerCompletions, LedgerMachines
 from dalsegno.testing.contract.ledger_once import LedgerOnce
 from dalsegno.testing.contract.ledger_pause import LedgerPause, LedgerPauseAndLeases, LedgerPauseAndTime
 from dalsegno.testing.contract.ledger_payloads import LedgerNames, LedgerPayloads
+from dalsegno.testing.contract.ledger_requests import (
+    LedgerCancelRequests,
+    LedgerDroppedTokens,
+    LedgerScriptSweep,
+)
+from dalsegno.testing.contract.ledger_signals import LedgerSignalledTokens, LedgerSignals
 from dalsegno.testing.contract.ledger_split import LedgerSplitBarriers
 from dalsegno.testing.contract.ledger_sweep import LedgerReconciling, LedgerSweep
 from dalsegno.testing.contract.ledger_time import LedgerDeadlines, LedgerLateTimers, LedgerTimers
+from dalsegno.testing.contract.ledger_waking import LedgerWaking
 from dalsegno.testing.contract.ledger_whole import LedgerOutbox, LedgerWhole
-from dalsegno.testing.contract.model import ModelComparison
+from dalsegno.testing.contract.model import ModelComparison, ScriptComparison
 
 TOPICS: tuple[type[Topic], ...] = (
     LedgerOnce,
@@ -57,17 +71,36 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerClaims,
     LedgerPayloads,
     LedgerNames,
+    LedgerMachines,
+    LedgerCompletions,
+    LedgerWaking,
+    LedgerFusedCommits,
+    LedgerSignals,
+    LedgerSignalledTokens,
+    LedgerHandOver,
+    LedgerNotices,
+    LedgerDeliveries,
+    LedgerArrivals,
+    LedgerCancelRequests,
+    LedgerDroppedTokens,
+    LedgerScriptSweep,
     BrokerDelivery,
     BrokerHints,
     ArchiveDefinitions,
+    ArchiveAliases,
+    ArchiveSchedules,
     ArchiveHistory,
     ArchiveListing,
+    ArchiveKinds,
     ArchiveRetention,
     BlobStorage,
     SharedClock,
     DurableStore,
     SharedStore,
+    DurableScripts,
+    SharedScripts,
     ModelComparison,
+    ScriptComparison,
 )
 
 

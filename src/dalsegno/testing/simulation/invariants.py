@@ -160,7 +160,7 @@ class Watch:
         if facts[0] != facts[1]:
             self._find(f"L5: the execution changed after its end: {facts}")
         self._check_history(events)
-        late = {event.kind for event in events[ended.seq :]} - {"NodeCancelled"}
+        late = {event.kind for event in events[ended.seq :]} - {"NodeCancelled", "TaskCancelled"}
         if late:
             self._find(f"L5: events after the end: {sorted(late)}")
 

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from dalsegno.adapters.memory import MemoryStore
 from dalsegno.core.summary import NodeSummary
-from dalsegno.engine.client import Client, StartOptions
+from dalsegno.engine.client import Client
+from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import Conflict, OperatorError
 from dalsegno.graph.build import load_graph
 from dalsegno.model.event import Event
@@ -200,7 +201,13 @@ class World:
             self.bystander = await self.client.start("bystander", {}, options)
         self._client.spawn(self._never_paused_for_ever())
         await self._ended.wait()
+        await self._all_settled()
         await self._after_the_end(observation)
+
+    async def _all_settled(self) -> None:
+        """An execution that ended may still owe others something: a child is told, or started and cancelled."""
+        while self.store.outbox or any(found.row.state not in ENDED for found in self.store.executions.values()):
+            await asyncio.sleep(1.0)
 
     async def _never_paused_for_ever(self) -> None:
         while True:

@@ -40,3 +40,31 @@ SELECT definition.name, definition.version, hash, kind, source, created_at
 FROM definition_current
 JOIN definition USING (name, version)
 ORDER BY definition.name;
+
+-- :name versions
+SELECT name, version, hash, kind, source, created_at
+FROM definition
+WHERE name = ?
+ORDER BY version DESC;
+
+-- :name aliased
+SELECT definition.name, definition.version, hash, kind, source, created_at
+FROM definition_alias
+JOIN definition USING (name, version)
+WHERE definition_alias.name = ? AND alias = ?;
+
+-- :name set_alias
+-- Whatever the alias meant before.
+INSERT INTO definition_alias (name, alias, version)
+VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET version = excluded.version;
+
+-- :name remove_alias
+DELETE FROM definition_alias
+WHERE name = ? AND alias = ?;
+
+-- :name aliases
+SELECT alias, version
+FROM definition_alias
+WHERE name = ?
+ORDER BY alias;

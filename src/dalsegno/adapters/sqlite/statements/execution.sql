@@ -2,20 +2,22 @@
 
 -- :name flight
 -- The lock and counters of one execution that is not swept yet. After the number, columns in ExecutionRow's order.
-SELECT number, id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at
+SELECT number, id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at, kind,
+       notify
 FROM flight
 WHERE id = ?;
 
 -- :name flights
 -- The same for many, from a JSON list of ids. Only warms: an id that is not found is asked for again one by one.
-SELECT number, flight.id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at
+SELECT number, flight.id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at,
+       kind, notify
 FROM json_each(?) AS wanted
 JOIN flight ON flight.id = wanted.value;
 
 -- :name record
 -- An execution that was swept: it is known to have ended.
 SELECT number, id, state, definition, coalesce(epoch, 0), coalesce(seq, 0), coalesce(live, 0), priority, paused_at,
-       coalesce(touched_at, 0), ended_at
+       coalesce(touched_at, 0), ended_at, kind
 FROM execution
 WHERE id = ?;
 
@@ -26,22 +28,24 @@ FROM execution;
 
 -- :name insert_running_flight
 -- The usual start. Fails when the execution exists: creation is judged before.
-INSERT INTO flight (number, id, definition, epoch, seq, live, priority, touched_at, state)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'RUNNING');
-
--- :name insert_running_record
-INSERT INTO execution (number, id, workflow, version, definition, created_at, priority, tags, input, state)
+INSERT INTO flight (number, id, definition, epoch, seq, live, priority, touched_at, kind, state)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'RUNNING');
 
+-- :name insert_running_record
+INSERT INTO execution (number, id, workflow, version, definition, created_at, priority, tags, input, kind,
+                       state)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'RUNNING');
+
 -- :name insert_flight
--- A start that has ended already, or one with a parent or a key.
-INSERT INTO flight (number, id, state, definition, epoch, seq, live, priority, touched_at, paused_at, ended_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- A start that has ended already, or one with a parent, a key or a notice.
+INSERT INTO flight (number, id, state, definition, epoch, seq, live, priority, touched_at, paused_at, ended_at,
+                    kind, notify)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- :name insert_record
 INSERT INTO execution (number, id, workflow, version, definition, state, created_at, priority, parent, relation,
-                       idempotency_key, paused_at, ended_at, tags, error, context, output, input)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                       idempotency_key, paused_at, ended_at, tags, error, context, output, input, kind)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- :name insert_tag
 INSERT OR IGNORE INTO execution_tag (name, value, created_at, execution)

@@ -1,6 +1,6 @@
 -- Executions, newest first by (created_at, id). One statement per leading filter, so that each walks an index in order
 -- and stops after :limit rows; the other filters are checked on the way. (:created_at, :mark) is the last row of the
--- page before. States and tags are JSON lists; NULL filters nothing.
+-- page before. States, kinds, relations and tags are JSON lists; NULL filters nothing, but no kinds: all except schedules.
 
 -- :name newest
 -- No leading filter: walks execution_by_age.
@@ -10,6 +10,8 @@ WHERE (created_at, id) < (:created_at, :mark)
   AND (:workflow IS NULL OR workflow = :workflow)
   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
   AND (:parent IS NULL OR parent = :parent)
+  AND (kind IN (SELECT value FROM json_each(:kinds)) OR (:kinds IS NULL AND kind <> 'schedule'))
+  AND (:relations IS NULL OR relation IN (SELECT value FROM json_each(:relations)))
   AND NOT EXISTS (
       SELECT 1
       FROM json_each(:tags) AS wanted
@@ -32,6 +34,8 @@ FROM execution_view
 WHERE workflow = :workflow AND (created_at, id) < (:created_at, :mark)
   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
   AND (:parent IS NULL OR parent = :parent)
+  AND (kind IN (SELECT value FROM json_each(:kinds)) OR (:kinds IS NULL AND kind <> 'schedule'))
+  AND (:relations IS NULL OR relation IN (SELECT value FROM json_each(:relations)))
   AND NOT EXISTS (
       SELECT 1
       FROM json_each(:tags) AS wanted
@@ -54,6 +58,8 @@ FROM execution_view
 WHERE state = :state AND (created_at, id) < (:created_at, :mark)
   AND (:workflow IS NULL OR workflow = :workflow)
   AND (:parent IS NULL OR parent = :parent)
+  AND (kind IN (SELECT value FROM json_each(:kinds)) OR (:kinds IS NULL AND kind <> 'schedule'))
+  AND (:relations IS NULL OR relation IN (SELECT value FROM json_each(:relations)))
   AND NOT EXISTS (
       SELECT 1
       FROM json_each(:tags) AS wanted
@@ -76,6 +82,8 @@ FROM execution_view
 WHERE parent = :parent AND (created_at, id) < (:created_at, :mark)
   AND (:workflow IS NULL OR workflow = :workflow)
   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+  AND (kind IN (SELECT value FROM json_each(:kinds)) OR (:kinds IS NULL AND kind <> 'schedule'))
+  AND (:relations IS NULL OR relation IN (SELECT value FROM json_each(:relations)))
   AND NOT EXISTS (
       SELECT 1
       FROM json_each(:tags) AS wanted
@@ -101,6 +109,8 @@ WHERE leading.name = :tag AND leading.value = :tag_value
   AND (:workflow IS NULL OR workflow = :workflow)
   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
   AND (:parent IS NULL OR parent = :parent)
+  AND (kind IN (SELECT value FROM json_each(:kinds)) OR (:kinds IS NULL AND kind <> 'schedule'))
+  AND (:relations IS NULL OR relation IN (SELECT value FROM json_each(:relations)))
   AND NOT EXISTS (
       SELECT 1
       FROM json_each(:tags) AS wanted
@@ -114,6 +124,31 @@ WHERE leading.name = :tag AND leading.value = :tag_value
       )
   )
 ORDER BY leading.created_at DESC, leading.execution DESC
+LIMIT :limit;
+
+-- :name schedules
+-- Only schedules: walks execution_schedules, all of which they are.
+SELECT execution_view.*
+FROM execution AS leading INDEXED BY execution_schedules
+JOIN execution_view ON execution_view.id = leading.id
+WHERE leading.kind = 'schedule' AND (leading.created_at, leading.id) < (:created_at, :mark)
+  AND (:workflow IS NULL OR leading.workflow = :workflow)
+  AND (:states IS NULL OR execution_view.state IN (SELECT value FROM json_each(:states)))
+  AND (:parent IS NULL OR execution_view.parent = :parent)
+  AND (:relations IS NULL OR execution_view.relation IN (SELECT value FROM json_each(:relations)))
+  AND NOT EXISTS (
+      SELECT 1
+      FROM json_each(:tags) AS wanted
+      WHERE NOT EXISTS (
+          SELECT 1
+          FROM execution_tag
+          WHERE name = json_extract(wanted.value, '$[0]')
+            AND execution_tag.value = json_extract(wanted.value, '$[1]')
+            AND execution_tag.created_at = execution_view.created_at
+            AND execution_tag.execution = execution_view.id
+      )
+  )
+ORDER BY leading.created_at DESC, leading.id DESC
 LIMIT :limit;
 
 -- :name one

@@ -39,6 +39,21 @@ DELETE FROM gate
 WHERE execution = :execution
   AND id IN (SELECT id FROM gate WHERE execution = :execution LIMIT :limit);
 
+-- :name delete_inbox
+DELETE FROM inbox
+WHERE execution = :execution
+  AND number IN (SELECT number FROM inbox WHERE execution = :execution LIMIT :limit);
+
+-- :name delete_mailbox
+DELETE FROM mailbox
+WHERE execution = :execution
+  AND id IN (SELECT id FROM mailbox WHERE execution = :execution LIMIT :limit);
+
+-- :name delete_machine
+-- One row; the limit is named for the sake of the others.
+DELETE FROM machine
+WHERE execution = :execution AND :limit > 0;
+
 -- :name delete_left_context
 -- What branches left at the root stays, unless the execution completed: it is part of the final context.
 DELETE FROM left_context

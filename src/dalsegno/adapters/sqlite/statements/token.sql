@@ -2,16 +2,16 @@
 -- A token never outlives its flight row. CROSS JOIN fixes the order: from the token to its flight.
 
 -- :name one
-SELECT token.number, flight.id, token.id, scope, kind, node, data, queue, token.priority, limit_key, token.live,
-       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest
+SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits
 FROM token
 JOIN flight ON flight.number = token.execution
 WHERE token.execution = ? AND token.id = ?;
 
 -- :name many
 -- From a JSON list of [execution number, id] pairs. Only warms: what is not found is asked for again one by one.
-SELECT token.number, flight.id, token.id, scope, kind, node, data, queue, token.priority, limit_key, token.live,
-       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest
+SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits
 FROM json_each(?) AS wanted
 JOIN token ON token.execution = json_extract(wanted.value, '$[0]')
     AND token.id = json_extract(wanted.value, '$[1]')
@@ -19,17 +19,25 @@ JOIN flight ON flight.number = token.execution;
 
 -- :name unfinished
 -- What has neither been consumed nor cancelled in one execution.
-SELECT token.number, flight.id, token.id, scope, kind, node, data, queue, token.priority, limit_key, token.live,
-       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest
+SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits
 FROM flight
 JOIN token ON token.execution = flight.number
 WHERE flight.id = ? AND token.state IN ('ready', 'leased', 'parked', 'held');
 
+-- :name awaiting
+-- Parked tokens of one execution that wait for this, in no order.
+SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits
+FROM token
+JOIN flight ON flight.number = token.execution
+WHERE token.execution = ? AND token.awaits = ? AND token.state = 'parked';
+
 -- :name ready
 -- Ready tokens of one queue by priority, then age: reads as many index entries as it returns. The second parameter
 -- chooses the line: 0 for innocent tokens, 1 for those that killed workers before. The turn comes last.
-SELECT token.number, flight.id, token.id, scope, kind, node, data, queue, token.priority, limit_key, token.live,
-       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, turn
+SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, turn
 FROM token
 CROSS JOIN flight ON flight.number = token.execution
 WHERE token.state = 'ready' AND queue = ? AND (losses >= 3) = ?
@@ -44,8 +52,8 @@ WHERE worker.id = ? AND token.state = 'leased' AND token.owner = worker.id;
 
 -- :name due
 -- Parked tokens whose time has come, earliest first.
-SELECT token.number, flight.id, token.id, scope, kind, node, data, queue, token.priority, limit_key, token.live,
-       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest
+SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits
 FROM token
 CROSS JOIN flight ON flight.number = token.execution
 WHERE token.state = 'parked' AND due IS NOT NULL AND due <= ?
@@ -81,8 +89,8 @@ FROM token;
 -- :name insert
 -- Fails when the id exists in its execution: spawning is judged before.
 INSERT INTO token (number, execution, id, scope, kind, node, data, queue, priority, limit_key, live, state, due,
-                   fence, owner, attempt, losses, reason, barrier, ready_at, digest, turn)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                   fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, turn)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- :name insert_kept
 -- The hot path of a chain: a token that its spawner keeps, leased from birth.
@@ -112,12 +120,18 @@ WHERE number = column1;
 -- Woken, opened, handed back or lost: whatever makes a stored token ready leaves its work as it was.
 UPDATE token
 SET state = 'ready', owner = NULL, ready_at = column2, turn = column3, reason = column4, losses = column5,
-    due = column6
+    due = column6, awaits = NULL
 FROM (VALUES (?, ?, ?, ?, ?, ?))
 WHERE number = column1;
 
 -- :name change
 UPDATE token
 SET data = ?, state = ?, due = ?, fence = ?, owner = ?, attempt = ?, losses = ?, reason = ?, barrier = ?,
-    ready_at = ?, digest = ?, turn = ?
+    ready_at = ?, digest = ?, awaits = ?, turn = ?
+WHERE number = ?;
+
+-- :name move
+-- A task that outlives its script goes to an execution of its own.
+UPDATE token
+SET execution = ?
 WHERE number = ?;

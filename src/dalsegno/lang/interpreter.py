@@ -1,32 +1,35 @@
 """The stack machine: runs a `CodeUnit` on explicit frames. No recursion: a call is a frame, also from a library
 function that calls back, so the whole state is `frames` at every instruction.
+
+`Evaluation` runs the expressions of graphs; the machine of scripts (flow/machine.py) is built on `Interpreter` too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
+from dalsegno.lang.access import absent
 from dalsegno.lang.code import CodeUnit
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded
 from dalsegno.lang.frames import CallbackFrame, Frame
 from dalsegno.lang.instructions import HANDLERS
-from dalsegno.lang.values import Builtin, Cell, FunctionValue, Host, Value, kind_of
+from dalsegno.lang.stdlib import call_method
+from dalsegno.lang.values import Builtin, Cell, FunctionValue, Host, Vacant, Value, kind_of
 
 
-class Machine:
-    """One run. `run` returns the result or raises `ScriptThrow`; `offset` then tells where."""
+class Interpreter:
+    """Frames and what moves them. ``fuel`` is how many instructions may still run."""
 
-    __slots__ = ("finished", "frames", "fuel", "host", "lookup", "outcome", "unit", "variables")
+    __slots__ = ("finished", "frames", "fuel", "host", "outcome", "unit")
 
-    def __init__(
-        self, unit: CodeUnit, host: Host, lookup: Callable[[str], Value], variables: Mapping[str, Value]
-    ) -> None:
+    frames: list[Frame | CallbackFrame]
+
+    def __init__(self, unit: CodeUnit, host: Host) -> None:
         self.unit = unit
         self.host = host
-        self.lookup = lookup
-        self.variables = variables
         self.fuel = host.meter.limits.instructions
-        self.frames: list[Frame | CallbackFrame] = [Frame(unit.functions[0], [], 0)]
+        self.frames = []
         self.finished = False
         self.outcome: Value = None
 
@@ -38,14 +41,14 @@ class Machine:
                 return frame.offset
         return 0
 
-    def run(self) -> Value:
+    def step_through(self) -> None:
+        """Run until the program ends, or `finished` is set for another reason, or something is raised."""
         while not self.finished:
             frame = self.frames[-1]
-            if isinstance(frame, Frame):
+            if type(frame) is Frame:
                 self.execute(frame)
             else:
-                self.continue_callback(frame)
-        return self.outcome
+                self.continue_callback(frame)  # type: ignore[arg-type]  # Frame has no subclass
 
     def execute(self, frame: Frame) -> None:
         """Run instructions of this frame until a call or a return changes which frame is on top."""
@@ -53,25 +56,35 @@ class Machine:
         fuel = self.fuel
         try:
             while True:
+                if fuel <= 0:
+                    self.exhausted()
                 opcode, a, b = instructions[frame.position]
                 frame.position += 1
                 fuel -= 1
-                if fuel < 0:
-                    limit = self.host.meter.limits.instructions
-                    raise limit_exceeded(f"more than {limit:,} instructions in one evaluation")
                 if HANDLERS[opcode](self, frame, a, b):
                     return
         finally:
             self.fuel = fuel
 
+    def exhausted(self) -> None:
+        """No fuel is left for the next instruction; raises."""
+        limit = self.host.meter.limits.instructions
+        raise limit_exceeded(f"more than {limit:,} instructions in one evaluation")
+
     def continue_callback(self, frame: CallbackFrame) -> None:
+        if self.fuel <= 0:
+            self.exhausted()
+        self.fuel -= 1
         arguments = frame.next_arguments(self.host)
         if arguments is None:
             self.frames.pop()
-            self.deliver(frame.result(self.host))
+            self.deliver(self.concluded(frame))
         else:
-            self.fuel -= 1
             self.call(frame.callback, arguments, is_callback=True)
+
+    def concluded(self, frame: CallbackFrame) -> Value:
+        """The result of a library function that has nothing left to ask."""
+        return frame.result(self.host)
 
     def deliver(self, value: Value) -> None:
         """Hand a finished call's result to whoever waits for it."""
@@ -87,7 +100,7 @@ class Machine:
 
     def call(self, callee: Value, arguments: list[Value], is_callback: bool = False) -> bool:
         """Call a function value; true if a new frame is on top."""
-        if isinstance(callee, FunctionValue):
+        if type(callee) is FunctionValue:
             self.enter(callee, arguments)
             return True
         if not isinstance(callee, Builtin):
@@ -98,21 +111,57 @@ class Machine:
         self.deliver(callee.call(self.host, arguments))
         return False
 
+    def call_member(self, receiver: Value, name: str, arguments: list[Value]) -> bool:
+        """Call ``receiver.name(…)``: a function in an object, or a method of the value's kind."""
+        if type(receiver) is dict:
+            if name not in receiver:
+                raise absent(receiver, name, "")
+            return self.call(receiver[name], arguments)
+        waiting = call_method(self.host, receiver, name, arguments, self.deliver)
+        if waiting is None:
+            return False
+        self.push(waiting)
+        return True
+
     def enter(self, function: FunctionValue, arguments: list[Value]) -> None:
         code = function.code
         fixed = code.parameters - 1 if code.has_rest else code.parameters
-        cells = [Cell(argument) for argument in arguments[:fixed]]
-        cells.extend([Cell() for _ in range(code.variables - len(cells))])
+        slots = arguments[:fixed]
+        slots.extend([None] * (code.variables - len(slots)))
         if code.has_rest:
-            cells[fixed].value = arguments[fixed:]
-        cells.extend(function.cells)
-        self.push(Frame(code, cells, len(arguments)))
+            slots[fixed] = arguments[fixed:]
+        for slot in code.boxed_at_entry:
+            slots[slot] = Cell(slots[slot])
+        self.push(Frame(code, slots, function.cells, len(arguments)))
 
     def push(self, frame: Frame | CallbackFrame) -> None:
         limit = self.host.meter.limits.stack_depth
         if len(self.frames) >= limit:
             raise limit_exceeded(f"more than {limit} calls deep")
         self.frames.append(frame)
+
+    def occupy(self, holder: Any, key: Any, vacancy: Vacant, name: str) -> Value:
+        """A variable was read whose value is not there: get it and put it there, or raise."""
+        raise ScriptThrow("ReferenceError", f"'{name}' is used before it has a value")
+
+
+class Evaluation(Interpreter):
+    """One run of an expression. `run` returns the result or raises `ScriptThrow`; `offset` then tells where."""
+
+    __slots__ = ("lookup", "variables")
+
+    def __init__(
+        self, unit: CodeUnit, host: Host, lookup: Callable[[str], Value], variables: Mapping[str, Value]
+    ) -> None:
+        super().__init__(unit, host)
+        self.lookup = lookup
+        self.variables = variables
+        main = unit.functions[0]
+        self.frames.append(Frame(main, [None] * main.variables, (), 0))
+
+    def run(self) -> Value:
+        self.step_through()
+        return self.outcome
 
 
 def check_argument_count(builtin: Builtin, count: int) -> None:

@@ -1,0 +1,217 @@
+"""``schedule``: workflows that start by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dalsegno.cli.options import AppName, Input, Json, Store, Tags
+
+if TYPE_CHECKING:
+    from dalsegno.engine.client import Client
+    from dalsegno.engine.schedules import ScheduleBook
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.", show_default=False)]
+
+commands = typer.Typer(
+    name="schedule",
+    help="Start workflows by cron lines or intervals. They fire wherever `dalsegno worker` runs.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(commands)
+
+
+@commands.command("add")
+def add(
+    name: Name,
+    workflow: Annotated[
+        str,
+        typer.Option(
+            "--workflow",
+            "-w",
+            metavar="NAME[@VERSION]",
+            help="What to start; a version or alias is looked up at each start.",
+            show_default=False,
+        ),
+    ],
+    cron: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LINE", help="Minute, hour, day, month, weekday: '0 2 * * *'.", show_default=False
+        ),
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="An interval instead: 15m, 90s.", show_default=False),
+    ] = None,
+    timezone: Annotated[str, typer.Option(metavar="ZONE", help="An IANA name.")] = "UTC",
+    input: Input = None,
+    missed: Annotated[
+        str, typer.Option(metavar="POLICY", help="Times nobody was there for: skip, once or all.")
+    ] = "skip",
+    overlap: Annotated[
+        str, typer.Option(metavar="POLICY", help="While the last one runs: allow, or skip.")
+    ] = "allow",
+    grace: Annotated[str, typer.Option(metavar="DURATION", help="Later than this is missed.")] = "60s",
+    catch_up: Annotated[int, typer.Option(help="Make up for at most so many missed times.")] = 1000,
+    jitter: Annotated[str, typer.Option(metavar="DURATION", help="Delay starts by a part of this.")] = "0s",
+    start: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Not before: 2030-01-31T09:00.", show_default=False)
+    ] = None,
+    end: Annotated[str | None, typer.Option(metavar="TIME", help="Not after.", show_default=False)] = None,
+    tag: Tags = None,
+    priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0,
+    replace: Annotated[bool, typer.Option("--replace", help="Change the schedule if there is one.")] = False,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="The workflow will be deployed later.")
+    ] = False,
+    store: Store = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """Add a schedule, or change one with --replace."""
+    from typing import cast
+
+    from dalsegno.cli.documents import read_payload, read_tags
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.problems import Refusal
+    from dalsegno.cli.schedules import as_object, print_schedule
+    from dalsegno.core.schedules import MissedPolicy, OverlapPolicy
+    from dalsegno.engine.schedule_request import NewSchedule
+
+    if (cron is None) == (every is None):
+        raise Refusal(
+            "a schedule needs either --cron or --every", "Write --cron '0 2 * * *', or --every 15m."
+        )
+    new = NewSchedule(
+        name=name,
+        timing=cron if cron is not None else f"every {every}",
+        workflow=workflow,
+        input=read_payload(input),
+        timezone=timezone,
+        missed=cast("MissedPolicy", missed),
+        overlap=cast("OverlapPolicy", overlap),
+        grace=grace,
+        catch_up=catch_up,
+        jitter=jitter,
+        start=start,
+        end=end,
+        tags=read_tags(tag),
+        priority=priority,
+    )
+
+    async def create(book: ScheduleBook, _: Client) -> None:
+        view = await book.add(new, replace=replace, allow_unknown=allow_unknown)
+        emit(as_object(view)) if json else print_schedule(view, (), book.stack.clock.now())
+
+    _with_book(create, store, app, make_store=True)
+
+
+@commands.command("ls")
+def list_schedules(store: Store = None, json: Json = False) -> None:
+    """List schedules: when they come next, and when they last did."""
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.schedules import as_object, print_schedules
+
+    async def look(book: ScheduleBook, _: Client) -> None:
+        views = await book.list()
+        if json:
+            emit({"schedules": [as_object(view) for view in views]})
+        else:
+            print_schedules(views, book.stack.clock.now())
+
+    _with_book(look, store)
+
+
+@commands.command("show")
+def show(
+    name: Name,
+    times: Annotated[int, typer.Option("--times", "-n", min=0, max=1000, help="How many next times.")] = 5,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Show a schedule: what it starts, its next times, its latest runs."""
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.schedules import RUNS, as_object, print_schedule, runs_as_objects
+    from dalsegno.ports.archive import ExecutionFilter
+
+    async def look(book: ScheduleBook, _: Client) -> None:
+        view = await book.describe(name, times)
+        where = ExecutionFilter(parent=view.execution, relations=("schedule",))
+        runs = await book.stack.archive.executions(where, limit=RUNS)
+        if json:
+            emit({**as_object(view), "runs": runs_as_objects(runs)})
+        else:
+            print_schedule(view, runs, book.stack.clock.now())
+
+    _with_book(look, store)
+
+
+@commands.command("pause")
+def pause(name: Name, store: Store = None, json: Json = False) -> None:
+    """Pause a schedule: no time fires until `schedule resume`."""
+    _act(name, "paused", lambda book: book.pause(name), store, json=json)
+
+
+@commands.command("resume")
+def resume(name: Name, store: Store = None, json: Json = False) -> None:
+    """End a pause. Times that passed meanwhile count as missed."""
+    _act(name, "active", lambda book: book.resume(name), store, json=json)
+
+
+@commands.command("rm")
+def remove(name: Name, store: Store = None, json: Json = False) -> None:
+    """Remove a schedule. What it started runs on."""
+    _act(name, "removed", lambda book: book.remove(name), store, json=json)
+
+
+@commands.command("trigger")
+def trigger(name: Name, store: Store = None, app: AppName = None, json: Json = False) -> None:
+    """Start a schedule's workflow now, beside its times. Prints the execution's id."""
+    from dalsegno.cli.output import emit
+
+    async def start(book: ScheduleBook, client: Client) -> None:
+        execution = await client.start_ordered(await book.trigger(name))
+        emit({"schedule": name, "execution_id": execution}) if json else print(execution)
+
+    _with_book(start, store, app)
+
+
+def _act(
+    name: str, state: str, act: Callable[[ScheduleBook], Awaitable[None]], store: str | None, *, json: bool
+) -> None:
+    from dalsegno.cli.output import emit
+
+    async def run(book: ScheduleBook, _: Client) -> None:
+        await act(book)
+        emit({"schedule": name, "state": state}) if json else print(f"{name}: {state}")
+
+    _with_book(run, store)
+
+
+def _with_book(
+    work: Callable[[ScheduleBook, Client], Awaitable[None]],
+    store: str | None,
+    app: str | None = None,
+    *,
+    make_store: bool = False,
+) -> None:
+    import asyncio
+
+    from dalsegno.cli.opening import make_app, opened
+    from dalsegno.cli.schedules import in_our_words
+    from dalsegno.engine.schedules import ScheduleBook
+
+    async def run() -> None:
+        async with opened(make_app(store, app), create=make_store) as client:
+            with in_our_words():
+                await work(ScheduleBook(client.stack, client.committer, client.definitions), client)
+
+    asyncio.run(run())

@@ -1,0 +1,76 @@
+"""``versions`` and ``alias``: which versions a workflow has, and what they are called."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dalsegno.cli.options import Json, Store
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A deployed workflow.", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("versions")(versions)
+    app.command("alias")(alias)
+
+
+def versions(name: Name, store: Store = None, json: Json = False) -> None:
+    """List the versions of a workflow, newest first, with their aliases; * is the current one."""
+    import asyncio
+
+    from dalsegno.cli.opening import make_app, opened
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.versions import print_versions, read_versions
+
+    async def look() -> None:
+        async with opened(make_app(store)) as client:
+            lines = await read_versions(client, name)
+            now = client.stack.clock.now()
+        if json:
+            emit({"name": name, "versions": [line.as_object() for line in lines]})
+        else:
+            print_versions(lines, now)
+
+    asyncio.run(look())
+
+
+def alias(
+    name: Name,
+    alias: Annotated[
+        str, typer.Argument(metavar="ALIAS", help="Such as stable; latest is given.", show_default=False)
+    ],
+    version: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="VERSION", help="A number, or the alias that means it now.", show_default=False
+        ),
+    ] = None,
+    rm: Annotated[bool, typer.Option("--rm", help="Remove the alias.")] = False,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Let an alias mean a version: `start NAME@ALIAS` then uses that one."""
+    import asyncio
+
+    from dalsegno.cli.opening import make_app, opened
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.problems import Refusal
+    from dalsegno.cli.versions import AliasChange, remove_alias, set_alias
+
+    if rm == (version is not None):
+        raise Refusal(
+            "an alias needs a version to mean, or --rm to be removed",
+            "Write: dalsegno alias NAME ALIAS VERSION, or: dalsegno alias NAME ALIAS --rm.",
+        )
+
+    async def change() -> AliasChange:
+        async with opened(make_app(store)) as client:
+            archive = client.stack.archive
+            if version is None:
+                return await remove_alias(archive, name, alias)
+            return await set_alias(archive, name, alias, version)
+
+    done = asyncio.run(change())
+    emit(done.as_object()) if json else print(done)

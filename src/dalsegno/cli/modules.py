@@ -1,0 +1,195 @@
+"""Modules of users: named as Python does or by their file, imported, and searched for applications and workflows."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from dalsegno.app import App
+from dalsegno.cli.problems import Refusal
+from dalsegno.errors import DalSegnoError
+from dalsegno.lang.python import DurableTask, DurableWorkflow
+
+PYTHON = ".py"
+
+
+@dataclass(frozen=True, slots=True)
+class PythonTarget:
+    """A workflow or task of a program, and the application it belongs to."""
+
+    app: App
+    workflow: DurableWorkflow[..., object] | DurableTask[..., object]
+    app_name: str
+    """How ``--app`` would name the application."""
+
+
+def names_python(target: str) -> bool:
+    """Whether it reads ``module:function``, ``path/file.py:function`` or ``path/file.py``."""
+    home, colon, _ = target.rpartition(":")
+    if target.endswith(PYTHON):
+        return True
+    return bool(colon) and (home.endswith(PYTHON) or _is_dotted(home)) and not Path(target).exists()
+
+
+def load_app(name: str) -> App:
+    """``module:attribute`` or ``path/file.py:attribute``; the attribute is ``app`` unless it is named."""
+    home, attribute = _parted(name)
+    found = _attribute(_import(home), home, attribute or "app", "Write --app MODULE:NAME.")
+    if not isinstance(found, App):
+        raise Refusal(f"'{name}' is a {type(found).__name__}, not a dalsegno.App", "Write --app MODULE:NAME.")
+    found.close()  # a module may have used it; here it lives on this program's own loop
+    return found
+
+
+def load_workflow(target: str, app: str | None) -> PythonTarget:
+    """What ``run`` was given. Without a function's name, the module's only workflow is meant."""
+    home, name = _parted(target)
+    module = _import(home)
+    found = _attribute(module, home, name, _listed(module)) if name else _only_workflow(module, home)
+    if not isinstance(found, DurableWorkflow | DurableTask):
+        raise _no_workflow(target, found)
+    if app is not None:
+        return PythonTarget(_with(load_app(app), found, app), found, app)
+    owner, attribute = _owner(sys.modules.get(found.function.__module__, module), found)
+    name = _home_of(home, module, found)
+    return PythonTarget(owner, found, name if attribute == "app" else f"{name}:{attribute}")
+
+
+# -- importing ------------------------------------------------------------------------------------------------
+
+
+def _parted(name: str) -> tuple[str, str]:
+    home, colon, attribute = name.rpartition(":")
+    return (home, attribute) if colon else (name, "")
+
+
+def _is_dotted(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def _import(home: str) -> ModuleType:
+    if home.endswith(PYTHON):
+        return _import_file(Path(home))
+    _put_first(os.getcwd())  # noqa: PTH109 - sys.path holds text
+    return _import_module(home)
+
+
+def _import_file(file: Path) -> ModuleType:
+    """As Python does with a script's directory, or with the package that the file belongs to."""
+    if not file.is_file():
+        raise Refusal(f"there is no file {file}", "Give the path of a Python file, or MODULE:NAME.")
+    path = file.resolve()
+    parts = [path.stem]
+    folder = path.parent
+    while (folder / "__init__.py").exists():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    _put_first(str(folder))
+    name = ".".join(parts)
+    module = _import_module(name)
+    other = getattr(module, "__file__", None)
+    if other is None or Path(other).resolve() != path:
+        raise Refusal(f"{file} cannot be imported: another module is called '{name}'", "Rename the file.")
+    return module
+
+
+def _put_first(folder: str) -> None:
+    if not sys.path or sys.path[0] != folder:
+        sys.path.insert(0, folder)
+
+
+def _import_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except DalSegnoError:
+        raise
+    except ModuleNotFoundError as error:
+        raise Refusal(
+            f"cannot import '{name}': there is no module '{error.name}'",
+            f"It is looked for in {os.getcwd()} and in what is installed.",  # noqa: PTH109 - shown as it is
+        ) from error
+    except Exception as error:
+        raise Refusal(
+            f"importing '{name}' raised {type(error).__name__}: {error}",
+            "Set DALSEGNO_DEBUG=1 to see where.",
+        ) from error
+
+
+# -- searching ------------------------------------------------------------------------------------------------
+
+
+def _attribute(module: ModuleType, home: str, dotted: str, hint: str) -> object:
+    found: object = module
+    for part in dotted.split("."):
+        if not hasattr(found, part):
+            raise Refusal(f"module '{home}' has no attribute '{part}'", hint)
+        found = getattr(found, part)
+    return found
+
+
+def _workflows(module: ModuleType) -> dict[str, DurableWorkflow[..., object]]:
+    """Those that the module itself defines."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, DurableWorkflow) and value.function.__module__ == module.__name__
+    }
+
+
+def _listed(module: ModuleType) -> str:
+    names = ", ".join(_workflows(module))
+    return f"Its workflows: {names}." if names else "It has no workflows: write @app.workflow above one."
+
+
+def _only_workflow(module: ModuleType, home: str) -> object:
+    found = _workflows(module)
+    if len(found) != 1:
+        count = "several workflows" if found else "no workflow"
+        raise Refusal(f"{home} has {count}", f"Name one: dalsegno run {home}:NAME. {_listed(module)}")
+    return next(iter(found.values()))
+
+
+def _no_workflow(target: str, found: object) -> Refusal:
+    if callable(found):
+        return Refusal(
+            f"'{target}' is an ordinary function, no workflow", "Write @app.workflow above its async def."
+        )
+    hint = "Deployed graphs and scripts are named with `dalsegno start`."
+    return Refusal(f"'{target}' is a {type(found).__name__}, no workflow", hint)
+
+
+def _owner(
+    module: ModuleType, found: DurableWorkflow[..., object] | DurableTask[..., object]
+) -> tuple[App, str]:
+    """The application of the function's own module that has registered it."""
+    for name, value in vars(module).items():
+        if isinstance(value, App) and _registers(value, found):
+            value.close()
+            return value, name
+    raise Refusal(
+        f"no application in module '{module.__name__}' has registered '{found.name}'",
+        "Give it: --app MODULE:NAME.",
+    )
+
+
+def _with(app: App, found: DurableWorkflow[..., object] | DurableTask[..., object], name: str) -> App:
+    if not _registers(app, found):
+        raise Refusal(f"the application {name} has not registered '{found.name}'")
+    return app
+
+
+def _registers(app: App, found: DurableWorkflow[..., object] | DurableTask[..., object]) -> bool:
+    names = app.workflows.names() if isinstance(found, DurableWorkflow) else app.tasks.names()
+    return found.name in names
+
+
+def _home_of(
+    home: str, module: ModuleType, found: DurableWorkflow[..., object] | DurableTask[..., object]
+) -> str:
+    """What was given, if the function is at home there; else its own module."""
+    own = found.function.__module__
+    return home if own == module.__name__ else own

@@ -1,0 +1,171 @@
+"""What a script or Python workflow is doing: its line, its tasks, and the timers, signals and children it has out.
+
+Everything is read off the store's rows, so that it can be shown where the workflow's own code is not at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import msgspec
+
+from dalsegno.cli.activity import TASKS, Activity, activities
+from dalsegno.cli.glancing import NewEvents, Quiet
+from dalsegno.core.script_summary import TaskTally
+from dalsegno.core.summary import NodeSummary
+from dalsegno.engine.client import Client
+from dalsegno.model.event import Event
+from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.model.machine import MachineView
+from dalsegno.model.token import TokenView
+from dalsegno.ports.archive import ExecutionFilter
+
+CHILDREN = 20
+REMEMBERED = 200
+"""New events that are kept for whoever tells them one by one; of more, only the last ones are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A timer, a signal or a child that has not come yet. Equal ones are counted."""
+
+    kind: Literal["timer", "signal", "child", "limit"]
+    """limit: the execution's own timeout, or the end of its time to clean up."""
+    name: str = ""
+    due: float | None = None
+    execution: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptMoment:
+    """A script at one moment."""
+
+    execution: ExecutionView
+    tasks: Mapping[str, NodeSummary]
+    line: int = 0
+    """Where it is suspended; 0 before its first stop and after its end."""
+    turning: Literal["", "queued", "running"] = ""
+    """Whether the program itself has something to do: it waits for a worker, or one runs it."""
+    cancelling: bool = False
+    activities: Mapping[str, Activity] = field(default_factory=dict)
+    pending: tuple[Pending, ...] = ()
+    began: Mapping[str, float] = field(default_factory=dict)
+    ended: Mapping[str, float] = field(default_factory=dict)
+    now: float = 0.0
+
+
+class ScriptProgress:
+    """Follows one execution of a script, a Python workflow, or a single task."""
+
+    def __init__(self, client: Client, execution: str, since: int = 0) -> None:
+        """Events up to the number ``since`` are no news."""
+        self.client = client
+        self.execution = execution
+        self._since = since
+        self._events = NewEvents(client, execution)
+        self._quiet = Quiet(client)
+        self._tally = TaskTally()
+        self._has_children = False
+        self._began: dict[str, float] = {}
+        self._ended: dict[str, float] = {}
+        self._news: list[Event] = []
+        self._last: ScriptMoment | None = None
+
+    async def glance(self) -> ScriptMoment:
+        """The present moment, or what was seen last: while nothing is committed here, the store is asked rarely."""
+        if self._last is None or self._quiet.over():
+            self._last = await self.look()
+        return replace(self._last, now=self.client.stack.clock.now())
+
+    async def look(self, *, complete: bool = False) -> ScriptMoment:
+        """The present moment; ``complete`` reads all of a long history first."""
+        async for page in self._events.pages(complete=complete):
+            self._note(page)
+        inspection = await self.client.stack.ledger.inspect(self.execution)
+        machine = await self.client.stack.ledger.machine(self.execution) if inspection is not None else None
+        if inspection is None:
+            return self._moment(await self.client.status(self.execution), (), None)
+        pending = (*_pending(inspection.tokens, machine), *await self._children())
+        return self._moment(inspection.execution, inspection.tokens, machine, pending)
+
+    def take_news(self) -> list[Event]:
+        """Events since they were last taken."""
+        news, self._news = self._news, []
+        return news
+
+    def _note(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event.kind == "ChildStarted":
+                self._has_children = True
+            elif event.kind != "ChildEnded":
+                self._tally.add((event,))
+                self._note_times(event)
+        self._news = [*self._news, *(event for event in events if event.seq > self._since)][-REMEMBERED:]
+
+    def _note_times(self, event: Event) -> None:
+        """Of the latest runs of each task: when the first of them began, and when the last of them ended."""
+        name = event.node
+        over = name not in self._began or self._ended.get(name, -1.0) >= self._began[name]
+        if event.kind == "TaskStarted" and over:
+            self._began[name] = event.at
+        elif event.kind in ("TaskCompleted", "TaskFailed", "TaskRetrying"):
+            started = event_data(event).get("started_at")
+            if over and isinstance(started, float | int):
+                self._began[name] = started
+            self._ended[name] = event.at
+
+    def _moment(
+        self,
+        execution: ExecutionView,
+        tokens: tuple[TokenView, ...],
+        machine: MachineView | None,
+        pending: tuple[Pending, ...] = (),
+    ) -> ScriptMoment:
+        over = execution.state in ENDED
+        return ScriptMoment(
+            execution,
+            self._tally.summaries(execution, tokens),
+            machine.line if machine is not None and not over else 0,
+            _turning(tokens) if not over else "",
+            machine is not None and bool(machine.cancel) and not over,
+            activities(tokens, TASKS),
+            () if over else pending,
+            dict(self._began),
+            dict(self._ended),
+            self.client.stack.clock.now(),
+        )
+
+    async def _children(self) -> list[Pending]:
+        """Those it waits for; what it merely started goes its own way."""
+        if not self._has_children:
+            return []
+        where = ExecutionFilter(None, ("RUNNING", "PAUSED"), parent=self.execution, relations=("child",))
+        children = await self.client.executions(where, limit=CHILDREN)
+        return [Pending("child", child.workflow, execution=child.id) for child in reversed(children)]
+
+
+def _pending(tokens: Iterable[TokenView], machine: MachineView | None) -> list[Pending]:
+    """Timers in the order in which they fire; a signal's time limit belongs to the signal."""
+    timers = [token for token in tokens if token.kind == "timer" and token.state == "parked"]
+    limits = {token.node: token.due for token in timers if token.node}
+    awaited = machine.wake.signals if machine is not None else ()
+    signals = [Pending("signal", name, limits.get(name)) for name in dict.fromkeys((*awaited, *limits))]
+    sleeping = sorted(token.due for token in timers if not token.node and token.due is not None)
+    found = [Pending("timer", due=sleeping[0], count=len(sleeping))] if sleeping else []
+    ends = [token for token in tokens if token.kind == "deadline" and token.state == "parked"]
+    return [*signals, *found, *(Pending("limit", token.node, token.due) for token in ends)]
+
+
+def _turning(tokens: Iterable[TokenView]) -> Literal["", "queued", "running"]:
+    states = {token.state for token in tokens if token.kind == "resume"}
+    if "leased" in states:
+        return "running"
+    return "queued" if states & {"ready", "held"} else ""
+
+
+def event_data(event: Event) -> dict[str, Any]:
+    found = msgspec.json.decode(event.data) if event.data is not None else {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,103 @@
+"""What a script or Python workflow waits for: the things it awaits, and what holds it up besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dalsegno.cli.activity import Activity
+from dalsegno.cli.reasons import Reason, gone_hint, queued_or_not, workers_for
+from dalsegno.cli.result import Command
+from dalsegno.cli.script_progress import Pending, ScriptMoment, ScriptProgress
+from dalsegno.core.diagnosis import Wait, WaitKind
+from dalsegno.engine.client import Client
+from dalsegno.engine.scripting.looking import AwaitedThing
+from dalsegno.errors import UsageError
+from dalsegno.lang import SnapshotError
+from dalsegno.model.execution import ExecutionView
+from dalsegno.model.token import SYSTEM_QUEUE
+
+_KINDS: dict[str, WaitKind] = {"task": "task", "timer": "timer", "signal": "signal", "child": "child"}
+
+
+async def script_reasons(client: Client, view: ExecutionView, command: Command) -> list[Reason]:
+    moment = await ScriptProgress(client, view.id).look(complete=True)
+    queues = await workers_for(client)
+    reasons = [Reason(wait) for wait in _held_up(moment)]
+    if moment.turning == "queued" and view.state != "PAUSED":
+        sentence = "the program has something to do and waits for a worker"
+        reasons.append(queued_or_not(Wait("queued", "", "", sentence, queue=SYSTEM_QUEUE), queues))
+    things = await _awaited(client, moment)
+    reasons += [_reason(thing, moment, queues, command) for thing in things]
+    return [*reasons, *(Reason(wait) for wait in _limits(moment))]
+
+
+async def _awaited(client: Client, moment: ScriptMoment) -> list[AwaitedThing]:
+    """As the machine says; where its code is not at hand, everything that is out."""
+    try:
+        picture = await client.picture(moment.execution.id, variables=False)
+    except (UsageError, SnapshotError):
+        picture = None
+    return list(picture.things) if picture is not None else list(_out(moment))
+
+
+def _held_up(moment: ScriptMoment) -> Iterator[Wait]:
+    if moment.execution.state == "PAUSED":
+        yield Wait("paused", "", "", "the execution is paused; resume it to go on")
+    if moment.turning == "running":
+        yield Wait("running", "", "", "the program itself is running")
+    if moment.cancelling:
+        yield Wait("running", "", "", "it was asked to end and cleans up")
+
+
+def _limits(moment: ScriptMoment) -> Iterator[Wait]:
+    for each in moment.pending:
+        if each.kind == "limit":
+            sentence = (
+                "ends, cleaned up or not" if each.name == "grace" else "is asked to end by its own timeout"
+            )
+            yield Wait("deadline", "", "", sentence, each.due)
+
+
+def _reason(thing: AwaitedThing, moment: ScriptMoment, queues: set[str], command: Command) -> Reason:
+    wait = Wait(_KINDS[thing.kind], thing.name, "", thing.sentence, thing.due, count=thing.count)
+    activity = moment.activities.get(thing.name) if thing.kind == "task" else None
+    if thing.kind == "signal":
+        sentence = f"signal '{thing.name}' has not come"
+        sent = f"send it with `{command.signal(moment.execution.id, thing.name)}`"
+        return Reason(Wait("signal", thing.name, "", sentence, thing.due, count=thing.count), hint=sent)
+    if activity is not None and activity.gone:
+        was = thing.sentence.replace(" is running ", " was running ")
+        lost = Wait("task", thing.name, "", was, count=thing.count)
+        return Reason(lost, gone=True, hint=gone_hint(command, moment.execution.id))
+    if activity is not None and activity.queued and not activity.running:
+        queued = Wait("task", thing.name, "", thing.sentence, queue=activity.queue, count=thing.count)
+        return queued_or_not(queued, queues)
+    return Reason(wait)
+
+
+def _out(moment: ScriptMoment) -> Iterator[AwaitedThing]:
+    """Tasks, timers, signals and children that have not come yet, awaited or not."""
+    for name, activity in moment.activities.items():
+        yield _task(name, activity)
+    for each in moment.pending:
+        if each.kind != "limit":
+            yield AwaitedThing(each.kind, each.name, _sentence(each), each.due, each.count)
+
+
+def _task(name: str, activity: Activity) -> AwaitedThing:
+    count = activity.running + activity.gone + activity.queued + activity.sleeping
+    if activity.running or activity.gone:
+        sentence = f"task '{name}' is running (attempt {activity.attempt})"
+    elif activity.queued:
+        sentence = f"task '{name}' waits for a worker that serves queue '{activity.queue}'"
+    else:
+        sentence = f"task '{name}' is tried again (attempt {activity.retrying or 1})"
+    return AwaitedThing("task", name, sentence, activity.due, count)
+
+
+def _sentence(pending: Pending) -> str:
+    if pending.kind == "timer":
+        return "a timer has not fired yet"
+    if pending.kind == "child":
+        return f"workflow '{pending.name}' (execution {pending.execution}) has not ended"
+    return f"signal '{pending.name}' has not come"

@@ -1,0 +1,48 @@
+"""Decisions on approvals: what one looks like, and whether it fits the form that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dalsegno.errors import InvalidInput
+
+APPROVED, REJECTED = "approved", "rejected"
+DECISIONS = (APPROVED, REJECTED)
+_FIELDS = ("decision", "data", "by")
+_SHAPE = 'a decision is an object such as {"decision": "approved", "data": {…}, "by": "ann"}'
+_LONGEST_NAME = 500
+
+
+def check_decision(form: Mapping[str, Any] | None, payload: Any) -> dict[str, Any]:
+    """The decision as a node puts it out: ``{decision, data, by}``. Raises InvalidInput that says what is wrong.
+
+    What comes with an approval must fit the form. A rejection needs no data; where it has some, they must fit too.
+    """
+    if not isinstance(payload, dict):
+        raise InvalidInput(f"this is no decision: {_SHAPE}")
+    unknown = sorted(set(payload) - set(_FIELDS))
+    if unknown:
+        raise InvalidInput(f"a decision has no field '{unknown[0][:100]}': {_SHAPE}")
+    decision, data, by = (payload.get(name) for name in _FIELDS)
+    if decision not in DECISIONS:
+        raise InvalidInput(f"'decision' must be 'approved' or 'rejected', not {_shown(decision)}")
+    if by is not None and (not isinstance(by, str) or len(by) > _LONGEST_NAME):
+        raise InvalidInput(f"'by' must be a text of at most {_LONGEST_NAME} characters: who decided")
+    if form and not (decision == REJECTED and data is None):
+        _check_form(form, data)
+    return {"decision": decision, "data": data, "by": by}
+
+
+def _check_form(form: Mapping[str, Any], data: Any) -> None:
+    from dalsegno.graph.input_schema import check_input  # noqa: PLC0415 - only approvals with a form need it
+
+    problems = check_input(form, data)
+    if problems:
+        lines = [f"/data{problem.pointer}: {problem.message}" for problem in problems]
+        raise InvalidInput("the decision's data do not fit the form:\n" + "\n".join(lines))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

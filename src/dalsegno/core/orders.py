@@ -1,0 +1,78 @@
+"""What outbox entries say: orders from one execution to another, delivered at least once by the engine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dalsegno.model.effect import WriteOutbox
+
+Topic = Literal["start", "cancel", "cancel_children", "ended"]
+"""start: a child, or a schedule's next run · cancel: one child · cancel_children: all that are waited for ·
+ended: tell whoever started this execution."""
+
+
+class Notice(Struct, frozen=True, omit_defaults=True):
+    """Whom an ending is told to: a promise of a script, or a parked token of a graph."""
+
+    execution: str
+    promise: int | None = None
+    token: str | None = None
+
+
+class StartOrder(Struct, frozen=True, omit_defaults=True):
+    """Start this execution. Its id is derived, so that delivering the order twice starts it once."""
+
+    execution: str
+    workflow: str
+    input: Raw
+    version: int | str | None = None
+    parent: str | None = None
+    relation: str | None = None
+    notify: Notice | None = None
+    tags: dict[str, str] = {}
+    priority: int = 0
+    idempotency_key: str | None = None
+    definition: str | None = None
+    """Content hash of the very definition that is meant; without it, ``workflow`` and ``version`` say."""
+
+
+class CancelOrder(Struct, frozen=True, omit_defaults=True):
+    execution: str
+    reason: str
+    ended_scope: str | None = None
+    """Of ``cancel_children``: not all of them, but those that nothing of the execution waits for any more, which has
+    just ended this scope (or dropped tokens at its root: the empty one)."""
+
+
+_encode = msgspec.json.Encoder().encode
+decode_start = msgspec.json.Decoder(StartOrder).decode
+decode_cancel = msgspec.json.Decoder(CancelOrder).decode
+decode_notice = msgspec.json.Decoder(Notice).decode
+
+
+def order_start(order: StartOrder) -> WriteOutbox:
+    return WriteOutbox(f"{order.execution}/start", "start", _encode(order))
+
+
+def order_cancel(order: CancelOrder) -> WriteOutbox:
+    return WriteOutbox(f"{order.execution}/cancel", "cancel", _encode(order))
+
+
+def order_cancel_children(execution: str, reason: str) -> WriteOutbox:
+    """For the children that this execution waits for; those it merely started live on."""
+    return WriteOutbox(
+        f"{execution}/cancel-children", "cancel_children", _encode(CancelOrder(execution, reason))
+    )
+
+
+def order_cancel_abandoned(execution: str, cause: str, ended_scope: str) -> WriteOutbox:
+    """For the children of branches that were dropped, while their execution goes on."""
+    order = CancelOrder(execution, "the branch that waited for it was dropped", ended_scope)
+    return WriteOutbox(f"{execution}/abandoned/{cause}", "cancel_children", _encode(order))
+
+
+def encode_notice(notice: Notice) -> bytes:
+    return _encode(notice)

@@ -1,0 +1,66 @@
+"""What the tokens of a script carry, and how outcomes travel through the inbox. Opaque to every store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dalsegno.core.situation import Result
+from dalsegno.lang.effects import Err, ErrorValue
+from dalsegno.model.machine import Completion
+
+INLINE, BLOB = b"v", b"b"
+
+
+class TaskBody(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A task of a script. ``promise`` is None for a task that is an execution of its own."""
+
+    input: Raw
+    promise: int | None = None
+    options: dict[str, Any] | None = None
+    line: int = 0
+    blob: str | None = None
+    """Where the input is, if it is too large to travel in a token."""
+
+
+class TimerBody(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A timer, or the time limit of a wait for ``signal``."""
+
+    promise: int
+    signal: str | None = None
+
+
+class StartBody(Struct, frozen=True, omit_defaults=True, gc=False):
+    """The first resume token: saves reading back what was just written, where that is small."""
+
+    input: Raw
+    workflow: str
+    version: int
+    started_at: float
+
+
+encode_body = msgspec.json.Encoder().encode
+decode_task = msgspec.json.Decoder(TaskBody).decode
+decode_timer = msgspec.json.Decoder(TimerBody).decode
+decode_start_body = msgspec.json.Decoder(StartBody).decode
+_decode_error = msgspec.json.Decoder(ErrorValue).decode
+
+
+def succeeded(promise: int, result: Result) -> Completion:
+    data = INLINE + result.raw if result.blob is None else BLOB + result.blob.encode()
+    return Completion(promise, True, data)
+
+
+def failed(promise: int, error: ErrorValue) -> Completion:
+    return Completion(promise, False, INLINE + encode_body(error))
+
+
+def error_in(completion: Completion) -> Err:
+    return Err(_decode_error(completion.data[1:]))
+
+
+def blob_of(completion: Completion) -> str | None:
+    """The blob a completion's value is in, if it is not inline."""
+    return completion.data[1:].decode() if completion.data[:1] == BLOB else None

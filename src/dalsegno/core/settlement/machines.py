@@ -1,0 +1,204 @@
+"""Machines of scripts: what completions, saves and requests do to one, and when it is worth resuming.
+
+Effects change the machine's row while a transition is applied; whether it is resumed is judged once, at the end.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from dalsegno.core.settlement.endings import finish
+from dalsegno.core.settlement.rows import MachineRow
+from dalsegno.core.settlement.workspace import Workspace
+from dalsegno.errors import InternalError
+from dalsegno.model.effect import RequestCancel, SaveMachine, SettlePromise, WakeMachine
+from dalsegno.model.ids import resume_token_id
+from dalsegno.model.machine import Completion, Ranges
+from dalsegno.model.token import RESUME_NODE, RESUME_PRIORITY, SYSTEM_QUEUE, NewToken
+from dalsegno.model.transition import Transition
+
+if TYPE_CHECKING:
+    from dalsegno.core.settlement.effects import Application
+
+
+def reaches(ranges: Ranges, promise: int) -> bool:
+    if len(ranges) == 1:  # as nearly always
+        start, stop = ranges[0]
+        return start <= promise < stop
+    place = bisect_right(ranges, promise, key=_start) - 1
+    return place >= 0 and promise < ranges[place][1]
+
+
+def _start(bounds: tuple[int, int]) -> int:
+    return bounds[0]
+
+
+def is_outdated(transition: Transition, rows: Workspace) -> bool:
+    """Whether it saves a machine that has moved on since it was read. Asked before anything is applied."""
+    for effect in transition.effects:
+        if type(effect) is SaveMachine:
+            machine = rows.machine(transition.execution)
+            if machine is None or machine.version != effect.version:
+                return True
+            if effect.settled is not None and machine.inbox != effect.read:
+                return True
+    return False
+
+
+# -- effects --------------------------------------------------------------------------------------------------
+
+
+def save_machine(work: Application, effect: SaveMachine) -> None:
+    machine = work.machine_row()
+    if machine is None:
+        raise InternalError(f"execution {work.execution.id} is no script and has no machine to save")
+    arrived = machine.inbox
+    _forget_unreachable(work, machine, effect.reachable)
+    machine.version += 1
+    machine.snapshot = effect.snapshot
+    machine.wake = effect.wake
+    machine.line = effect.line
+    machine.interrupted = machine.cancel != "" and (machine.interrupted or effect.interrupted)
+    machine.resuming = False
+    if effect.settled is not None:
+        _enter(work, machine, effect.settled)
+    for taken in effect.taken:
+        signal = work.rows.signal(machine.execution, taken.signal)
+        if signal is not None and not signal.taken:
+            _enter(work, machine, Completion(taken.promise, True, signal.data))
+            signal.taken, signal.data = True, b""
+            work.rows.save_signal(signal)
+    if arrived == effect.read:
+        machine.read = machine.inbox
+        machine.unread = machine.last_success = machine.last_failure = 0
+    else:
+        machine.read = effect.read
+        _count_unread(work, machine, arrived)
+    _look_in_mailbox(work, machine)
+
+
+def _look_in_mailbox(work: Application, machine: MachineRow) -> None:
+    """A signal may have come while the machine ran, or be queued behind another."""
+    names = machine.wake.signals
+    if names and work.rows.next_signal(machine.execution, names) is not None:
+        work.wake = True
+
+
+def _forget_unreachable(work: Application, machine: MachineRow, reachable: Ranges) -> None:
+    """Everything stored is reachable as of the last save, so equal ranges leave nothing to look for."""
+    if reachable != machine.reachable and machine.kept:
+        gone = [
+            promise for promise in work.rows.completions(machine.execution) if not reaches(reachable, promise)
+        ]
+        work.rows.remove_completions(machine.execution, gone)
+        machine.kept -= len(gone)
+    machine.reachable = reachable
+
+
+def _count_unread(work: Application, machine: MachineRow, arrived: int) -> None:
+    """What came while the machine ran. What the run itself brought along has higher numbers, and it has seen that."""
+    machine.unread = machine.last_success = machine.last_failure = 0
+    for number, ok in work.rows.completions(machine.execution).values():
+        if machine.read < number <= arrived:
+            _note_unread(machine, number, ok)
+
+
+def _note_unread(machine: MachineRow, number: int, ok: bool) -> None:
+    machine.unread += 1
+    if ok:
+        machine.last_success = max(machine.last_success, number)
+    else:
+        machine.last_failure = max(machine.last_failure, number)
+
+
+def _enter(work: Application, machine: MachineRow, completion: Completion) -> None:
+    """Takes the next number, and is stored if somebody can still ask for it."""
+    machine.inbox += 1
+    if not reaches(machine.reachable, completion.promise):
+        return
+    if completion.promise not in work.rows.completions(machine.execution):
+        work.rows.add_completion(machine.execution, replace(completion, number=machine.inbox))
+        machine.kept += 1
+
+
+def settle_promise(work: Application, effect: SettlePromise) -> None:
+    if _is_open(work, effect):
+        machine = work.machine_row()
+        if machine is not None:
+            _enter(work, machine, effect.completion)
+            _note_unread(machine, machine.inbox, effect.completion.ok)
+
+
+def _is_open(work: Application, effect: SettlePromise) -> bool:
+    machine = work.machine_row()
+    if machine is None or not reaches(machine.reachable, effect.completion.promise):
+        return False
+    return effect.completion.promise not in work.rows.completions(machine.execution)
+
+
+def is_settled(rows: Workspace, execution: str, effect: SettlePromise) -> bool:
+    """Whether this promise has its completion already, so that another one changes nothing."""
+    return rows.machine(execution) is not None and effect.completion.promise in rows.completions(execution)
+
+
+def request_cancel(work: Application, effect: RequestCancel) -> None:
+    machine = work.machine_row()
+    if machine is not None and effect.repeatable and machine.cancel:
+        return
+    if machine is None or machine.cancel or work.execution.state == "PAUSED":
+        finish(work, effect.finish)
+        return
+    machine.cancel = effect.reason
+    work.record(effect.event)
+
+
+def wake_machine(work: Application, _effect: WakeMachine) -> None:
+    if work.machine_row() is not None:
+        work.wake = True
+
+
+# -- resuming -------------------------------------------------------------------------------------------------
+
+
+def judge(work: Application, machine: MachineRow) -> None:
+    """Makes the resume token ready if there is something to resume for and there is none yet. The machine of an ended
+    script is not worth writing: it goes with the sweep."""
+    if work.execution.ended_at is not None:
+        return
+    _renew(work, machine)
+    if not machine.resuming and (work.wake or _is_due(machine)):
+        work.spawn(_resume_token(machine))
+        machine.resuming = True
+    work.rows.save_machine(machine)
+
+
+def _renew(work: Application, machine: MachineRow) -> None:
+    """A resume token that was used up without a save leaves the machine as it was, but under a new version: else it
+    could never be resumed again, its token's id being taken."""
+    if work.resumed is None and work.spawned_resume is None:
+        return
+    current = resume_token_id(machine.execution, machine.version)
+    if work.resumed == current:
+        machine.version += 1
+        machine.resuming = False
+        _look_in_mailbox(work, machine)
+    elif work.spawned_resume == current:
+        machine.resuming = True
+
+
+def _is_due(machine: MachineRow) -> bool:
+    wake = machine.wake
+    return (
+        machine.unread >= max(wake.need, 1)
+        or (wake.on_failure and machine.last_failure > machine.read)
+        or (wake.on_success and machine.last_success > machine.read)
+        or (machine.cancel != "" and not machine.interrupted)
+    )
+
+
+def _resume_token(machine: MachineRow) -> NewToken:
+    name = resume_token_id(machine.execution, machine.version)
+    return NewToken(name, "", "resume", RESUME_NODE, b"", SYSTEM_QUEUE, RESUME_PRIORITY, live=False)

@@ -1,0 +1,81 @@
+"""Signals, and whatever else a parked token may be waiting for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dalsegno.core.settlement.rows import SignalRow, TokenRow
+from dalsegno.core.settlement.scopes import is_closed
+from dalsegno.core.settlement.workspace import Workspace
+from dalsegno.model.effect import DeliverToToken, PostSignal
+from dalsegno.model.ids import arrival_id
+
+if TYPE_CHECKING:
+    from dalsegno.core.settlement.effects import Application
+
+SIGNAL = "signal:"
+"""How ``awaits`` begins for a signal; its name follows."""
+
+
+def post_signal(work: Application, effect: PostSignal) -> None:
+    rows, execution = work.rows, work.execution
+    if rows.signal(execution.id, effect.id) is not None:
+        return
+    work.record(effect.event)
+    signal = SignalRow(execution.id, effect.id, effect.name, effect.data, execution.seq)
+    waiting = _first_waiting(rows, execution.id, SIGNAL + effect.name)
+    if waiting is not None:
+        _take(work, signal, waiting)
+        return
+    rows.save_signal(signal)
+    machine = rows.machine(execution.id)
+    if machine is not None and effect.name in machine.wake.signals:
+        work.machine_row()
+        work.wake = True
+
+
+def _first_waiting(rows: Workspace, execution: str, awaits: str) -> TokenRow | None:
+    """Tokens of closed scopes wait for nothing any more."""
+    for token in rows.waiting_tokens(execution, awaits):
+        if not token.scope or not is_closed(rows, execution, token.scope):
+            return token
+    return None
+
+
+def _take(work: Application, signal: SignalRow, token: TokenRow) -> None:
+    arrive_at_token(work, token, signal.data)
+    signal.taken, signal.data = True, b""
+    work.rows.save_signal(signal)
+
+
+def find_in_mailbox(work: Application, token: TokenRow) -> bool:
+    """A token about to be parked takes what is there already."""
+    if token.awaits is None or not token.awaits.startswith(SIGNAL):
+        return False
+    signal = work.rows.next_signal(work.execution.id, (token.awaits.removeprefix(SIGNAL),))
+    if signal is None:
+        return False
+    _take(work, signal, token)
+    return True
+
+
+def arrive_at_token(work: Application, token: TokenRow, data: bytes) -> None:
+    token.awaits = None
+    token.due = None
+    token.reason = "arrival"
+    work.make_ready(token)
+    work.rows.add_output(work.execution.id, arrival_id(token.id), data)
+    work.rows.save_token(token)
+
+
+def is_awaited(rows: Workspace, execution: str, effect: DeliverToToken) -> bool:
+    token = rows.token(execution, effect.token)
+    if token is None or token.state != "parked" or token.awaits != effect.awaits:
+        return False
+    return not token.scope or not is_closed(rows, execution, token.scope)
+
+
+def deliver_to_token(work: Application, effect: DeliverToToken) -> None:
+    token = work.rows.token(work.execution.id, effect.token)
+    if token is not None and is_awaited(work.rows, work.execution.id, effect):
+        arrive_at_token(work, token, effect.data)

@@ -1,0 +1,66 @@
+"""When a suspended machine is worth resuming: judged from what it awaits and what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from dalsegno.lang.effects import Awaitable, Ok, Outcome
+from dalsegno.model.machine import Wake
+
+LEAVES = frozenset(("task", "workflow", "timer", "signal"))
+
+Verdict = Literal["ok", "failed"] | None
+"""None: still pending."""
+
+
+def decided(awaiting: Awaitable, known: Mapping[str, Outcome]) -> Verdict:
+    """Whether what is known settles what the machine awaits."""
+    if awaiting.kind in LEAVES:
+        outcome = known.get(awaiting.id)
+        return None if outcome is None else "ok" if isinstance(outcome, Ok) else "failed"
+    verdicts = [decided(item, known) for item in awaiting.items]
+    match awaiting.kind:
+        case "all":
+            return "failed" if "failed" in verdicts else None if None in verdicts else "ok"
+        case "any":
+            return "ok" if "ok" in verdicts else None if None in verdicts else "failed"
+        case "race":
+            return next((verdict for verdict in verdicts if verdict is not None), None)
+        case _:
+            return None if None in verdicts else "ok"
+
+
+def leaf_ids(awaiting: Awaitable) -> set[str]:
+    """Ids of everything below, without recursion."""
+    return {leaf.id for leaf in leaves_of(awaiting)}
+
+
+def leaves_of(awaiting: Awaitable) -> list[Awaitable]:
+    found: list[Awaitable] = []
+    waiting = [awaiting]
+    while waiting:
+        one = waiting.pop()
+        if one.kind in LEAVES:
+            found.append(one)
+        else:
+            waiting.extend(one.items)
+    return found
+
+
+def wake_of(awaiting: Awaitable, known: Mapping[str, Outcome], signals: tuple[str, ...]) -> Wake:
+    """The condition under which a machine suspended here is resumed. Nested groups are looked at after every
+    completion; flat ones are counted."""
+    due = _first_due(awaiting, known)
+    nested = any(item.kind not in LEAVES for item in awaiting.items)
+    if nested or awaiting.kind in LEAVES or awaiting.kind == "race":
+        return Wake(1, signals=signals, due=due)
+    unresolved = max(len({item.id for item in awaiting.items if item.id not in known}), 1)
+    return Wake(unresolved, awaiting.kind == "all", awaiting.kind == "any", signals, due)
+
+
+def _first_due(awaiting: Awaitable, known: Mapping[str, Outcome]) -> float | None:
+    if awaiting.id:
+        return awaiting.due
+    dues = [leaf.due for leaf in leaves_of(awaiting) if leaf.due is not None and leaf.id not in known]
+    return min(dues, default=None)

@@ -1,0 +1,170 @@
+"""Open approvals: which there are, and deciding them.
+
+A decision goes straight to the token that asked for it. Whoever decides second is told so, and no decision can be taken
+for one on a later question. (A signal of the approval's name works too, and is kept like any other.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from dalsegno.core.await_outside import signal_of
+from dalsegno.core.body import decode_body
+from dalsegno.core.decisions import check_decision
+from dalsegno.core.script_bodies import succeeded
+from dalsegno.core.values import encode_value
+from dalsegno.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
+from dalsegno.model.effect import DeliverToToken
+from dalsegno.model.event import NewEvent
+from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.model.token import TokenView
+from dalsegno.model.transition import Applied, Transition
+from dalsegno.ports.archive import ExecutionFilter
+
+if TYPE_CHECKING:
+    from dalsegno.engine.client import Client
+
+MOST_LISTED = 100
+
+
+class Approval(Struct, frozen=True):
+    """A question that an execution waits to have answered."""
+
+    execution: str
+    workflow: str
+    node: str
+    message: str
+    approvers: tuple[str, ...]
+    form: dict[str, Any] | None
+    """JSON Schema of the data that come with an approval."""
+    since: float
+    due: float | None
+    """When the node gives up."""
+    signal: str
+    indexes: tuple[int, ...] = ()
+    """The item's number in every split around the node, outermost first."""
+    token: str = ""
+
+
+class Approvals:
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._asking: dict[str, bool] = {}
+
+    # -- looking ----------------------------------------------------------------------------------------------
+
+    async def of(self, execution: str) -> list[Approval]:
+        """What one execution waits to have decided; oldest first."""
+        return await self._open(await self.client.status(execution))
+
+    async def pending(self, workflow: str | None = None, limit: int = MOST_LISTED) -> list[Approval]:
+        """Open approvals of all executions; those of the newest execution first. Every unfinished execution whose graph
+        asks something is looked at."""
+        found: list[Approval] = []
+        async for view in self._unfinished(workflow):
+            found += await self._open(view)
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    async def _unfinished(self, workflow: str | None) -> AsyncIterator[ExecutionView]:
+        where = ExecutionFilter(workflow, states=("RUNNING", "PAUSED"), kinds=("graph",))
+        before: str | None = None
+        while page := await self.client.executions(where, before):
+            for view in page:
+                yield view
+            before = page[-1].id
+
+    async def _open(self, view: ExecutionView) -> list[Approval]:
+        if view.state in ENDED or view.kind != "graph" or not await self._asks(view.definition):
+            return []
+        inspection = await self.client.stack.ledger.inspect(view.id)
+        tokens = inspection.tokens if inspection is not None else ()
+        found = [_approval(view, token) for token in tokens]
+        return sorted((each for each in found if each is not None), key=lambda each: (each.since, each.token))
+
+    async def _asks(self, definition: str) -> bool:
+        """Whether a graph has nodes that ask people. One that this process cannot load, because it lacks a node type,
+        may."""
+        if definition not in self._asking:
+            definitions = self.client.definitions
+            try:
+                plan = (await definitions.by_hash(definition)).plan
+            except (InvalidDefinition, NotFound):
+                self._asking[definition] = True
+            else:
+                names = {node.type for node in plan.nodes.values()}
+                self._asking[definition] = any(definitions.types.get(name).receive for name in names)
+        return self._asking[definition]
+
+    # -- deciding ---------------------------------------------------------------------------------------------
+
+    async def decide(
+        self,
+        execution: str,
+        node: str,
+        decision: str,
+        data: Any = None,
+        by: str | None = None,
+        index: int | Sequence[int] | None = None,
+    ) -> None:
+        """Answers an open approval. InvalidInput where the decision does not fit: nothing has changed then. Conflict
+        where it is not open, or no longer. ``index`` says which item of a split is meant."""
+        view = await self.client.status(execution)
+        if view.state in ENDED:
+            raise Conflict(f"execution {execution} has ended ({view.state}): there is nothing to decide")
+        approval = _the_one(await self._open(view), node, index)
+        payload = check_decision(approval.form, {"decision": decision, "data": data, "by": by})
+        raw = encode_value(payload, "the decision")
+        result = await self.client.results.of_raw(execution, raw, "the decision")
+        now = self.client.stack.ledger.now()
+        shown = b'{"payload":%b}' % raw if result.blob is None else None
+        event = NewEvent("SignalReceived", approval.signal, "", now, shown)
+        effect = DeliverToToken(approval.token, f"signal:{approval.signal}", succeeded(0, result).data)
+        outcome = await self.client.committer.commit(
+            Transition(execution, (effect,), (event,)), patient=False
+        )
+        if not isinstance(outcome, Applied):
+            raise Conflict(f"node '{node}' of execution {execution} waits for no decision any more")
+
+
+def _approval(view: ExecutionView, token: TokenView) -> Approval | None:
+    if token.state != "parked" or token.awaits is None:
+        return None
+    body = decode_body(token.data)
+    awaiting = body.awaiting
+    if awaiting is None or awaiting.question is None:
+        return None
+    question = awaiting.question
+    return Approval(
+        execution=view.id,
+        workflow=view.workflow,
+        node=token.node,
+        message=str(question.get("message", "")),
+        approvers=tuple(str(each) for each in question.get("approvers", ())),
+        form=question.get("form"),
+        since=awaiting.since,
+        due=awaiting.due,
+        signal=signal_of(awaiting) or "",
+        indexes=tuple(loop.index for loop in body.loops),
+        token=token.id,
+    )
+
+
+def _the_one(found: Sequence[Approval], node: str, index: int | Sequence[int] | None) -> Approval:
+    wanted = None if index is None else (index,) if isinstance(index, int) else tuple(index)
+    asked = [each for each in found if each.node == node and wanted in (None, each.indexes)]
+    if not asked:
+        elsewhere = ", ".join(sorted({f"'{each.node}'" for each in found})) or "none"
+        raise Conflict(
+            f"node '{node}' waits for no decision now; open approvals of this execution: {elsewhere}"
+        )
+    if len(asked) > 1:
+        items = ", ".join(str(list(each.indexes)) for each in asked[:10])
+        raise InvalidInput(
+            f"node '{node}' waits for {len(asked)} decisions; say which item by index: {items}"
+        )
+    return asked[0]

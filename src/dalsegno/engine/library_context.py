@@ -1,0 +1,103 @@
+"""What a node of the library sees when a script runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dalsegno.engine.scripting.task_context import TaskRunContext
+from dalsegno.lang import Expression, Limits
+from dalsegno.model.retry import RetryPolicy
+
+
+class LibraryNodeContext:
+    """Implements ports.node.NodeContext around the context of the task that runs the node."""
+
+    __slots__ = ("_expressions", "_limits", "_task", "_working", "node_id", "outputs", "services")
+
+    def __init__(
+        self,
+        task: TaskRunContext,
+        type_name: str,
+        working: Any,
+        expressions: Mapping[str, Expression],
+        limits: Limits,
+    ) -> None:
+        self._task = task
+        self._working = working
+        self._expressions = expressions
+        self._limits = limits
+        self.node_id = type_name
+        self.services = task.services
+        self.outputs: Mapping[str, Any] = {}
+
+    @property
+    def execution_id(self) -> str:
+        return self._task.execution_id
+
+    @property
+    def workflow(self) -> str:
+        return self._task.workflow
+
+    @property
+    def version(self) -> int:
+        return self._task.version
+
+    @property
+    def node_name(self) -> str:
+        return self.node_id
+
+    @property
+    def idempotency_key(self) -> str:
+        return self._task.idempotency_key
+
+    @property
+    def attempt(self) -> int:
+        return self._task.attempt
+
+    @property
+    def now(self) -> float:
+        return self._task.now
+
+    @property
+    def indexes(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def payload(self) -> Any:
+        return self._working
+
+    @property
+    def input(self) -> Any:
+        return self._working
+
+    @property
+    def beats(self) -> int:
+        return self._task.beats
+
+    def lookup(self, root: str) -> Any:
+        """The only root there is: a script has no nodes before this one."""
+        if root == "$json":
+            return self._working
+        raise KeyError(root)
+
+    def evaluate(self, parameter: str, local: Mapping[str, Any] | None = None) -> Any:
+        names = local or {}
+        return self._expressions[parameter].evaluate(
+            lambda root: names[root] if root in names else self.lookup(root),
+            now=self.now,
+            limits=self._limits,
+            local=local,
+        )
+
+    def has_expression(self, parameter: str) -> bool:
+        return parameter in self._expressions
+
+    def log(self, message: str, level: str = "info") -> None:
+        self._task.log(message, level)
+
+    def heartbeat(self) -> None:
+        self._task.heartbeat()
+
+    def use_retry(self, policy: RetryPolicy) -> None:
+        self._task.use_retry(policy)

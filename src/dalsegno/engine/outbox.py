@@ -1,0 +1,199 @@
+"""The outbox: what one execution owes another, delivered at least once.
+
+An order is removed only after it was carried out. All of them are idempotent by derived ids, so doing one twice, or
+in two processes at once, is harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dalsegno.core.await_outside import awaited_children
+from dalsegno.core.orders import CancelOrder, Notice, StartOrder, decode_cancel, decode_notice, decode_start
+from dalsegno.core.script import error_object
+from dalsegno.core.script_bodies import encode_body, failed, succeeded
+from dalsegno.errors import Conflict, NotFound, OperatorError, UsageError
+from dalsegno.lang.effects import ErrorValue
+from dalsegno.model.effect import DeliverToToken, Effect, SettlePromise
+from dalsegno.model.event import NewEvent
+from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.model.transition import Transition
+from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.ports.ledger import OutboxEntry
+
+if TYPE_CHECKING:
+    from dalsegno.engine.client import Client
+
+logger = logging.getLogger("dalsegno.outbox")
+
+BATCH = 100
+LOOK_AGAIN = 5.0
+"""Another process may have died before it delivered: that is noticed after this time."""
+OUT_OF_REACH = 1.0
+
+
+class Outbox:
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.ledger = client.stack.ledger
+        self.delivered = 0
+        self._news = asyncio.Event()
+
+    def notice(self) -> None:
+        """A commit of this process wrote an entry."""
+        self._news.set()
+
+    async def run(self) -> None:
+        while True:
+            self._news.clear()
+            try:
+                await self.drain()
+            except OperatorError as error:
+                logger.warning("the outbox cannot be delivered now (%s); trying again", error)
+                await asyncio.sleep(OUT_OF_REACH)
+                continue
+            try:
+                async with asyncio.timeout(LOOK_AGAIN):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+
+    async def drain(self) -> None:
+        while True:
+            entries = await self.ledger.outbox(BATCH)
+            if not entries:
+                return
+            done = []
+            for entry in entries:
+                await self._deliver(entry)
+                done.append(entry.id)
+            await self.ledger.delivered(done)
+            self.delivered += len(done)
+
+    async def _deliver(self, entry: OutboxEntry) -> None:
+        carry_out = self._orders().get(entry.topic)
+        if carry_out is None:
+            logger.error("outbox entry %s has the unknown topic '%s' and is dropped", entry.id, entry.topic)
+            return
+        try:
+            await carry_out(entry)
+        except (UsageError, msgspec.ValidationError) as error:
+            # Nobody is there to be told, and it would fail again wherever it is tried.
+            logger.error("outbox entry %s could not be carried out: %s", entry.id, error)
+
+    def _orders(self) -> dict[str, Callable[[OutboxEntry], Awaitable[None]]]:
+        return {
+            "start": self._start,
+            "cancel": self._cancel,
+            "cancel_children": self._cancel_children,
+            "ended": self._ended,
+        }
+
+    # -- starting ---------------------------------------------------------------------------------------------
+
+    async def _start(self, entry: OutboxEntry) -> None:
+        order = decode_start(entry.data)
+        if order.relation == "child" and await self._is_lost(order.parent):
+            return
+        try:
+            await self.client.start_ordered(order)
+        except UsageError as error:
+            if order.notify is None:
+                raise
+            code = "NOT_FOUND" if isinstance(error, NotFound) else "INVALID_INPUT"
+            await self._tell(order.notify, order, None, ErrorValue(code, str(error)))
+
+    async def _is_lost(self, parent: str | None) -> bool:
+        """A parent that failed or was cancelled meanwhile: its child would only be started to be cancelled."""
+        if parent is None:
+            return False
+        states = await self.client.stack.archive.states([parent])
+        return states.get(parent) in ("FAILED", "CANCELLED")
+
+    # -- telling ----------------------------------------------------------------------------------------------
+
+    async def _ended(self, entry: OutboxEntry) -> None:
+        notice = decode_notice(entry.data)
+        view = await self.client.status(entry.execution)
+        if view.state == "COMPLETED":
+            await self._tell(notice, view, view.output or b"null", None)
+        else:
+            await self._tell(notice, view, None, _error_of(view))
+
+    async def _tell(
+        self,
+        notice: Notice,
+        child: ExecutionView | StartOrder,
+        output: bytes | None,
+        error: ErrorValue | None,
+    ) -> None:
+        name = child.id if isinstance(child, ExecutionView) else child.execution
+        now = self.ledger.now()
+        data = {"execution": name, "error": error_object(error) if error is not None else None}
+        event = NewEvent("ChildEnded", child.workflow, "", now, encode_body(data))
+        effect = await self._effect(notice, name, output, error)
+        # Whatever the answer: a parent that has ended is not interested any more.
+        await self.client.committer.commit(Transition(notice.execution, (effect,), (event,)))
+
+    async def _effect(
+        self, notice: Notice, child: str, output: bytes | None, error: ErrorValue | None
+    ) -> Effect:
+        if notice.promise is not None:
+            if error is not None:
+                return SettlePromise(failed(notice.promise, error), repeatable=True)
+            result = await self.client.results.of_raw(
+                notice.execution, output or b"null", "the child's output"
+            )
+            return SettlePromise(succeeded(notice.promise, result), repeatable=True)
+        outcome = {"output": msgspec.Raw(output)} if output is not None else {"error": _described(error)}
+        return DeliverToToken(notice.token or "", f"child:{child}", b"v" + encode_body(outcome))
+
+    # -- cancelling -------------------------------------------------------------------------------------------
+
+    async def _cancel(self, entry: OutboxEntry) -> None:
+        await self._cancel_one(decode_cancel(entry.data))
+
+    async def _cancel_one(self, order: CancelOrder) -> None:
+        try:
+            await self.client.cancel(order.execution, order.reason, ordered=True)
+        except (NotFound, Conflict):
+            return
+
+    async def _cancel_children(self, entry: OutboxEntry) -> None:
+        """Children that were merely started live on; and where only a branch was dropped, those of others too."""
+        order = decode_cancel(entry.data)
+        kept = await self._still_awaited(order)
+        where = ExecutionFilter(parent=order.execution, relations=("child",))
+        before: str | None = None
+        while page := await self.client.executions(where, before):
+            for child in page:
+                if child.state not in ENDED and child.id not in kept:
+                    await self._cancel_one(CancelOrder(child.id, order.reason))
+            before = page[-1].id
+
+    async def _still_awaited(self, order: CancelOrder) -> frozenset[str]:
+        if order.ended_scope is None:
+            return frozenset()
+        inspection = await self.ledger.inspect(order.execution)
+        return awaited_children(inspection, order.ended_scope) if inspection is not None else frozenset()
+
+
+def _error_of(view: ExecutionView) -> ErrorValue:
+    error = msgspec.json.decode(view.error) if view.error is not None else {}
+    code = "CancelledError" if view.state == "CANCELLED" else error.get("code") or "TASK_FAILED"
+    return ErrorValue(
+        code,
+        error.get("message") or f"the child execution ended {view.state}",
+        error.get("type"),
+        error.get("details"),
+        classes=tuple(error.get("classes") or ()),
+    )
+
+
+def _described(error: ErrorValue | None) -> dict[str, object]:
+    return error_object(error) if error is not None else {}

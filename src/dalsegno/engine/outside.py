@@ -1,0 +1,109 @@
+"""The shell around nodes that wait for something from outside: what they ask for, and what came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dalsegno.core import await_outside
+from dalsegno.core.await_outside import ChildRequest
+from dalsegno.core.body import Awaiting
+from dalsegno.core.complete import Step
+from dalsegno.core.script_bodies import BLOB
+from dalsegno.core.situation import Result, Situation
+from dalsegno.core.values import decode_value, encode_value
+from dalsegno.engine.results import Results, refuse_large
+from dalsegno.engine.run_context import LogSink
+from dalsegno.model.failure import Failure
+from dalsegno.model.ids import arrival_id
+from dalsegno.ports.blobs import Blobs
+from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.node import AwaitSignal, NodeError, NodeTypes, StartChild, Unacceptable
+
+
+class Outside:
+    def __init__(
+        self, ledger: Ledger, blobs: Blobs, types: NodeTypes, results: Results, log: LogSink
+    ) -> None:
+        self.ledger = ledger
+        self.blobs = blobs
+        self.types = types
+        self.results = results
+        self._log = log
+
+    # -- what a node asks for ---------------------------------------------------------------------------------
+
+    def await_signal(self, situation: Situation, asked: AwaitSignal) -> Step:
+        question = dict(asked.question) if asked.question is not None else None
+        if question is not None:
+            encode_value(question, f"what node '{situation.lease.node}' asks")
+        return await_outside.await_signal(situation, asked.name, _due(situation, asked.timeout), question)
+
+    def start_child(self, situation: Situation, asked: StartChild) -> Step | Result:
+        """The parked token; or, where nobody waits, the node's output."""
+        node = situation.node
+        if asked.wait and node.id not in situation.plan.children:
+            raise NodeError(
+                f"a node of type '{node.type}' cannot wait for an execution: declare the type with children=True",
+                code="WRONG_NODE_TYPE",
+                retryable=False,
+            )
+        what = f"the input of the execution that node '{node.id}' starts"
+        raw = encode_value({} if asked.input is None else asked.input, what)
+        refuse_large(raw, what, self.results.limits)
+        request = ChildRequest(asked.workflow, raw, asked.version, asked.definition)
+        if asked.wait:
+            return await_outside.await_child(situation, request, _due(situation, None))
+        child = await_outside.start_detached(situation, request)
+        return Result(encode_value({"id": child}))
+
+    # -- what came of it --------------------------------------------------------------------------------------
+
+    async def woken(self, situation: Situation, awaiting: Awaiting) -> Result | Failure | Step:
+        """The node's output, how it failed, or that it waits on. The situation is no longer one of waiting."""
+        situation.body = msgspec.structs.replace(situation.body, awaiting=None)
+        if situation.lease.reason != "arrival":
+            situation.orders += await_outside.give_up_child(awaiting)
+            return await_outside.timed_out(situation, awaiting)
+        raw = await self._arrival(situation)
+        if raw is None:
+            # The execution has ended and its rows are swept: whatever is decided here will be refused.
+            return Failure("what the node waited for is gone", node=situation.lease.node, retryable=False)
+        if await_outside.awaited_child(awaiting) is not None:
+            return await self._child_ended(situation, raw)
+        return await self._signalled(situation, awaiting, raw)
+
+    async def _arrival(self, situation: Situation) -> bytes | None:
+        execution, name = situation.lease.execution, arrival_id(situation.lease.token)
+        found = (await self.ledger.outputs(execution, [name])).get(name)
+        if found is None or found[:1] != BLOB:
+            return found[1:] if found is not None else None
+        return await self.blobs.get(execution, found[1:].decode())
+
+    async def _child_ended(self, situation: Situation, raw: bytes) -> Result | Failure:
+        ended = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        if "error" in ended:
+            return await_outside.child_failure(situation.lease.node, decode_value(ended["error"]))
+        what = f"the output of node '{situation.lease.node}'"
+        return await self.results.of_raw(situation.lease.execution, bytes(ended["output"]), what)
+
+    async def _signalled(self, situation: Situation, awaiting: Awaiting, raw: bytes) -> Result | Step:
+        node, execution = situation.node, situation.lease.execution
+        receive = self.types.get(node.type).receive
+        what = f"the output of node '{node.id}'"
+        if receive is None:
+            return await self.results.of_raw(execution, raw, what)
+        try:
+            received: Any = receive(node.parameters.raw, decode_value(raw))
+        except Unacceptable as error:
+            self._log(execution, node.id, "warning", f"a signal was of no use and is passed over: {error}")
+            problem = Failure(str(error), code="UNACCEPTABLE_SIGNAL", type="Unacceptable", node=node.id)
+            return await_outside.wait_on(situation, awaiting, problem)
+        return await self.results.of(execution, received, what)
+
+
+def _due(situation: Situation, timeout: float | None) -> float | None:
+    """When to give up: as the node says, else as its ``timeout`` in the document does."""
+    limit = timeout if timeout is not None else situation.node.timeout
+    return situation.now + limit if limit is not None else None

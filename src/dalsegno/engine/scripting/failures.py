@@ -1,0 +1,47 @@
+"""Exceptions of tasks as error values: recorded by class names, message and plain arguments, never pickled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dalsegno.core.values import encode_value
+from dalsegno.errors import NotJson
+from dalsegno.lang.effects import ErrorValue
+from dalsegno.model.failure import Failure
+
+TASK_FAILED = "TASK_FAILED"
+NODE_FAILED = "NODE_FAILED"
+
+
+def error_value(failure: Failure, error: BaseException | None) -> ErrorValue:
+    """What a script catches. The code is the exception's own ``code`` where it has one."""
+    code = TASK_FAILED if failure.code == NODE_FAILED else failure.code
+    return ErrorValue(
+        code,
+        failure.message,
+        failure.type,
+        failure.details,
+        classes=class_names(error),
+        args=_plain_arguments(error),
+    )
+
+
+def class_names(error: BaseException | None) -> tuple[str, ...]:
+    if error is None:
+        return ()
+    return tuple(
+        f"{one.__module__}.{one.__qualname__}"
+        for one in type(error).__mro__
+        if issubclass(one, BaseException) and one is not BaseException
+    )
+
+
+def _plain_arguments(error: BaseException | None) -> tuple[Any, ...]:
+    """Only where all of them are plain: a class rebuilt from half of them would be a lie."""
+    if error is None:
+        return ()
+    try:
+        encode_value(list(error.args), "the arguments")
+    except NotJson:
+        return ()
+    return tuple(error.args)

@@ -1,0 +1,149 @@
+"""A script in flight as people see it: the line it stands at, what it awaits, its variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from dalsegno.core.diagnosis import Wait, WaitKind
+from dalsegno.core.wake import leaves_of
+from dalsegno.engine.definitions import Definitions
+from dalsegno.lang.effects import Awaitable, promise_id, promise_number
+from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.model.ids import child_execution_id, promise_token_id
+from dalsegno.model.inspection import Inspection
+from dalsegno.model.machine import MachineView
+from dalsegno.model.token import TokenView
+from dalsegno.ports.blobs import Blobs
+from dalsegno.ports.ledger import Ledger
+
+KINDS: dict[str, WaitKind] = {"task": "running", "timer": "timer", "signal": "signal", "child": "child"}
+
+
+class AwaitedThing(Struct, frozen=True):
+    """One thing a script waits for, in a sentence."""
+
+    kind: str
+    name: str
+    sentence: str
+    due: float | None = None
+    count: int = 1
+
+
+class Picture(Struct, frozen=True):
+    line: int
+    source: str
+    """The text of that line."""
+    awaiting: str
+    """In short: ``task charge``, ``all of 3`` …"""
+    things: tuple[AwaitedThing, ...]
+    variables: dict[str, Any]
+
+
+async def picture(
+    execution: ExecutionView,
+    ledger: Ledger,
+    definitions: Definitions,
+    blobs: Blobs,
+    *,
+    variables: bool = True,
+) -> Picture | None:
+    """None where nothing is stored to look at: before the first run, and after the end."""
+    view = await ledger.machine(execution.id)
+    inspection = await ledger.inspect(execution.id)
+    if view is None or not view.snapshot or inspection is None:
+        return None
+    program = await definitions.script(execution.definition)
+    needed = {name: await blobs.get(execution.id, name) for name in program.blobs_in(view.snapshot)}
+    machine = program.load(view.snapshot, needed)
+    awaiting = machine.awaiting
+    return Picture(
+        view.line,
+        program.line(view.line),
+        short(awaiting),
+        tuple(_things(execution.id, awaiting, view, inspection)) if awaiting is not None else (),
+        machine.variables() if variables else {},
+    )
+
+
+def script_waits(inspection: Inspection, seen: Picture | None) -> list[Wait]:
+    """Why a script has not ended yet: what its await needs, and what would end it anyway."""
+    execution = inspection.execution
+    found: list[Wait] = []
+    if execution.state in ENDED:
+        return found
+    if execution.state == "PAUSED":
+        found.append(Wait("paused", "", "", "the execution is paused; resume it to go on"))
+    if any(token.kind == "resume" for token in inspection.tokens):
+        found.append(Wait("running", "", "", "the script is about to go on"))
+    elif seen is not None:
+        place = f"line {seen.line} ({seen.source})" if seen.source else f"line {seen.line}"
+        found += [
+            Wait(
+                KINDS[thing.kind], thing.name, "", f"{place}: {thing.sentence}", thing.due, count=thing.count
+            )
+            for thing in seen.things
+        ]
+    for token in inspection.tokens:
+        if token.kind == "deadline":
+            sentence = (
+                "its own timeout passes" if token.node != "grace" else "its time for cleaning up is over"
+            )
+            found.append(Wait("deadline", "", "", f"ends when {sentence}", token.due))
+    return found
+
+
+def short(awaiting: Awaitable | None) -> str:
+    if awaiting is None:
+        return ""
+    if awaiting.items:
+        return f"{awaiting.kind} of {len(awaiting.items)}"
+    return f"{awaiting.kind} {awaiting.name}" if awaiting.name else awaiting.kind
+
+
+def _things(
+    execution: str, awaiting: Awaitable, view: MachineView, inspection: Inspection
+) -> list[AwaitedThing]:
+    done = {promise_id(completion.promise) for completion in view.completions}
+    tokens = {token.id: token for token in inspection.tokens}
+    counted: dict[tuple[str, str, str], list[AwaitedThing]] = {}
+    for leaf in leaves_of(awaiting):
+        if leaf.id not in done:
+            token = tokens.get(promise_token_id(execution, promise_number(leaf.id)))
+            thing = _thing(execution, leaf, token)
+            counted.setdefault((thing.kind, thing.name, thing.sentence), []).append(thing)
+    return [
+        AwaitedThing(same[0].kind, same[0].name, same[0].sentence, same[0].due, len(same))
+        for same in counted.values()
+    ]
+
+
+def _thing(execution: str, leaf: Awaitable, token: TokenView | None) -> AwaitedThing:
+    name = leaf.name or ""
+    match leaf.kind:
+        case "task":
+            return AwaitedThing("task", name, _task_sentence(name, token), token.due if token else None)
+        case "timer":
+            return AwaitedThing("timer", name, "a timer that has not fired yet", leaf.due)
+        case "signal":
+            limit = " (with a time limit)" if leaf.due is not None else ""
+            sentence = (
+                f"signal '{name}' has not come{limit}; send it with: dalsegno signal {execution} {name}"
+            )
+            return AwaitedThing("signal", name, sentence, leaf.due)
+        case _:
+            child = child_execution_id(execution, leaf.id)
+            return AwaitedThing("child", name, f"workflow '{name}' (execution {child}) has not ended")
+
+
+def _task_sentence(name: str, token: TokenView | None) -> str:
+    if token is None:
+        return f"task '{name}' has no token any more"
+    if token.state == "leased":
+        return f"task '{name}' is running (attempt {token.attempt})"
+    if token.state in ("ready", "held"):
+        return f"task '{name}' waits for a worker that serves queue '{token.queue}'"
+    if token.attempt > 1:
+        return f"task '{name}' failed and is tried again (attempt {token.attempt})"
+    return f"task '{name}' begins later"

@@ -1,0 +1,96 @@
+"""Compiled scripts and Python workflows as the engine runs them: both kinds look the same from here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+from dalsegno.lang import FlowProgram, Limits, Machine
+from dalsegno.lang.durations import parse_duration
+from dalsegno.lang.effects import Awaitable, Effect, ErrorValue, Outcome, WaitingSignal
+from dalsegno.lang.python import PythonMachine, PythonProgram
+from dalsegno.model.definition import Definition
+from dalsegno.model.machine import Ranges
+
+MachineStatus = Literal["running", "suspended", "completed", "failed", "paused"]
+
+
+class RunningMachine(Protocol):
+    """A machine between two stops: see the script machine's own documentation for what each part means."""
+
+    @property
+    def status(self) -> MachineStatus: ...
+
+    @property
+    def result(self) -> Any: ...
+
+    @property
+    def error(self) -> ErrorValue | None: ...
+
+    @property
+    def awaiting(self) -> Awaitable | None: ...
+
+    @property
+    def line(self) -> int: ...
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Blobs without which it cannot go on; it is paused until they are provided."""
+
+    def take_effects(self) -> list[Effect]: ...
+
+    def take_logs(self) -> list[tuple[str, str]]: ...
+
+    def resume(self, outcomes: Mapping[str, Outcome], *, now: float, budget: int | None = None) -> bool: ...
+
+    def interrupt(self, error: ErrorValue, *, now: float, budget: int | None = None) -> bool: ...
+
+    def provide(self, blobs: Mapping[str, bytes]) -> None: ...
+
+    def reachable(self) -> Ranges: ...
+
+    def waiting_signals(self) -> tuple[WaitingSignal, ...]: ...
+
+    def dumps(self, put: Callable[[bytes], str] | None = None) -> bytes: ...
+
+    def variables(self) -> dict[str, Any]: ...
+
+
+class ScriptProgram:
+    """A stored script or Python workflow, ready to run."""
+
+    __slots__ = ("code", "definition", "input_schema", "limits", "native", "timeout")
+
+    def __init__(self, definition: Definition, code: FlowProgram | PythonProgram, limits: Limits) -> None:
+        self.definition = definition
+        self.code = code
+        self.limits = limits
+        self.native = isinstance(code, PythonProgram)
+        """Whether its turns run user code, which belongs in a thread of its own."""
+        timeout = code.front_matter.get("timeout")
+        self.timeout: float | None = None if timeout is None else parse_duration(timeout)
+        self.input_schema: Mapping[str, Any] | None = code.front_matter.get("input_schema") or None
+
+    def start(
+        self, inputs: Any, context: Mapping[str, Any], now: float, budget: int | None
+    ) -> RunningMachine:
+        if isinstance(self.code, PythonProgram):
+            return PythonMachine.start(self.code, inputs, context, now=now, budget=budget, limits=self.limits)
+        return Machine.start(self.code, inputs, context, now=now, budget=budget, limits=self.limits)
+
+    def blobs_in(self, snapshot: bytes) -> tuple[str, ...]:
+        """Blobs that must be at hand before the snapshot is loaded. Scripts ask for theirs when they need them."""
+        return PythonMachine.blobs_in(snapshot) if self.native else ()
+
+    def line(self, number: int) -> str:
+        """The text of a line of the user's file."""
+        if isinstance(self.code, PythonProgram):
+            lines, first = self.code.source.text.splitlines(), self.code.source.first_line
+        else:
+            lines, first = self.code.source.splitlines(), 1
+        return lines[number - first].strip() if first <= number < first + len(lines) else ""
+
+    def load(self, snapshot: bytes, blobs: Mapping[str, bytes]) -> RunningMachine:
+        if isinstance(self.code, PythonProgram):
+            return PythonMachine.loads(self.code, snapshot, blobs=blobs, limits=self.limits)
+        return Machine.loads(self.code, snapshot, limits=self.limits)

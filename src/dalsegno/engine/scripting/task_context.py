@@ -1,0 +1,102 @@
+"""What a task or a library node sees when a script runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dalsegno.engine.run_context import LogSink
+from dalsegno.errors import InvalidInput
+from dalsegno.model.retry import RetryPolicy
+from dalsegno.model.token import Lease
+
+
+class TaskRunContext:
+    """Implements ports.node.NodeContext for one attempt of a script's task."""
+
+    __slots__ = (
+        "_key",
+        "_log",
+        "beats",
+        "input",
+        "lease",
+        "now",
+        "outputs",
+        "payload",
+        "retry",
+        "services",
+        "workflow",
+    )
+
+    def __init__(
+        self,
+        lease: Lease,
+        payload: Any,
+        key: str | None,
+        services: Mapping[str, Any],
+        log: LogSink,
+        now: float,
+        workflow: str,
+    ) -> None:
+        self.lease = lease
+        self.payload = self.input = payload
+        self.services = services
+        self.outputs: Mapping[str, Any] = {}
+        self.retry: RetryPolicy | None = None
+        self.beats = 0
+        self.now = now
+        self.workflow = workflow
+        self._key = key
+        self._log = log
+
+    @property
+    def execution_id(self) -> str:
+        return self.lease.execution
+
+    @property
+    def version(self) -> int:
+        return 0
+
+    @property
+    def node_id(self) -> str:
+        return self.lease.node
+
+    @property
+    def node_name(self) -> str:
+        return self.lease.node
+
+    @property
+    def idempotency_key(self) -> str:
+        return self._key or self.lease.token
+
+    @property
+    def attempt(self) -> int:
+        return self.lease.attempt
+
+    @property
+    def indexes(self) -> tuple[int, ...]:
+        return ()
+
+    def lookup(self, root: str) -> Any:
+        """A script gives its nodes finished values; the only root is what it gave."""
+        if root in ("$json", "$payload", "$trigger"):
+            return self.payload
+        raise KeyError(root)
+
+    def evaluate(self, parameter: str, local: Mapping[str, Any] | None = None) -> Any:
+        raise InvalidInput(
+            f"'{self.lease.node}' evaluates its parameter '{parameter}' in a graph; a script does that itself"
+        )
+
+    def has_expression(self, parameter: str) -> bool:
+        return False
+
+    def log(self, message: str, level: str = "info") -> None:
+        self._log(self.execution_id, self.node_id, level, message)
+
+    def heartbeat(self) -> None:
+        self.beats += 1
+
+    def use_retry(self, policy: RetryPolicy) -> None:
+        """How the task was registered; options of the call win."""
+        self.retry = policy

@@ -1,0 +1,112 @@
+"""Running one task of a script: the attempt, and the failure it may come to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dalsegno.core.fail import worker_lost
+from dalsegno.core.script_bodies import TaskBody
+from dalsegno.core.task_options import TaskOptions, task_options
+from dalsegno.core.values import decode_value
+from dalsegno.engine.library_node import run_library_node
+from dalsegno.engine.run_context import LogSink
+from dalsegno.engine.runner import storable_failure
+from dalsegno.engine.scripting.failures import error_value
+from dalsegno.engine.scripting.task_context import TaskRunContext
+from dalsegno.engine.settings import EngineLimits
+from dalsegno.engine.tasks import Tasks
+from dalsegno.errors import NotFound
+from dalsegno.lang.effects import ErrorValue
+from dalsegno.model.failure import Failure
+from dalsegno.model.retry import NO_RETRY, RetryPolicy
+from dalsegno.model.token import Lease
+from dalsegno.ports.node import NodeError, NodeTypes
+
+logger = logging.getLogger("dalsegno.steps")
+
+NODE_PREFIX = "node:"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A failed attempt: as the retry policy sees it, and as the script will."""
+
+    failure: Failure
+    error: ErrorValue
+    policy: RetryPolicy
+
+
+class TaskRunner:
+    def __init__(
+        self, types: NodeTypes, services: Mapping[str, Any], log: LogSink, limits: EngineLimits
+    ) -> None:
+        self.types = types
+        self.services = services
+        self._log = log
+        self.limits = limits
+
+    async def run(self, lease: Lease, body: TaskBody, workflow: str, now: float) -> Any | Failed:
+        """What the task returned, or how it failed."""
+        options = task_options(body.options)
+        ctx = TaskRunContext(
+            lease, decode_value(body.input), options.key, self.services, self._log, now, workflow
+        )
+        if lease.losses >= self.limits.losses:
+            return self._failed(ctx, options, worker_lost(lease.node, lease.losses), None)
+        limit: asyncio.Timeout | None = None
+        try:
+            if options.timeout is None:
+                return await self._execute(lease.node, ctx)
+            async with asyncio.timeout(options.timeout) as limit:
+                return await self._execute(lease.node, ctx)
+        except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
+            if limit is not None and limit.expired() and isinstance(error, TimeoutError):
+                return self._failed(ctx, options, _timed_out(lease.node, options), error)
+            return self._failed(ctx, options, storable_failure(error, lease.node), error)
+
+    async def _execute(self, name: str, ctx: TaskRunContext) -> Any:
+        if name.startswith(NODE_PREFIX):
+            return await run_library_node(self.types, name[len(NODE_PREFIX) :], ctx, self.limits.expressions)
+        tasks = self.services.get("tasks")
+        if not isinstance(tasks, Tasks):
+            raise _not_found(name, "this worker has no tasks registered")
+        try:
+            return await tasks.run(name, ctx.payload, ctx)
+        except NotFound as error:
+            raise _not_found(name, str(error)) from error
+
+    def _failed(
+        self, ctx: TaskRunContext, options: TaskOptions, failure: Failure, error: BaseException | None
+    ) -> Failed:
+        lease = ctx.lease
+        logger.info(
+            "task '%s' of execution %s failed (attempt %d): %s: %s",
+            lease.node,
+            lease.execution,
+            lease.attempt,
+            failure.type,
+            failure.message,
+            exc_info=error if logger.isEnabledFor(logging.DEBUG) else None,
+        )
+        return Failed(failure, error_value(failure, error), options.retry or ctx.retry or NO_RETRY)
+
+
+def _not_found(name: str, reason: str) -> NodeError:
+    return NodeError(
+        f"task '{name}' cannot be run: {reason}",
+        code="TASK_NOT_FOUND",
+        details={"task": name},
+        retryable=False,
+    )
+
+
+def _timed_out(name: str, options: TaskOptions) -> Failure:
+    return Failure(
+        f"task '{name}' did not end within its timeout of {options.timeout:g} s",
+        code="TimeoutError",
+        type="TimeoutError",
+    )

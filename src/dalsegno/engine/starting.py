@@ -1,0 +1,131 @@
+"""New executions: what a start checks, and the transition it leads to, for every kind of workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import Raw
+
+from dalsegno.core.script import start_script, start_task
+from dalsegno.core.script_bodies import TaskBody, encode_body
+from dalsegno.core.start import start
+from dalsegno.core.values import decode_value, encode_value
+from dalsegno.engine.definitions import Program
+from dalsegno.engine.results import refuse_large
+from dalsegno.engine.scripting.programs import ScriptProgram
+from dalsegno.engine.settings import EngineLimits
+from dalsegno.errors import InvalidInput
+from dalsegno.model.definition import Version
+from dalsegno.model.execution import ExecutionKind, NewExecution
+from dalsegno.model.ids import derive, execution_id_for_key, new_execution_id
+from dalsegno.model.token import DEFAULT_QUEUE, NewToken
+from dalsegno.model.transition import Transition
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    version: Version = None
+    idempotency_key: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestry:
+    """Where an execution comes from, if not from a user."""
+
+    execution: str | None = None
+    """Its own id, where that is derived."""
+    parent: str | None = None
+    relation: str | None = None
+    notify: bytes | None = None
+
+
+NO_ANCESTRY = Ancestry()
+
+
+def new_execution(
+    program: Program | ScriptProgram,
+    payload: Any,
+    options: StartOptions,
+    now: float,
+    limits: EngineLimits,
+    ancestry: Ancestry = NO_ANCESTRY,
+) -> NewExecution:
+    """Raises InvalidInput where the payload does not fit the workflow's ``input_schema``."""
+    raw = (
+        payload if isinstance(payload, Raw) else encode_value({} if payload is None else payload, "the input")
+    )
+    raw = bytes(raw)
+    refuse_large(raw, "the input", limits)
+    schema = program.plan.input_schema if isinstance(program, Program) else program.input_schema
+    if schema is not None:
+        _check(schema, raw)
+    definition = program.definition
+    kind: ExecutionKind = (
+        "graph" if isinstance(program, Program) else "python" if program.native else "script"
+    )
+    return _new(definition.name, definition.version, definition.hash, raw, options, now, ancestry, kind)
+
+
+def new_task(name: str, raw: bytes, options: StartOptions, now: float, ancestry: Ancestry) -> NewExecution:
+    return _new(name, 0, "", raw, options, now, ancestry, "task")
+
+
+def _new(
+    name: str,
+    version: int,
+    definition: str,
+    raw: bytes,
+    options: StartOptions,
+    now: float,
+    ancestry: Ancestry,
+    kind: ExecutionKind,
+) -> NewExecution:
+    key = options.idempotency_key
+    own = execution_id_for_key(name, key) if key is not None else new_execution_id(now)
+    return NewExecution(
+        id=ancestry.execution or own,
+        workflow=name,
+        version=version,
+        definition=definition,
+        input=raw,
+        created_at=now,
+        priority=options.priority,
+        tags=tuple(sorted((str(name), str(tag)) for name, tag in options.tags.items())),
+        idempotency_key=key,
+        parent=ancestry.parent,
+        relation=ancestry.relation,
+        kind=kind,
+        notify=ancestry.notify,
+    )
+
+
+def _check(schema: Mapping[str, Any], raw: bytes) -> None:
+    from dalsegno.graph.input_schema import check_input  # noqa: PLC0415 - only workflows with one need it
+
+    problems = check_input(schema, decode_value(raw))
+    if problems:
+        lines = [f"{problem.pointer or '/'}: {problem.message}" for problem in problems]
+        raise InvalidInput("the input does not fit the workflow's input_schema:\n" + "\n".join(lines))
+
+
+def start_transition(program: Program | ScriptProgram, new: NewExecution, now: float) -> Transition:
+    if isinstance(program, Program):
+        return start(program.plan, new, now)
+    return start_script(new, now, program.timeout)
+
+
+def start_task_transition(new: NewExecution, now: float, queue: str | None) -> Transition:
+    token = NewToken(
+        derive(new.id, "task"),
+        "",
+        "task",
+        new.workflow,
+        encode_body(TaskBody(Raw(new.input))),
+        queue or DEFAULT_QUEUE,
+        new.priority,
+    )
+    return start_task(new, now, token)

@@ -1,0 +1,49 @@
+"""Python workflows that a program offers: compiled where they are defined, deployed when they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dalsegno.engine.client import Client
+from dalsegno.errors import InvalidInput
+from dalsegno.lang.python import PythonProgram
+from dalsegno.model.definition import Definition
+
+
+class Workflows:
+    def __init__(self) -> None:
+        self._programs: dict[str, PythonProgram] = {}
+        self._functions: dict[tuple[str, str], Any] = {}
+        self._deployed: dict[str, Definition] = {}
+
+    def register(self, program: PythonProgram, function: Callable[..., Any]) -> None:
+        if program.name in self._programs:
+            raise InvalidInput(
+                f"a workflow named '{program.name}' is registered already; give one of them another name"
+            )
+        self._programs[program.name] = program
+        self._functions[function.__module__, function.__qualname__] = function
+
+    def resolve(self, module: str, qualname: str) -> Any:
+        """The running code of a workflow, or None: its stored versions see the names around it."""
+        return self._functions.get((module, qualname))
+
+    def names(self) -> list[str]:
+        return sorted(self._programs)
+
+    async def ensure(self, client: Client, name: str) -> Definition:
+        """The stored version of a workflow of this program."""
+        known = self._deployed.get(name)
+        if known is None:
+            known = self._deployed[name] = await client.deploy_script(self._programs[name])
+        return known
+
+    async def ensure_all(self, client: Client) -> None:
+        """So that others can start them by name: other workflows, schedules, the command line."""
+        for name in self._programs:
+            await self.ensure(client, name)
+
+    def forget_deployed(self) -> None:
+        """Another store is opened, which may know none of them."""
+        self._deployed.clear()

@@ -1,0 +1,117 @@
+"""What a machine and its driver say to each other: effects and awaitables outwards, outcomes inwards.
+
+The machine does no I/O. It asks for things by effect, says what it waits for, and is told how they went. The same words
+serve scripts and Python workflows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+LeafKind: TypeAlias = Literal["task", "workflow", "timer", "signal"]
+GroupKind: TypeAlias = Literal["all", "any", "race", "all_settled"]
+
+
+class ErrorValue(Struct, frozen=True, omit_defaults=True):
+    """An error as a value: what a script catches, and what a failed machine ends with."""
+
+    code: str
+    message: str
+    type: str | None = None
+    """The Python exception's class name, for failures of tasks; without one it reads as ``code``."""
+    data: Any = None
+    stack: tuple[str, ...] = ()
+    """Frames of the program, innermost first, as ``name (file:line)``."""
+    classes: tuple[str, ...] = ()
+    """Qualified class names along the exception's MRO, most derived first; empty for errors of the language."""
+    args: tuple[Any, ...] = ()
+    """Plain arguments of that exception."""
+
+
+class Ok(Struct, frozen=True):
+    value: Any = None
+
+
+class Err(Struct, frozen=True):
+    error: ErrorValue
+
+
+Outcome: TypeAlias = Ok | Err
+
+
+class StartTask(Struct, frozen=True):
+    """Run a task by name; ``node:<type>`` runs a node of the library with ``inputs`` as its parameters."""
+
+    id: str
+    name: str
+    inputs: Any
+    options: Mapping[str, Any] = {}
+
+
+class StartWorkflow(Struct, frozen=True):
+    """Start a child execution. ``detached``: nobody waits for it, and it outlives its parent (``Workflow.start``)."""
+
+    id: str
+    name: str
+    inputs: Any
+    options: Mapping[str, Any] = {}
+    detached: bool = False
+
+
+class StartTimer(Struct, frozen=True):
+    id: str
+    due: float
+
+
+class AwaitSignal(Struct, frozen=True):
+    """``due``: when the driver is to answer with a ``TimeoutError``; None: never."""
+
+    id: str
+    name: str
+    due: float | None = None
+
+
+class Cancel(Struct, frozen=True):
+    """Stop the task, child or timer behind this promise; nobody is interested any more."""
+
+    id: str
+    kind: LeafKind = "task"
+
+
+Effect: TypeAlias = StartTask | StartWorkflow | StartTimer | AwaitSignal | Cancel
+
+
+class Awaitable(Struct, frozen=True):
+    """What a suspended machine waits for. Leaves have an ``id``; groups have ``items``, and ``keys`` where they were
+    made from an object. ``shape`` says how a group's result looks to the program."""
+
+    kind: LeafKind | GroupKind
+    id: str = ""
+    name: str | None = None
+    due: float | None = None
+    items: tuple[Awaitable, ...] = ()
+    keys: tuple[str, ...] | None = None
+    shape: str = ""
+
+
+class WaitingSignal(Struct, frozen=True):
+    """A promise of a signal that the machine can still reach."""
+
+    id: str
+    name: str
+    due: float | None = None
+
+
+PROMISE_PREFIX = "p"
+
+
+def promise_id(number: int) -> str:
+    """Promises are numbered in the order of their making; the number is all a snapshot keeps of an id."""
+    return f"{PROMISE_PREFIX}{number}"
+
+
+def promise_number(id: str) -> int:
+    return int(id[len(PROMISE_PREFIX) :])

@@ -1,0 +1,68 @@
+"""Looks at values before they are stored: is it plain JSON all through, and about how large?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Final
+
+from dalsegno.lang.values import Value
+
+NOT_PLAIN: Final = -1
+MAX_DEPTH = 60
+"""Deeper values are stored flat, so that nobody's recursion limit matters."""
+MANY = 2_000
+"""Of values with more containers than this it is worth knowing whether they are as large as they look."""
+
+_ATOMS = frozenset({str, int, bool, type(None)})
+_PLAIN = _ATOMS | {float, list, dict}
+_PER_ITEM = 4
+
+
+def plain_size(value: Value) -> int:
+    """About how many characters a list or object is as JSON, or `NOT_PLAIN`: it holds what JSON has no word for, is
+    very deep, or refers to the same parts so often that writing it out would multiply it."""
+    level = [value]
+    size = depth = containers = 0
+    checked = False
+    while level:
+        deeper: list[Value] = []
+        for container in level:
+            items: Collection[Value] = container if type(container) is list else container.values()
+            kinds = set(map(type, items))
+            if not kinds <= _ATOMS and not _may_stay(items, kinds, deeper):
+                return NOT_PLAIN
+            size += _PER_ITEM * len(container) + (sum(map(len, container)) if type(container) is dict else 0)
+            if str in kinds:
+                size += sum([len(item) for item in items if type(item) is str])
+        level = deeper
+        depth += 1
+        containers += len(level)
+        if depth > MAX_DEPTH or (containers > MANY and not (checked := checked or _is_tree(value))):
+            return NOT_PLAIN
+    return size
+
+
+def _may_stay(items: Collection[Value], kinds: set[type], deeper: list[Value]) -> bool:
+    """Whether what is not an atom is plain all the same; containers are left to look into."""
+    if not kinds <= _PLAIN:
+        return False
+    if list in kinds or dict in kinds:
+        deeper.extend([item for item in items if type(item) is list or type(item) is dict])
+    return float not in kinds or all(math.isfinite(item) for item in items if type(item) is float)
+
+
+def _is_tree(value: Value) -> bool:
+    """Whether few of its containers are referred to from more than one place, found without writing it out."""
+    seen: set[int] = set()
+    waiting = [value]
+    again = 0
+    while waiting:
+        container = waiting.pop()
+        if id(container) in seen:
+            again += 1
+            continue
+        seen.add(id(container))
+        items = container if type(container) is list else container.values()
+        waiting.extend([item for item in items if type(item) is list or type(item) is dict])
+    return again * 4 < len(seen)

@@ -1,0 +1,214 @@
+"""The machine of scripts: starts, stops wherever an ``await`` must wait, is stored, loaded and resumed.
+
+It does no I/O and reads no clock. Its whole state is plain data at every instruction: frames, operand stacks, cells,
+workflow-wide variables and the number of promises made so far. Where it waits, the promise lies on top of the operand
+stack and the instruction to run next is that AWAIT.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from dalsegno.lang.effects import Awaitable, Effect, ErrorValue, Outcome, WaitingSignal, promise_number
+from dalsegno.lang.expression import Entropy
+from dalsegno.lang.flow.packing import Kept, Packer, Put
+from dalsegno.lang.flow.program import FlowProgram
+from dalsegno.lang.flow.restoring import fill, load_blob, restore
+from dalsegno.lang.flow.results import present, with_stack
+from dalsegno.lang.flow.runner import Known, Runner
+from dalsegno.lang.flow.showing import variables_of
+from dalsegno.lang.flow.snapshot import read, write
+from dalsegno.lang.flow.storing import pack_machine
+from dalsegno.lang.frames import Frame
+from dalsegno.lang.limits import DEFAULT_LIMITS, Limits
+from dalsegno.lang.promises import awaitable, ranges, settle
+from dalsegno.lang.requests import Requests
+from dalsegno.lang.values import FunctionValue, Vacant, Value
+
+
+class Machine(Runner):
+    """One execution of a program. Make one with `start` or `loads`."""
+
+    __slots__ = ("_kept", "_packed", "_vacancies")
+
+    def __init__(self, program: FlowProgram, limits: Limits, entropy: Entropy) -> None:
+        super().__init__(program, limits, entropy)
+        self._kept: Kept = {}
+        self._packed: tuple[Put | None, bytes, Packer] | None = None
+        self._vacancies: list[tuple[Any, Any, Vacant]] = []
+
+    # driving
+
+    @classmethod
+    def start(
+        cls,
+        program: FlowProgram,
+        inputs: Any = None,
+        context: Mapping[str, Any] | None = None,
+        *,
+        now: float,
+        budget: int | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        entropy: Entropy = os.urandom,
+    ) -> Machine:
+        """Run to the first stop. ``budget`` is a number of instructions, after which the status is "paused"."""
+        machine = cls(program, limits, entropy)
+        surroundings = dict(context or {})
+        machine.requests = Requests(str(surroundings.get("executionId", "")))
+        given = {"Inputs": inputs, "Context": surroundings}
+        machine.globals = {name: value for name, value in given.items() if name in program.mentioned}
+        main = program.unit.functions[0]
+        arguments = [surroundings, inputs][-main.parameters :] if main.parameters else []
+        machine.enter(FunctionValue(main, ()), arguments)
+        machine.prepare(now, budget)
+        machine.go_on()
+        return machine
+
+    def resume(self, outcomes: Mapping[str, Outcome], *, now: float, budget: int | None = None) -> bool:
+        """Go on with what is known about the leaves of `awaiting`, in the order in which they completed.
+
+        False if nothing happened: the machine does not wait, or what it waits for is still open.
+        """
+        if self.status == "suspended":
+            return self._answer(_numbered(outcomes), now, budget)
+        if self.status != "paused" or self.missing:
+            return False
+        self.known = _numbered(outcomes, len(self.known)) | self.known
+        self._packed = None
+        self.prepare(now, budget)
+        self.go_on()
+        return True
+
+    def _answer(self, known: Known, now: float, budget: int | None) -> bool:
+        if self.needed:
+            self.known = known
+            self.lack(self.needed)
+            return True
+        frame = self.top
+        promise = frame.stack[-1]
+        verdict = settle(promise, known, present)
+        if verdict is None:
+            return False
+        self.known = known
+        self._packed = None
+        frame.position += 1
+        self.prepare(now, budget)
+        self.conclude(frame, promise, verdict)
+        self.go_on()
+        return True
+
+    def interrupt(self, error: ErrorValue, *, now: float, budget: int | None = None) -> bool:
+        """Throw an error at the await where the machine waits; false if it does not wait."""
+        if self.status != "suspended":
+            return False
+        self.top.position += 1
+        self._packed = None
+        self.prepare(now, budget)
+        self.throw(with_stack(error, self.trace()))
+        self.go_on()
+        return True
+
+    # what the driver asks
+
+    @property
+    def awaiting(self) -> Awaitable | None:
+        """What a suspended machine waits for."""
+        return awaitable(self.top.stack[-1]) if self.status == "suspended" else None
+
+    def take_effects(self) -> list[Effect]:
+        """What the script asked for since the last call."""
+        effects = self.requests.effects
+        if effects:
+            self.requests.effects = []
+            self._packed = None
+        return effects
+
+    def take_logs(self) -> list[tuple[str, str]]:
+        """Level and message of what the script logged since the last call."""
+        logs = self.requests.logs
+        if logs:
+            self.requests.logs = []
+            self._packed = None
+        return logs
+
+    @property
+    def line(self) -> int:
+        """Line of what runs or waits."""
+        frame = self.frames[-1] if self.frames else None
+        if isinstance(frame, Frame) and self.status in ("suspended", "paused"):
+            return self.program.line(frame.function.offsets[frame.position])
+        return self.program.line(self.offset)
+
+    def variables(self) -> dict[str, Any]:
+        """The variables in scope by name, innermost wins, as JSON for people to look at."""
+        return variables_of(self)
+
+    # storing
+
+    def dumps(self, put: Put | None = None) -> bytes:
+        """The whole state, for `loads`. ``put`` stores a large value elsewhere and returns its name."""
+        return self._pack(put)[1]
+
+    @classmethod
+    def loads(
+        cls,
+        program: FlowProgram,
+        data: bytes,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        entropy: Entropy = os.urandom,
+    ) -> Machine:
+        """`SnapshotError` unless it is an undamaged snapshot of this program."""
+        machine = cls(program, limits, entropy)
+        machine._vacancies = restore(machine, read(program.hash, data))
+        return machine
+
+    def provide(self, blobs: Mapping[str, bytes]) -> None:
+        """Give stored values: those that are `missing`, or any others of this snapshot."""
+        values = {name: load_blob(data) for name, data in blobs.items()}
+        for holder, key, vacancy in self._vacancies:
+            if vacancy.blob in values:
+                fill(holder, key, vacancy, values[vacancy.blob])
+                self.remember(values[vacancy.blob], vacancy)
+        self._vacancies = [vacancy for vacancy in self._vacancies if vacancy[2].blob not in values]
+        self.missing = tuple([name for name in self.missing if name not in values])
+        self.needed = tuple([name for name in self.needed if name not in values])
+        self._packed = None
+
+    def remember(self, value: Value, vacancy: Vacant) -> None:
+        """So that a value which stays what it was is not encoded again."""
+        if isinstance(value, list | dict | str):
+            self._kept[id(value)] = (value, vacancy.blob or vacancy.data)
+
+    def reachable(self) -> tuple[tuple[int, int], ...]:
+        """Half-open ranges of the numbers of promises that the script can still get at."""
+        return ranges(self._packer().promises)
+
+    def waiting_signals(self) -> tuple[WaitingSignal, ...]:
+        """Reachable promises of signals, oldest first."""
+        signals = sorted(self._packer().signals.items())
+        return tuple([WaitingSignal(found.id, found.name or "", found.due) for _, found in signals])
+
+    def _packer(self) -> Packer:
+        return (self._packed or self._pack(None))[2]
+
+    def _pack(self, put: Put | None) -> tuple[Put | None, bytes, Packer]:
+        packed = self._packed
+        if packed is None or packed[0] != put:
+            packer = Packer(put, self._kept)
+            packed = self._packed = (put, write(self.program.hash, pack_machine(self, packer)), packer)
+            self._kept = packer.kept
+        return packed
+
+
+def _numbered(outcomes: Mapping[str, Outcome], first: int = 0) -> Known:
+    """By promise number, with the place in the order of completions; ids that are none of ours are ignored."""
+    found: Known = {}
+    for place, (name, outcome) in enumerate(outcomes.items(), first):
+        try:
+            found[promise_number(name)] = (place, outcome)
+        except ValueError:
+            continue
+    return found

@@ -1,0 +1,269 @@
+"""Values as plain JSON, for snapshots.
+
+Most values are JSON already and stay as they are. What is not is written as ``{"$": …}``. A list there describes the
+value (`Mark` says how). A number refers to the *heap*, where everything is that has identity, or, if it is negative,
+to the *values*, where larger plain values stand, each once. An object of the program that itself has the key ``$`` is
+quoted, so no data can be taken for a mark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from enum import IntEnum, StrEnum
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from dalsegno.lang.effects import ErrorValue, LeafKind
+from dalsegno.lang.flow.inspection import NOT_PLAIN, plain_size
+from dalsegno.lang.flow.iteration import Iteration
+from dalsegno.lang.numerals import number_text
+from dalsegno.lang.promises import Group, Promise, Settled
+from dalsegno.lang.values import UNSET, Builtin, Cell, Configured, FunctionValue, Vacant, Value
+
+TAG = "$"
+SMALL = 100
+"""Plain values up to this size are written where they stand."""
+WORTH_KEEPING = 400
+"""From this size on, the JSON of a variable's value is remembered until the variable changes."""
+BLOB = 32 * 1024
+"""Larger values are stored apart, if the driver offers a place for them."""
+
+KINDS: tuple[LeafKind, ...] = ("task", "workflow", "timer", "signal")
+
+Packed: TypeAlias = Any
+Put: TypeAlias = Callable[[bytes], str]
+Kept: TypeAlias = "dict[int, tuple[Value, Raw | str]]"
+"""By the identity of a value: the value itself, so that nobody changes it in place, and its JSON or its blob's name."""
+
+_AS_THEY_ARE = frozenset({str, int, bool, type(None)})
+_encode = msgspec.json.Encoder().encode
+
+
+class Mark(StrEnum):
+    """What stands first in the list that describes a value."""
+
+    NUMBER = "n"
+    PROMISE = "p"
+    PROMISES = "r"
+    ERROR = "e"
+    BUILTIN = "b"
+    CONFIGURED = "c"
+    UNSET = "x"
+    ITERATION = "i"
+    INDEXES = "k"
+    QUOTED = "q"
+    SETTLED = "s"
+    BLOB = "v"
+
+
+class Entry(IntEnum):
+    """What stands first in an entry of the heap."""
+
+    CELL = 1
+    FUNCTION = 2
+    GROUP = 3
+    LIST = 4
+    OBJECT = 5
+
+
+class Packer:
+    """Packs the values of one machine. ``promises`` and ``signals`` are what it came across."""
+
+    def __init__(self, put: Put | None, kept: Kept) -> None:
+        self.put = put
+        self.before = kept
+        self.kept: Kept = {}
+        self.heap: list[Packed] = []
+        self.values: list[Packed] = []
+        self.references: dict[int, Packed] = {}
+        self.open: list[tuple[int, Value]] = []
+        self.promises: set[int] = set()
+        self.signals: dict[int, Promise] = {}
+
+    def value(self, value: Value, stays: bool = False) -> Packed:
+        """``stays``: the value is a variable's, which nothing changes in place while it is shared."""
+        kind = type(value)
+        if kind in _AS_THEY_ARE:
+            return value if kind is not str or len(value) <= BLOB else self.plain(value, stays, len(value))
+        if kind is list or kind is dict:
+            return self.container(value, stays)
+        if kind is float:
+            return value if math.isfinite(value) else {TAG: [Mark.NUMBER, number_text(value)]}
+        pack = _PACK.get(kind)
+        return {TAG: self.number(value)} if pack is None else pack(self, value)
+
+    # plain values
+
+    def container(self, value: Value, stays: bool) -> Packed:
+        reference = self.references.get(id(value))
+        if reference is not None:
+            return reference
+        if id(value) in self.before:
+            return self.plain(value, stays, WORTH_KEEPING)
+        size = plain_size(value)
+        if size == NOT_PLAIN:
+            return {TAG: self.number(value)}
+        if size > SMALL:
+            return self.plain(value, stays, size)
+        return _quoted(value)
+
+    def plain(self, value: Value, stays: bool, size: int) -> Packed:
+        """A plain value of some size: apart, so that it is written once, and read only if it is used."""
+        reference = self.references.get(id(value))
+        if reference is None:
+            reference = self.references[id(value)] = self.apart(value, stays, size)
+        return reference
+
+    def apart(self, value: Value, stays: bool, size: int) -> Packed:
+        if size < WORTH_KEEPING:
+            return self.add(value)
+        _, stored = self.before.get(id(value), (None, None))
+        if not self.fits(stored):
+            data = _encode(value)
+            stored = Raw(data)
+            if self.put is not None and len(data) > BLOB:
+                stored = self.put(data)
+        if stays and stored is not None:
+            self.kept[id(value)] = (value, stored)
+        return {TAG: [Mark.BLOB, stored]} if type(stored) is str else self.add(stored)
+
+    def fits(self, stored: Raw | str | None) -> bool:
+        """Whether what was made for an earlier snapshot is what this one wants: large values apart, or everything."""
+        if stored is None or isinstance(stored, str):
+            return stored is not None and self.put is not None
+        return self.put is None or memoryview(stored).nbytes <= BLOB
+
+    def add(self, value: Value | Raw) -> Packed:
+        self.values.append(value)
+        return {TAG: -len(self.values)}
+
+    def vacancy(self, vacancy: Vacant) -> Packed:
+        """What nobody has looked at since it was loaded goes back as it came."""
+        if vacancy is UNSET:
+            return {TAG: [Mark.UNSET]}
+        reference = self.references.get(id(vacancy))
+        if reference is None:
+            reference = {TAG: [Mark.BLOB, vacancy.blob]} if vacancy.blob else self.add(vacancy.data)
+            self.references[id(vacancy)] = reference
+        return reference
+
+    def whole(self, value: Value) -> Packed:
+        """Written where it stands, however large."""
+        if type(value) is str:
+            return value
+        if type(value) not in (list, dict) or plain_size(value) == NOT_PLAIN:
+            return self.value(value)
+        return _quoted(value)
+
+    # the heap
+
+    def number(self, value: Value) -> int:
+        """The heap's number of something with identity, or of a container that is not plain; filled in later."""
+        reference = self.references.get(id(value))
+        if reference is None:
+            reference = self.references[id(value)] = {TAG: len(self.heap)}
+            self.open.append((len(self.heap), value))
+            self.heap.append(None)
+        number: int = reference[TAG]
+        return number
+
+    def finish(self) -> list[Packed]:
+        """The heap, complete."""
+        while self.open:
+            number, value = self.open.pop()
+            self.heap[number] = _ENTRIES[type(value)](self, value)
+        return self.heap
+
+    # promises
+
+    def items(self, items: Sequence[Value]) -> list[Packed]:
+        """Packed one by one, but neighbouring promises that differ in their number only as one mark."""
+        packed: list[Packed] = []
+        run: list[Promise] = []
+        for item in items:
+            if run and not (type(item) is Promise and _continues(run[-1], item)):
+                packed.append(self.run(run))
+                run = []
+            if type(item) is Promise:
+                run.append(item)
+            else:
+                packed.append(self.value(item))
+        if run:
+            packed.append(self.run(run))
+        return packed
+
+    def run(self, promises: list[Promise]) -> Packed:
+        first = promises[0]
+        packed = self.promise(first)
+        if len(promises) > 1:
+            self.promises.update(range(first.number, first.number + len(promises)))
+            if first.kind == "signal":
+                self.signals.update({promise.number: promise for promise in promises})
+            packed[TAG][:1] = [Mark.PROMISES, len(promises)]
+        return packed
+
+    def promise(self, promise: Promise) -> Packed:
+        self.promises.add(promise.number)
+        if promise.kind == "signal":
+            self.signals[promise.number] = promise
+        packed: list[Packed] = [Mark.PROMISE, promise.number, KINDS.index(promise.kind)]
+        if promise.name is not None or promise.due is not None:
+            packed.append(promise.name)
+        if promise.due is not None:
+            packed.append(promise.due)
+        return {TAG: packed}
+
+    def error(self, error: ErrorValue) -> Packed:
+        told = [error.code, error.message, error.type, self.whole(error.data), error.stack, error.classes]
+        return {TAG: [Mark.ERROR, *told, self.whole(list(error.args))]}
+
+    def iteration(self, iteration: Iteration) -> Packed:
+        if type(iteration.items) is range:
+            return {TAG: [Mark.INDEXES, len(iteration.items), iteration.index]}
+        return {TAG: [Mark.ITERATION, self.value(iteration.items), iteration.index]}
+
+
+def _quoted(value: Value) -> Packed:
+    return {TAG: [Mark.QUOTED, value]} if type(value) is dict and TAG in value else value
+
+
+def _continues(last: Promise, next: Promise) -> bool:
+    return (
+        next.number == last.number + 1
+        and next.kind == last.kind
+        and next.name == last.name
+        and next.due == last.due
+    )
+
+
+_PACK: dict[type, Callable[[Packer, Any], Packed]] = {
+    Promise: Packer.promise,
+    ErrorValue: Packer.error,
+    Iteration: Packer.iteration,
+    Vacant: Packer.vacancy,
+    Builtin: lambda packer, builtin: {TAG: [Mark.BUILTIN, builtin.name]},
+    Configured: lambda packer, chosen: {TAG: [Mark.CONFIGURED, chosen.namespace, chosen.options]},
+    Settled: lambda packer, settled: {TAG: [Mark.SETTLED, packer.value(settled.value)]},
+}
+
+_ENTRIES: dict[type, Callable[[Packer, Any], Packed]] = {
+    Cell: lambda packer, cell: [Entry.CELL, packer.value(cell.value, stays=True)],
+    FunctionValue: lambda packer, function: [
+        Entry.FUNCTION,
+        function.code.number,
+        [packer.number(cell) for cell in function.cells],
+    ],
+    Group: lambda packer, group: [
+        Entry.GROUP,
+        group.kind,
+        packer.items(group.items),
+        group.keys,
+        group.shape,
+        group.cancel,
+    ],
+    list: lambda packer, items: [Entry.LIST, packer.items(items)],
+    dict: lambda packer, fields: [Entry.OBJECT, list(fields), packer.items(list(fields.values()))],
+}

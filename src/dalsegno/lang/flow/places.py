@@ -1,0 +1,138 @@
+"""Assigning to places: a variable, and what members and indexes lead to from it.
+
+Lists and objects are values, so changing ``a.b[0]`` must not be seen through any other variable. Every container on
+the way is therefore copied, unless nothing else refers to it: then it is changed in place, and pushing ten thousand
+items costs ten thousand steps. Whether something else refers to it is what CPython's reference count says. The count
+that an unshared container has is measured by the very function that asks, and an error could only be on the safe side:
+one copy too many.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from dalsegno.lang.access import MISSING, absent, read_index, read_member
+from dalsegno.lang.code import CAPTURED, SLOT, Place
+from dalsegno.lang.errors import ScriptThrow, type_error
+from dalsegno.lang.frames import Frame
+from dalsegno.lang.limits import BYTES_PER_ITEM, Meter
+from dalsegno.lang.values import Cell, Value, is_number, key_of, kind_of
+
+Holder: TypeAlias = Any
+"""Whatever has items: a frame's slots, the globals, a cell, a list or an object."""
+
+_count: Callable[[Any], int] = getattr(sys, "getrefcount", lambda _: sys.maxsize)
+
+
+def _references(holder: Holder, key: Any) -> int:
+    held = holder[key]
+    return _count(held)
+
+
+UNSHARED = _references([[]], 0)
+
+
+def root_of(machine: Any, frame: Frame, place: Place) -> tuple[Holder, Any]:
+    """Where the place's variable is held."""
+    if place.root == SLOT:
+        slot = frame.slots[place.index]
+        return (slot, 0) if type(slot) is Cell else (frame.slots, place.index)
+    if place.root == CAPTURED:
+        return frame.cells[place.index], 0
+    name = machine.unit.constants[place.index]
+    if name not in machine.globals:
+        raise ScriptThrow("ReferenceError", f"Undefined variable '{name}'")
+    return machine.globals, name
+
+
+def place_name(machine: Any, frame: Frame, place: Place) -> str:
+    """The name of the place's variable, for messages."""
+    if place.root == SLOT:
+        return frame.function.name_of(place.index)
+    if place.root == CAPTURED:
+        return frame.function.capture_names[place.index]
+    return str(machine.unit.constants[place.index])
+
+
+def path_of(place: Place, keys: Sequence[Value]) -> list[Value]:
+    """The place's links with the keys from the stack put in."""
+    if None not in place.links:
+        return list(place.links)
+    given = iter(keys)
+    return [next(given) if link is None else link for link in place.links]
+
+
+def own(meter: Meter, holder: Holder, key: Any, wanted: Value) -> Holder:
+    """The list or object held there, made the holder's alone; ``wanted`` is what is to be set in it."""
+    kind = type(holder[key])
+    if kind is not list and kind is not dict:
+        raise _unsettable(holder[key], wanted)
+    if _references(holder, key) > UNSHARED:
+        meter.items(len(holder[key]), "a copy")
+        holder[key] = holder[key].copy()
+    return holder[key]
+
+
+def _unsettable(value: Value, wanted: Value) -> ScriptThrow:
+    shown = f"'{wanted}'" if isinstance(wanted, str) else f"[{wanted}]" if is_number(wanted) else "an item"
+    return type_error(f"cannot set {shown} of {kind_of(value)}")
+
+
+def descend(meter: Meter, holder: Holder, key: Any, path: Sequence[Value], last: Value) -> tuple[Holder, Any]:
+    """Follow the path, owning every container on it; returns who holds what is at its end, and under which key."""
+    for position, link in enumerate(path):
+        container = own(meter, holder, key, link)
+        key = _existing(container, link)
+        holder = container
+        if key is None:
+            wanted = path[position + 1] if position + 1 < len(path) else last
+            raise _unsettable(None, wanted)
+    return holder, key
+
+
+def _existing(container: Holder, link: Value) -> Any:
+    """The link as a key that the container has; None where an index is out of range."""
+    if type(container) is dict:
+        name = key_of(link)
+        if name not in container:
+            raise absent(container, name, "")
+        return name
+    if not is_number(link):
+        raise absent(container, link, "")
+    index = int(link) if -1 < link < len(container) else -1
+    return index if index == link and index >= 0 else None
+
+
+def assign(meter: Meter, holder: Holder, key: Any, path: Sequence[Value], value: Value) -> None:
+    """Put the value at the end of the path."""
+    last = path[-1]
+    holder, key = descend(meter, holder, key, path[:-1], last)
+    container = own(meter, holder, key, last)
+    if type(container) is dict:
+        name = key_of(last)
+        if name not in container:
+            meter.allocate(BYTES_PER_ITEM + len(name), "an object")
+        container[name] = value
+        return
+    if not is_number(last):
+        raise type_error(f"a list's index must be a number, not {kind_of(last)}")
+    index = _existing(container, last)
+    if index is None:
+        message = f"index {last} is out of range of a list of {len(container)}; push() appends"
+        raise type_error(message)
+    container[index] = value
+
+
+def read(holder: Holder, key: Any, path: Sequence[Value], tolerant: bool) -> Value:
+    """What is at the end of the path; ``tolerant``: null if only the last key is missing."""
+    value = holder[key]
+    for position, link in enumerate(path):
+        found = read_member(value, link) if type(link) is str else read_index(value, link)
+        if found is MISSING:
+            if tolerant and position == len(path) - 1 and type(value) is dict:
+                return None
+            raise absent(value, link, "")
+        value = found
+    return value

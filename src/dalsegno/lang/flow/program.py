@@ -1,0 +1,117 @@
+"""Compiled programs: what `compile` makes of a source, and how one is stored.
+
+A stored program holds its bytecode, so that a resume never compiles, and years later still runs what it ran.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dalsegno.lang.code import GLOBAL, CodeUnit, Constant, FunctionCode, Place
+from dalsegno.lang.errors import FlowSyntaxError
+from dalsegno.lang.flow.compiler import compile_unit
+from dalsegno.lang.limits import MAX_NESTING
+from dalsegno.lang.opcodes import Op
+from dalsegno.lang.script.parsing import parse_program
+from dalsegno.lang.snapshots import SnapshotError
+
+FORMAT = 1
+"""Of stored programs. A format that was published stays readable for ever."""
+
+
+class _Stored(Struct, array_like=True, frozen=True):
+    """The stored form."""
+
+    format: int
+    name: str
+    source: str
+    front_matter: dict[str, Any]
+    functions: tuple[FunctionCode, ...]
+    constants: tuple[Constant, ...]
+    places: tuple[Place, ...]
+
+
+_DECODER = msgspec.json.Decoder(_Stored)
+
+
+class FlowProgram:
+    """A script, ready to run as often as needed and from any thread."""
+
+    kind = "script"
+    __slots__ = ("_line_starts", "front_matter", "hash", "live", "mentioned", "name", "source", "unit")
+
+    def __init__(self, name: str, front_matter: dict[str, Any], unit: CodeUnit) -> None:
+        self.name = name
+        self.front_matter = front_matter
+        self.unit = unit
+        self.source = unit.source
+        self.hash = sha256(unit.source.encode("utf-8", "surrogatepass")).hexdigest()
+        self.live: dict[tuple[int, int], tuple[int, ...]] = {}
+        """Found by `live_slots`; shared by all machines of this program."""
+        self._line_starts = [0, *(position + 1 for position, sign in enumerate(unit.source) if sign == "\n")]
+
+        self.mentioned = _mentioned(unit)
+        """Names of workflow-wide variables, and which of ``Inputs`` and ``Context`` the program uses."""
+
+    def line(self, offset: int) -> int:
+        """1-based line of an offset."""
+        return bisect_right(self._line_starts, offset)
+
+    def live_slots(self, function: FunctionCode, position: int) -> tuple[int, ...]:
+        """Slots whose variables are in scope before the instruction at ``position`` runs."""
+        key = (function.number, position)
+        found = self.live.get(key)
+        if found is None:
+            slots = [
+                slot
+                for scope in function.scopes
+                if scope.start < position < scope.stop
+                for slot in range(scope.first, scope.first + len(scope.names))
+            ]
+            found = self.live[key] = tuple(slots)
+        return found
+
+    def dump(self) -> bytes:
+        """For `load`, in this and every later version."""
+        unit = self.unit
+        stored = _Stored(
+            FORMAT, self.name, self.source, self.front_matter, unit.functions, unit.constants, unit.places
+        )
+        return msgspec.json.encode(stored)
+
+    @classmethod
+    def load(cls, data: bytes) -> FlowProgram:
+        """`SnapshotError` if this is no program of ours or of a later format."""
+        try:
+            stored = _DECODER.decode(data)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError) as problem:
+            raise SnapshotError(f"the stored program cannot be read: {problem}") from None
+        if stored.format != FORMAT:
+            raise SnapshotError(f"the stored program has format {stored.format}; this version knows {FORMAT}")
+        unit = CodeUnit(stored.source, stored.functions, stored.constants, True, stored.places)
+        return cls(stored.name, stored.front_matter, unit)
+
+
+def _mentioned(unit: CodeUnit) -> frozenset[Constant]:
+    instructions = [step for function in unit.functions for step in function.instructions]
+    names = [
+        unit.constants[a] for opcode, a, _ in instructions if opcode in (Op.LOAD_GLOBAL, Op.STORE_GLOBAL)
+    ]
+    return frozenset(
+        [*names, *[unit.constants[place.index] for place in unit.places if place.root == GLOBAL]]
+    )
+
+
+def compile(source: str, name: str | None = None) -> FlowProgram:  # noqa: A001  # the name that users look for
+    """Compile a script; `FlowSyntaxError` says what is wrong and where. Other mistakes are `validate`'s to find."""
+    tree, front_matter = parse_program(source, name)
+    try:
+        unit = compile_unit(source, tree)
+    except RecursionError:
+        raise FlowSyntaxError(f"nested deeper than {MAX_NESTING} levels") from None
+    return FlowProgram(tree.name or "script", front_matter, unit)

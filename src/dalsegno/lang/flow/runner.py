@@ -1,0 +1,234 @@
+"""Runs a script's frames: until an ``await`` must wait, the end, an uncaught error, or the end of a budget.
+
+The machine (machine.py) is a runner that can be started, stored and resumed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, cast
+
+from dalsegno.lang.effects import ErrorValue, Ok, Outcome
+from dalsegno.lang.errors import ScriptThrow
+from dalsegno.lang.expression import Entropy
+from dalsegno.lang.flow.places import assign, path_of, root_of
+from dalsegno.lang.flow.program import FlowProgram
+from dalsegno.lang.flow.results import present, uncaught, with_stack
+from dalsegno.lang.flow.unpacking import decoded
+from dalsegno.lang.frames import CallbackFrame, Frame
+from dalsegno.lang.interpreter import Interpreter
+from dalsegno.lang.leaving import plain
+from dalsegno.lang.limits import Limits
+from dalsegno.lang.promises import Group, Promise, Verdict, leaves, settle
+from dalsegno.lang.requests import Requests
+from dalsegno.lang.stdlib import SortFrame
+from dalsegno.lang.stdlib.orchestration import configured_function
+from dalsegno.lang.values import UNSET, Configured, Host, Vacant, Value
+
+Status: TypeAlias = Literal["running", "suspended", "completed", "failed", "paused"]
+Known: TypeAlias = dict[int, tuple[int, Outcome]]
+
+
+class _Pause(Exception):
+    """Stop before an instruction: the budget is used up, or the instruction needs a value that is stored elsewhere."""
+
+    def __init__(self, blob: str = "") -> None:
+        self.blob = blob
+
+
+class Runner(Interpreter):
+    """Frames, variables and requests of one execution."""
+
+    __slots__ = (
+        "bounded", "entropy", "error", "globals", "known", "limits", "missing", "needed", "program", "requests",
+        "result", "status",
+    )  # fmt: skip
+
+    def __init__(self, program: FlowProgram, limits: Limits, entropy: Entropy) -> None:
+        super().__init__(program.unit, Host(limits, 0.0, entropy))
+        self.program = program
+        self.limits = limits
+        self.entropy = entropy
+        self.status: Status = "running"
+        self.result: Value = None
+        self.error: ErrorValue | None = None
+        self.globals: dict[str, Value] = {}
+        self.requests = Requests()
+        self.known: Known = {}
+        """Outcomes told by the driver, while the machine runs on them."""
+        self.missing: tuple[str, ...] = ()
+        """Names of stored values that `provide` must give before the machine can go on."""
+        self.needed: tuple[str, ...] = ()
+        """Those that will be missing as soon as the machine goes on."""
+        self.bounded = False
+
+    # running
+
+    def prepare(self, now: float, budget: int | None) -> None:
+        """Limits are per resume: a new meter, and as many instructions as limits and budget allow."""
+        self.host = Host(self.limits, now, self.entropy, self.requests)
+        limit = self.limits.instructions
+        self.bounded = budget is not None and budget < limit
+        self.fuel = limit if budget is None else min(max(budget, 1), limit)
+        self.status = "running"
+        self.finished = False
+
+    def go_on(self) -> None:
+        if self.needed:
+            self.lack(self.needed)
+        while not self.finished:
+            try:
+                self.step_through()
+            except ScriptThrow as thrown:
+                self.catch(thrown)
+            except _Pause as pause:
+                self.pause(pause)
+            except ArithmeticError:
+                self.throw(self.problem("TypeError", "a number is too large for this operation"))
+            except (MemoryError, RecursionError):
+                self.fail(self.problem("LimitExceeded", "the script needs more memory than there is"))
+            except Exception as bug:  # noqa: BLE001  # a bug of ours fails this execution, not the worker
+                self.fail(self.problem("INTERNAL_ERROR", f"{type(bug).__name__}: {bug}"))
+        if self.status != "paused":
+            self.known = {}
+
+    def complete(self, outcome: Value) -> None:
+        """The main function returned; its frame stays, so that an error knows its line."""
+        self.result = plain(self.host, outcome, "the result")
+        self.status = "completed"
+        self.finished = True
+
+    def fail(self, error: ErrorValue) -> None:
+        self.error = error
+        self.status = "failed"
+        self.finished = True
+
+    def catch(self, thrown: ScriptThrow) -> None:
+        """An error of the language. Limits are no business of the script's: it cannot catch them."""
+        error = self.problem(thrown.code, thrown.message)
+        if thrown.code == "LimitExceeded":
+            self.fail(error)
+        else:
+            self.throw(error)
+
+    def problem(self, code: str, message: str) -> ErrorValue:
+        return ErrorValue(code, message, stack=self.trace())
+
+    def pause(self, pause: _Pause) -> None:
+        frame = self.frames[-1]
+        if pause.blob and isinstance(frame, Frame):
+            frame.position -= 1
+        self.lack((pause.blob,) if pause.blob else ())
+
+    def lack(self, blobs: tuple[str, ...]) -> None:
+        self.missing = blobs
+        self.status = "paused"
+        self.finished = True
+
+    def exhausted(self) -> None:
+        if self.bounded:
+            raise _Pause
+        super().exhausted()
+
+    # awaiting
+
+    @property
+    def top(self) -> Frame:
+        """The frame on top, where it is known to be a function of the program."""
+        return cast(Frame, self.frames[-1])
+
+    def wait_for(self, frame: Frame, promise: Promise | Group) -> bool:
+        """AWAIT: go on if everything about the promise is known; else suspend and let the driver tell."""
+        if any(type(below) is SortFrame for below in self.frames):
+            raise ScriptThrow("TypeError", "the function given to sort() cannot await")
+        known = self.known
+        if isinstance(promise, Promise):
+            decided = promise.number in known
+        else:
+            decided = all(leaf.number in known for leaf in leaves(promise))
+        verdict = settle(promise, known, present) if decided else None
+        if verdict is not None:
+            return self.conclude(frame, promise, verdict)
+        frame.position -= 1
+        self.status = "suspended"
+        self.finished = True
+        return True
+
+    def conclude(self, frame: Frame, promise: Promise | Group, verdict: Verdict) -> bool:
+        """Put the result in the promise's place, or throw; true if that may have changed the frame on top."""
+        if isinstance(promise, Group) and promise.cancel:
+            promise.cancel = False
+            for leaf in leaves(promise):
+                if leaf.number not in self.known:
+                    self.requests.cancel(leaf)
+        if isinstance(verdict.outcome, Ok):
+            frame.stack[-1] = verdict.outcome.value
+            return False
+        self.throw(with_stack(verdict.outcome.error, self.trace()))
+        return True
+
+    # throwing
+
+    def throw(self, value: Value) -> None:
+        """Go on at the innermost ``catch`` or ``finally`` around what runs; without one the machine fails."""
+        frames = self.frames
+        for depth in range(len(frames) - 1, -1, -1):
+            frame = frames[depth]
+            if isinstance(frame, Frame):
+                position = frame.position - 1
+                for shelter in frame.function.shelters:
+                    if shelter.start <= position < shelter.stop:
+                        del frames[depth + 1 :]
+                        frame.stack[:] = [value]
+                        frame.position = shelter.target
+                        return
+        self.fail(uncaught(self.host, value, self.trace()))
+
+    def trace(self) -> tuple[str, ...]:
+        """Frames of the program, innermost first."""
+        program = self.program
+        return tuple(
+            [
+                f"{frame.function.name} ({program.name}:{program.line(frame.offset)})"
+                for frame in reversed(self.frames)
+                if isinstance(frame, Frame)
+            ]
+        )
+
+    # what instructions ask
+
+    def concluded(self, frame: CallbackFrame) -> Value:
+        """Where a variable's list was sorted, the variable gets the result."""
+        result = frame.result(self.host)
+        if type(frame) is SortFrame and frame.place >= 0:
+            place = self.unit.places[frame.place]
+            holder, key = root_of(self, self.top, place)
+            path = path_of(place, frame.keys)
+            if path:
+                assign(self.host.meter, holder, key, path, result)
+            else:
+                holder[key] = result
+        return result
+
+    def call_member(self, receiver: Value, name: str, arguments: list[Value]) -> bool:
+        function = configured_function(receiver, name) if type(receiver) is Configured else None
+        if function is not None:
+            return self.call(function, arguments)
+        return super().call_member(receiver, name, arguments)
+
+    def occupy(self, holder: Any, key: Any, vacancy: Vacant, name: str) -> Value:
+        if vacancy is UNSET:
+            return super().occupy(holder, key, vacancy, name)
+        value = decoded(vacancy)
+        if value is vacancy:
+            raise _Pause(vacancy.blob)
+        holder[key] = value
+        self.remember(value, vacancy)
+        return value
+
+    def remember(self, value: Value, vacancy: Vacant) -> None:
+        """A value came from a snapshot and is in use now."""
+
+    def occupy_global(self, name: str, vacancy: Vacant) -> Value:
+        if vacancy is UNSET:
+            raise ScriptThrow("ReferenceError", f"Undefined variable '{name}'")
+        return self.occupy(self.globals, name, vacancy, name)

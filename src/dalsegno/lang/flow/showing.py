@@ -1,0 +1,89 @@
+"""Variables for people to look at: JSON with a readable word where JSON has none."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from dalsegno.lang.effects import ErrorValue
+from dalsegno.lang.flow.iteration import Iteration
+from dalsegno.lang.flow.unpacking import decoded
+from dalsegno.lang.frames import Frame
+from dalsegno.lang.limits import MAX_NESTING
+from dalsegno.lang.numerals import number_text
+from dalsegno.lang.promises import Group, Promise, describe
+from dalsegno.lang.values import UNSET, Builtin, Cell, Configured, FunctionValue, Vacant, Value
+
+if TYPE_CHECKING:
+    from dalsegno.lang.flow.runner import Runner
+
+_GIVEN = ("Inputs", "Context")
+MOST = 100_000
+"""Parts of values that are shown: a value can refer to itself in many places and be endless to look at."""
+
+
+def variables_of(runner: Runner) -> dict[str, Any]:
+    """By name: workflow-wide variables, then those of every running function from the outermost in."""
+    found = {name: value for name, value in runner.globals.items() if name not in _GIVEN}
+    for frame in runner.frames:
+        if isinstance(frame, Frame):
+            for name, cell in zip(frame.function.capture_names, frame.cells, strict=True):
+                found[name] = cell.value
+            found |= _in_scope(frame)
+    return {name: shown(value) for name, value in found.items() if _is_set(value)}
+
+
+def _in_scope(frame: Frame) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for scope in frame.function.scopes:
+        if scope.start < frame.position < scope.stop:
+            for slot, name in enumerate(scope.names, scope.first):
+                if name is not None:
+                    value = frame.slots[slot]
+                    found[name] = value.value if type(value) is Cell else value
+    return found
+
+
+def _is_set(value: Value) -> bool:
+    return value is not UNSET and type(value) is not Iteration
+
+
+def shown(value: Value, left: list[int] | None = None, depth: int = 0) -> Any:
+    """The value as JSON; ``left`` is how many more parts are worth showing."""
+    left = [MOST] if left is None else left
+    left[0] -= 1
+    if type(value) is Vacant:
+        value = decoded(value)
+    if isinstance(value, ErrorValue):
+        value = describe(value)
+    if not isinstance(value, list | dict):
+        return _word_for(value)
+    if depth > MAX_NESTING or left[0] < 0:
+        return "…"
+    if isinstance(value, list):
+        return [shown(item, left, depth + 1) for item in _first(value, left)]
+    return {key: shown(value[key], left, depth + 1) for key in _first(value, left)}
+
+
+def _first(items: list[Value] | dict[str, Value], left: list[int]) -> list[Value]:
+    return list(islice(items, max(0, left[0])))
+
+
+def _word_for(value: Value) -> Any:
+    match value:
+        case Promise():
+            return value.id
+        case Group():
+            return f"<promise of {value.size} promises: {value.kind}>"
+        case FunctionValue():
+            return f"<function {value.code.name}>"
+        case Builtin():
+            return f"<function {value.name}>"
+        case Configured():
+            return f"<{value.namespace} with options>"
+        case Vacant():
+            return "<stored apart>"
+        case float() if not math.isfinite(value):
+            return number_text(value)
+    return value

@@ -1,0 +1,69 @@
+"""Writes and reads the state of a machine: ``[format, program, checksum, state]`` as JSON."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from zlib import crc32
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dalsegno.lang.snapshots import SnapshotError
+
+FORMAT = 1
+HASH_DIGITS = 16
+"""How much of the program's hash a snapshot carries."""
+
+STATUSES: tuple[Literal["suspended", "paused", "completed", "failed"], ...] = (
+    "suspended",
+    "paused",
+    "completed",
+    "failed",
+)
+
+
+class State(Struct, array_like=True, gc=False):
+    """What a snapshot holds. Add fields at the end, with a default."""
+
+    status: int
+    made: int
+    execution: str
+    frames: list[list[Any]]
+    """Number of the function, position, argument count, operand stack, variables in scope, captured cells; or the name
+    of a library function that calls back, and its state."""
+    globals: dict[str, Any]
+    heap: list[list[Any]]
+    values: list[Raw]
+    effects: list[list[Any]] = []
+    logs: list[tuple[str, str]] = []
+    result: Any = None
+    error: Any = None
+
+
+_encode = msgspec.json.Encoder().encode
+_envelope = msgspec.json.Decoder(tuple[int, str, int, Raw])
+_state = msgspec.json.Decoder(State)
+
+
+def write(program: str, state: State) -> bytes:
+    """The snapshot of a machine that runs the program with this hash."""
+    try:
+        data = _encode(state)
+    except (UnicodeEncodeError, ValueError) as problem:
+        raise SnapshotError(f"a value that came from outside cannot be stored: {problem}") from None
+    return b'[%d,"%b",%d,%b]' % (FORMAT, program[:HASH_DIGITS].encode(), crc32(data), data)
+
+
+def read(program: str, data: bytes) -> State:
+    """`SnapshotError` unless it is an undamaged snapshot of that program in a format this version knows."""
+    try:
+        version, of, checksum, raw = _envelope.decode(data)
+        if version != FORMAT:
+            raise SnapshotError(f"the snapshot has format {version}; this version knows {FORMAT}")
+        if of != program[:HASH_DIGITS]:
+            raise SnapshotError(f"the snapshot belongs to program {of}, not to {program[:HASH_DIGITS]}")
+        if crc32(raw) != checksum:
+            raise SnapshotError("the snapshot is damaged: its checksum does not fit")
+        return _state.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError) as problem:
+        raise SnapshotError(f"the snapshot cannot be read: {problem}") from None

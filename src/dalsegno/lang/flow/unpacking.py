@@ -1,0 +1,228 @@
+"""The values of a snapshot, unpacked: the other direction of packing.py.
+
+Nothing is believed: a mark or entry that makes no sense raises `SnapshotError`, or one of Python's own lookup errors,
+which restoring.py turns into it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from dalsegno.lang.code import FunctionCode
+from dalsegno.lang.effects import ErrorValue
+from dalsegno.lang.flow.iteration import Iteration
+from dalsegno.lang.flow.packing import KINDS, TAG, Entry, Mark, Packed
+from dalsegno.lang.promises import AnyPromise, Group, Promise, Settled
+from dalsegno.lang.snapshots import SnapshotError
+from dalsegno.lang.stdlib.orchestration import MAX_GROUP_DEPTH
+from dalsegno.lang.stdlib.script_library import SCRIPT_FUNCTIONS
+from dalsegno.lang.values import UNSET, Cell, Configured, FunctionValue, Vacant, Value
+
+MAX_PROMISES = 1_000_000
+"""Promises that the marks of one snapshot may stand for."""
+
+_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_NOT_BUILT: Any = object()
+decode = msgspec.json.Decoder().decode
+
+
+class Unpacker:
+    """Unpacks the values of one snapshot.
+
+    A variable's plain value of some size stays `Vacant` until it is read. Those that are stored elsewhere must be
+    provided by then: ``vacancies`` says who holds them under which key. Where one stands anywhere else than in a
+    variable it is ``needed`` before the machine goes on.
+    """
+
+    def __init__(
+        self, functions: tuple[FunctionCode, ...], heap: list[list[Packed]], values: list[Raw]
+    ) -> None:
+        self.functions = functions
+        self.entries = heap
+        self.vacancies: list[tuple[Any, Any, Vacant]] = []
+        self.needed: dict[str, None] = {}
+        self.promises_left = MAX_PROMISES
+        self.blobs: dict[str, Vacant] = {}
+        self.values = [Vacant(data=value) for value in values]
+        self.heap: list[Value] = [_SHELLS[entry[0]]() for entry in heap]
+        for number, entry in enumerate(heap):
+            if entry[0] == Entry.FUNCTION:
+                self.heap[number] = self.function(*entry[1:])
+        for number, entry in enumerate(heap):
+            self.fill(number, entry)
+
+    # the heap
+
+    def fill(self, number: int, entry: list[Packed]) -> None:
+        made = self.heap[number]
+        if entry[0] == Entry.CELL:
+            made.value = self.variable(made, 0, entry[1])
+        elif entry[0] == Entry.LIST:
+            made.extend(self.items(entry[1]))
+            self.look_for_vacancies(made)
+        elif entry[0] == Entry.OBJECT:
+            made.update(zip(entry[1], self.items(entry[2]), strict=True))
+            self.look_for_vacancies(made)
+        elif made is _NOT_BUILT:
+            self.group(number)
+
+    def function(self, code: int, cells: list[int]) -> FunctionValue:
+        function = self.functions[code] if code >= 0 else None
+        if function is None or len(cells) != len(function.captures):
+            raise SnapshotError("the snapshot does not fit its program: a function captures other variables")
+        return FunctionValue(function, tuple([self.cell(number) for number in cells]))
+
+    def cell(self, number: int) -> Cell:
+        found = self.heap[number] if number >= 0 else None
+        if type(found) is not Cell:
+            raise SnapshotError("the snapshot refers to a variable that is not there")
+        return found
+
+    def group(self, number: int, depth: int = 1) -> Group:
+        """Groups hold each other, so those inside come first; they nest less deep than Python can recurse."""
+        made = self.heap[number]
+        if isinstance(made, Group):
+            return made
+        if depth > MAX_GROUP_DEPTH or self.entries[number][0] != Entry.GROUP:
+            raise SnapshotError("the snapshot holds a group of promises that cannot be")
+        _, kind, packed, keys, shape, cancel = self.entries[number]
+        items: list[AnyPromise] = []
+        for item in packed:
+            mark = item[TAG]
+            if type(mark) is int:
+                items.append(self.group(mark, depth + 1))
+            else:
+                items.extend(self.described(mark))
+        if keys is not None and len(keys) != len(items):
+            raise SnapshotError("the snapshot holds a group of promises that cannot be")
+        group = Group(kind, tuple(items), None if keys is None else tuple(keys), shape, cancel)
+        self.heap[number] = group
+        return group
+
+    # values
+
+    def value(self, packed: Packed) -> Value:
+        """Anywhere but in a variable: decoded at once."""
+        value = self.lazy(packed)
+        return decoded(value) if type(value) is Vacant else value
+
+    def lazy(self, packed: Packed) -> Value:
+        if type(packed) is not dict or TAG not in packed:
+            return packed
+        mark = packed[TAG]
+        if type(mark) is not int:
+            return self.described(mark)[0]
+        if mark < 0:
+            return self.values[-mark - 1]
+        found = self.heap[mark]
+        return self.group(mark) if found is _NOT_BUILT else found
+
+    def variable(self, holder: Any, key: Any, packed: Packed) -> Value:
+        """The value of a variable, which may wait until it is read."""
+        value = self.lazy(packed)
+        if type(value) is Vacant and value.blob:
+            self.vacancies.append((holder, key, value))
+        return value
+
+    def items(self, packed: list[Packed]) -> list[Value]:
+        """Values in a row; a mark may stand for several."""
+        values: list[Value] = []
+        for item in packed:
+            if type(item) is dict and TAG in item and type(item[TAG]) is list:
+                values.extend(self.described(item[TAG]))
+            else:
+                values.append(self.value(item))
+        return values
+
+    def stack(self, packed: list[Packed]) -> list[Value]:
+        values = [self.value(item) for item in packed]
+        self.look_for_vacancies(values)
+        return values
+
+    def look_for_vacancies(self, holder: Any) -> None:
+        if Vacant in map(type, holder if type(holder) is list else holder.values()):
+            for key, value in list(enumerate(holder)) if type(holder) is list else list(holder.items()):
+                self.need(holder, key, value)
+
+    def need(self, holder: Any, key: Any, value: Value) -> None:
+        if type(value) is Vacant and value.blob:
+            self.vacancies.append((holder, key, value))
+            self.needed[value.blob] = None
+
+    def described(self, mark: list[Packed]) -> list[Value]:
+        return _DESCRIBED[mark[0]](self, *mark[1:])
+
+    # marks
+
+    def promises(
+        self, count: int, number: int, kind: int, name: str | None = None, due: float | None = None
+    ) -> list[Value]:
+        self.promises_left -= count
+        if not count > 0 or self.promises_left < 0 or number < 0 or kind < 0:
+            raise SnapshotError("the snapshot holds more promises than there can be")
+        return [Promise(number + step, KINDS[kind], name, due) for step in range(count)]
+
+    def promise(self, *described: Any) -> list[Value]:
+        return self.promises(1, *described)
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        kind: str | None,
+        data: Packed,
+        stack: list[str],
+        classes: list[str],
+        args: Packed,
+    ) -> list[Value]:
+        plain = self.value(args)
+        return [ErrorValue(code, message, kind, self.value(data), tuple(stack), tuple(classes), tuple(plain))]
+
+    def iteration(self, items: Packed, index: int) -> list[Value]:
+        made = Iteration(self.value(items), index)
+        self.need(made, "items", made.items)
+        return [made]
+
+    def settled(self, packed: Packed) -> list[Value]:
+        made = Settled(self.value(packed))
+        self.need(made, "value", made.value)
+        return [made]
+
+    def blob(self, name: str) -> list[Value]:
+        return [self.blobs.setdefault(name, Vacant(name))]
+
+
+def decoded(vacancy: Vacant) -> Value:
+    """The value, if its JSON is there; one object however often it is asked for. Else the vacancy itself."""
+    if vacancy.value is vacancy and vacancy.data is not None:
+        vacancy.value = decode(vacancy.data)
+    return vacancy.value
+
+
+_SHELLS: dict[int, Callable[[], Value]] = {
+    Entry.CELL: Cell,
+    Entry.FUNCTION: lambda: _NOT_BUILT,
+    Entry.GROUP: lambda: _NOT_BUILT,
+    Entry.LIST: list,
+    Entry.OBJECT: dict,
+}
+
+_DESCRIBED: dict[str, Callable[..., list[Value]]] = {
+    Mark.NUMBER: lambda unpacker, text: [_NUMBERS[text]],
+    Mark.PROMISE: Unpacker.promise,
+    Mark.PROMISES: Unpacker.promises,
+    Mark.ERROR: Unpacker.error,
+    Mark.BUILTIN: lambda unpacker, name: [SCRIPT_FUNCTIONS[name]],
+    Mark.CONFIGURED: lambda unpacker, namespace, options: [Configured(namespace, options)],
+    Mark.UNSET: lambda unpacker: [UNSET],
+    Mark.ITERATION: Unpacker.iteration,
+    Mark.INDEXES: lambda unpacker, stop, index: [Iteration(range(stop), index)],
+    Mark.QUOTED: lambda unpacker, value: [value],
+    Mark.SETTLED: Unpacker.settled,
+    Mark.BLOB: Unpacker.blob,
+}

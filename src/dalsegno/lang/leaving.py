@@ -1,0 +1,60 @@
+"""Values on their way out of a script: results, inputs of tasks, options. Only JSON leaves."""
+
+from __future__ import annotations
+
+import math
+
+from dalsegno.lang.effects import ErrorValue
+from dalsegno.lang.errors import limit_exceeded, type_error
+from dalsegno.lang.limits import MAX_NESTING
+from dalsegno.lang.numerals import number_text
+from dalsegno.lang.promises import Group, Promise, describe
+from dalsegno.lang.text import path_text
+from dalsegno.lang.values import Host, Value, kind_of
+
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
+def plain(host: Host, value: Value, what: str) -> Value:
+    """The value as JSON, shared where it is; errors become objects. Throws, naming the place, what cannot leave."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list or kind is dict:
+        return _container(host, value, [], what)
+    return _single(host, value, [], what)
+
+
+def _container(host: Host, value: Value, path: list[str | int], what: str) -> Value:
+    if len(path) >= MAX_NESTING:
+        raise limit_exceeded(f"{what} is nested deeper than {MAX_NESTING} levels")
+    host.meter.work(len(value))
+    if set(map(type, value if type(value) is list else value.values())) <= _PLAIN:
+        return value
+    changed = None
+    for key, item in list(enumerate(value)) if type(value) is list else list(value.items()):
+        kind = type(item)
+        if kind in _PLAIN:
+            continue
+        inside = [*path, key]
+        left = (
+            _container(host, item, inside, what)
+            if kind is list or kind is dict
+            else _single(host, item, inside, what)
+        )
+        if left is not item:
+            changed = value.copy() if changed is None else changed
+            changed[key] = left
+    return value if changed is None else changed
+
+
+def _single(host: Host, value: Value, path: list[str | int], what: str) -> Value:
+    if type(value) is float:
+        if math.isfinite(value):
+            return value
+        raise type_error(f"{what} holds {number_text(value)} at {path_text(path)}: it is no JSON number")
+    if type(value) is ErrorValue:
+        return _container(host, describe(value), path, what)
+    if type(value) in (Promise, Group):
+        raise type_error(f"{what} holds a promise at {path_text(path)}: await it first")
+    raise type_error(f"{what} holds a {kind_of(value)} at {path_text(path)}: only data can leave a script")

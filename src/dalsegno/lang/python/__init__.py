@@ -1,0 +1,48 @@
+"""Durable Python functions: public names only."""
+
+from dalsegno.lang.python.calls import Durable, DurableTask, current_machine
+from dalsegno.lang.python.compiling import compile_workflow
+from dalsegno.lang.python.errors import (
+    CancelledError,
+    NotStorable,
+    OutsideWorkflow,
+    Problem,
+    TaskError,
+    UnsupportedPython,
+)
+from dalsegno.lang.python.exceptions import error_value
+from dalsegno.lang.python.inputs import arguments_for
+from dalsegno.lang.python.machine import PythonMachine
+from dalsegno.lang.python.program import PythonProgram
+from dalsegno.lang.python.typed import from_plain, to_plain
+from dalsegno.lang.python.verbs import first, gather, log, race, run, signal, sleep, start, timeout
+from dalsegno.lang.python.workflows import DurableWorkflow
+
+__all__ = [
+    "CancelledError",
+    "Durable",
+    "DurableTask",
+    "DurableWorkflow",
+    "NotStorable",
+    "OutsideWorkflow",
+    "Problem",
+    "PythonMachine",
+    "PythonProgram",
+    "TaskError",
+    "UnsupportedPython",
+    "arguments_for",
+    "compile_workflow",
+    "current_machine",
+    "error_value",
+    "first",
+    "from_plain",
+    "gather",
+    "log",
+    "race",
+    "run",
+    "signal",
+    "sleep",
+    "start",
+    "timeout",
+    "to_plain",
+]

@@ -1,0 +1,47 @@
+"""Compiled Python workflows as plain data: what the compiler writes, a program stores and the machine runs."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+Instruction: TypeAlias = tuple[int, int, int]
+
+
+class Handler(Struct, frozen=True, array_like=True):
+    """Where an exception goes that was raised by instructions ``start`` to ``stop`` (exclusive).
+
+    The stack is cut to ``depth`` and the exceptions being handled to ``handled`` before ``target`` gets the exception.
+    """
+
+    start: int
+    stop: int
+    target: int
+    depth: int
+    handled: int
+
+
+class FunctionCode(Struct, frozen=True):
+    """The workflow itself, or one of its nested async functions."""
+
+    name: str
+    qualname: str
+    line: int
+    instructions: tuple[Instruction, ...]
+    lines: tuple[int, ...]
+    handlers: tuple[Handler, ...]
+    """Innermost first."""
+    variables: tuple[str, ...]
+    """One cell each. Own variables, then captured ones, then those of the workflow's surroundings."""
+    parameters: tuple[str, ...]
+    own: int
+    """How many of the variables belong to this function."""
+    captured: tuple[int, ...]
+    """The enclosing function's cells that follow the own ones."""
+    live: tuple[str, ...]
+    """Per instruction, as a hexadecimal mask: variables that are read later before they are written."""
+    shared: str
+    """Mask of the variables that a nested function may hold as well."""
+    syntax: list[object]
+    """The fragments: one wrapper module as written by `syntax_trees`."""

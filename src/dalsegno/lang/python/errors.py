@@ -1,0 +1,121 @@
+"""What can go wrong with a Python workflow: before it runs, while it runs, and when it is to be stored.
+
+    UsageError
+    ├── UnsupportedPython      refused when the module is imported, with every problem of the function
+    ├── OutsideWorkflow        a verb such as ``sleep()`` was called where no workflow runs
+    └── NotStorable            something alive at an ``await`` cannot be part of a snapshot
+
+`TaskError` and `CancelledError` are exceptions *of workflows*: they are raised at an ``await`` and may be caught there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dalsegno.errors import UsageError
+from dalsegno.lang.effects import ErrorValue
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing a workflow may not contain: where it stands, what it is, and what to write instead."""
+
+    message: str
+    file: str
+    line: int
+    column: int
+    text: str = ""
+    """The source line."""
+
+    @property
+    def excerpt(self) -> str:
+        """The source line with a caret under the column."""
+        if not self.text.strip():
+            return ""
+        shown = self.text.rstrip("\n").replace("\t", " ")
+        indent = len(shown) - len(shown.lstrip())
+        return f"    {shown[indent:]}\n    {' ' * max(0, self.column - 1 - indent)}^"
+
+    def __str__(self) -> str:
+        return "\n".join(part for part in (f"{self.file}:{self.line}: {self.message}", self.excerpt) if part)
+
+
+class UnsupportedPython(UsageError):
+    """The function cannot be a workflow as it stands; `problems` holds all reasons, the first one also flat."""
+
+    code = "DS-185"
+
+    def __init__(self, name: str, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        first = self.problems[0]
+        self.message, self.file, self.line, self.column = first.message, first.file, first.line, first.column
+        noun = "a problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        listing = "\n".join(str(problem) for problem in self.problems)
+        super().__init__(f"'{name}' cannot be a workflow: {noun}\n{listing}")
+
+
+class OutsideWorkflow(UsageError):
+    """The verbs of workflows mean something only while a workflow runs."""
+
+    code = "DS-186"
+
+
+class NotStorable(UsageError):
+    """A variable or intermediate value that is alive at an ``await`` cannot be stored."""
+
+    code = "DS-187"
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+
+class LimitReached(BaseException):
+    """Internal: on its way through native code to the machine, past every ``except Exception``."""
+
+
+class TaskError(Exception):
+    """A task or child workflow failed with an exception whose class this workflow's module cannot name.
+
+    It is also an instance of the nearest class above that one which the module can name, so ``except ValueError``
+    catches it where that is what it was; and ``except SomeError`` does when ``SomeError`` is among the recorded names.
+    """
+
+    def __init__(self, error: ErrorValue) -> None:
+        BaseException.__init__(self, error.message)  # other bases may want other arguments
+        self.error = error
+
+    @property
+    def code(self) -> str:
+        return self.error.code
+
+    @property
+    def type(self) -> str:
+        """The name of the exception's class where it was raised."""
+        return self.error.type or self.error.code
+
+    @property
+    def message(self) -> str:
+        return self.error.message
+
+    @property
+    def data(self) -> Any:
+        return self.error.data
+
+    def __str__(self) -> str:
+        return self.message if self.type in self.message else f"{self.type}: {self.message}"
+
+
+class CancelledError(BaseException):
+    """Raised at an ``await`` when the execution is cancelled; asyncio's own class stands in where it is loaded."""
+
+
+def cancelled_error() -> type[BaseException]:
+    """``except asyncio.CancelledError`` is what people write, so that is what is raised if they could have."""
+    module = sys.modules.get("asyncio.exceptions")
+    found = getattr(module, "CancelledError", CancelledError)
+    return found if isinstance(found, type) and issubclass(found, BaseException) else CancelledError

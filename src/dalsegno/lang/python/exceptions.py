@@ -1,0 +1,150 @@
+"""Exceptions as values and back: what a task's failure is at an ``await``, and what a workflow's failure is outside.
+
+An exception is recorded as the qualified names of its classes, its message and its plain arguments. A class comes back
+only if the workflow's code can name it or the task declared it; otherwise the failure is a `TaskError`, and ``except``
+clauses look at the recorded names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from dalsegno.errors import NotJson
+from dalsegno.lang.effects import ErrorValue
+from dalsegno.lang.python.errors import TaskError, cancelled_error
+from dalsegno.lang.python.naming import Naming, dotted_name
+from dalsegno.lang.python.traces import stack_of, text_of
+from dalsegno.lang.python.typed import to_plain
+
+RECORD = "__dalsegno_record__"
+"""Under this key an exception that came from a record keeps it, so that nothing is lost when it goes on."""
+
+
+def class_names(kind: type) -> tuple[str, ...]:
+    """Along the MRO, most derived first, without ``object``."""
+    return tuple(name for each in kind.__mro__[:-1] if (name := dotted_name(each)) is not None)
+
+
+def error_value(error: BaseException, data: Any = None) -> ErrorValue:
+    """An exception as the outside sees it."""
+    record = record_of(error)
+    if record is not None:
+        return ErrorValue(
+            record.code,
+            record.message,
+            record.type,
+            record.data,
+            stack_of(error),
+            record.classes,
+            record.args,
+        )
+    kind = type(error)
+    code = getattr(error, "code", None)
+    return ErrorValue(
+        code if isinstance(code, str) and code else kind.__name__,
+        text_of(error) or kind.__name__,
+        kind.__name__,
+        data,
+        stack_of(error),
+        class_names(kind),
+        _plain_arguments(error),
+    )
+
+
+def record_of(error: BaseException) -> ErrorValue | None:
+    if isinstance(error, TaskError):
+        return error.error
+    found = error.__dict__.get(RECORD)
+    return found if isinstance(found, ErrorValue) else None
+
+
+def _plain_arguments(error: BaseException) -> tuple[Any, ...]:
+    try:
+        return tuple(to_plain(list(arguments_of(error)), "args"))
+    except NotJson:
+        return ()
+
+
+def arguments_of(error: BaseException) -> tuple[Any, ...]:
+    """What to call its class with. The errors of the operating system keep their file names apart from ``args``."""
+    if isinstance(error, OSError) and type(error).__reduce__ is OSError.__reduce__:
+        found = error.__reduce__()
+        return tuple(found[1])
+    return error.args
+
+
+def revive(error: ErrorValue, naming: Naming, declared: Iterable[type[BaseException]] = ()) -> BaseException:
+    """The exception to raise at an ``await``."""
+    kind = _class_of(error, naming, declared)
+    if kind is None:
+        return task_error(error, naming)
+    found = build(kind, error.args or ((error.message,) if error.message else ()))
+    found.__dict__[RECORD] = error
+    return found
+
+
+def task_error(error: ErrorValue, naming: Naming) -> TaskError:
+    """Below the nearest of its recorded classes that can be named here."""
+    for name in error.classes[1:]:
+        base = naming.find_class(name)
+        if base is not None and issubclass(base, Exception):
+            return _task_error_class(base)(error)
+    return TaskError(error)
+
+
+@lru_cache(maxsize=256)
+def _task_error_class(base: type[Exception]) -> type[TaskError]:
+    if issubclass(TaskError, base):
+        return TaskError
+    name, place = TaskError.__qualname__, TaskError.__module__
+    try:
+        made = type(name, (TaskError, base), {"__module__": place, "__init__": TaskError.__init__})
+        made(ErrorValue("", ""))
+    except TypeError:  # some classes cannot be combined, or want arguments of their own
+        return TaskError
+    return made
+
+
+_BY_CODE: dict[str, Callable[[], type[BaseException]]] = {
+    "TimeoutError": lambda: TimeoutError,
+    "CancelledError": cancelled_error,
+}
+
+
+def _class_of(
+    error: ErrorValue, naming: Naming, declared: Iterable[type[BaseException]]
+) -> type[BaseException] | None:
+    if not error.classes:
+        by_code = _BY_CODE.get(error.code)
+        return by_code() if by_code is not None else None
+    name = error.classes[0]
+    for kind in declared:
+        if dotted_name(kind) == name:
+            return kind
+    if name == dotted_name(cancelled_error()):
+        return cancelled_error()
+    kind_found = naming.find_class(name)
+    return kind_found if kind_found is not None and issubclass(kind_found, BaseException) else None
+
+
+def build(kind: type[BaseException], arguments: tuple[Any, ...]) -> BaseException:
+    """An exception from its arguments; one whose constructor wants others is made around it."""
+    try:
+        return kind(*arguments)
+    except Exception:  # noqa: BLE001 - constructors are user code
+        made = kind.__new__(kind)
+        made.args = arguments
+        return made
+
+
+def matches(error: BaseException, wanted: Any) -> bool:
+    """What ``except wanted`` says of the exception."""
+    if isinstance(wanted, tuple):
+        return any([matches(error, each) for each in wanted])  # noqa: C419 - each one is checked to be a class
+    if not (isinstance(wanted, type) and issubclass(wanted, BaseException)):
+        raise TypeError("catching classes that do not inherit from BaseException is not allowed")
+    if isinstance(error, wanted):
+        return True
+    return isinstance(error, TaskError) and dotted_name(wanted) in error.error.classes

@@ -1,0 +1,285 @@
+"""The running part of the machine: frames, the loop over instructions, exceptions on their way, awaits and time limits.
+
+User code is called from here. Whatever it raises is a value to the machine, except what stops a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import CellType
+from typing import Any, Literal, TypeAlias
+
+from dalsegno.lang.effects import ErrorValue, Outcome
+from dalsegno.lang.limits import Limits
+from dalsegno.lang.promises import AnyPromise, Promise, Verdict, settle
+from dalsegno.lang.python.calls import CallKind, Durable, enter_machine, leave_machine
+from dalsegno.lang.python.errors import LimitReached
+from dalsegno.lang.python.exceptions import error_value
+from dalsegno.lang.python.frames import Frame
+from dalsegno.lang.python.instructions import HANDLERS, unbound
+from dalsegno.lang.python.nested import NestedCall
+from dalsegno.lang.python.outcomes import value_of
+from dalsegno.lang.python.program import PythonProgram
+from dalsegno.lang.python.refusals import not_a_task
+from dalsegno.lang.python.timeouts import Timeout, message
+from dalsegno.lang.python.traces import Entry, formatted, passed, remember, strip
+from dalsegno.lang.python.typed import to_plain
+from dalsegno.lang.python.wrapping import TICK
+from dalsegno.lang.requests import Requests
+
+Status: TypeAlias = Literal["running", "suspended", "completed", "failed", "paused"]
+
+
+class Interpreter:
+    """State of one execution while it is in memory."""
+
+    def __init__(self, program: PythonProgram, requests: Requests, limits: Limits, now: float) -> None:
+        self.program = program
+        self.requests = requests
+        self.limits = limits
+        self.now = now
+        self.status: Status = "paused"
+        self.frames: list[Frame] = []
+        self.timeouts: list[Timeout] = []
+        """Entered, outermost first."""
+        self.pending: AnyPromise | None = None
+        """What a suspended machine waits for."""
+        self.known: dict[int, tuple[int, Outcome]] = {}
+        """What the driver has told since the last stop."""
+        self.result: Any = None
+        self.error: ErrorValue | None = None
+        self.tick_cell = CellType(self.tick)
+        self._used = 0
+        self.last_line = program.functions[0].line
+
+    # -- running ----------------------------------------------------------------------------------------------
+
+    def run(self, budget: int | None) -> None:
+        """Until the machine stops. ``budget``: instructions after which it pauses."""
+        self.status, self.pending = "running", None
+        self._used = 0
+        limit = self.limits.instructions
+        stop = limit if budget is None else min(budget, limit)
+        token = enter_machine(self)
+        try:
+            while self.status == "running":
+                self._run_frame(self.frames[-1], stop)
+        finally:
+            leave_machine(token)
+
+    def _run_frame(self, frame: Frame, stop: int) -> None:
+        """The frame on top, until another one is or the machine stops."""
+        instructions = frame.code.instructions
+        try:
+            while self._used < stop:
+                self._used += 1
+                op, a, b = instructions[frame.position]
+                frame.position += 1
+                if HANDLERS[op](self, frame, a, b):
+                    return
+            self._out_of_instructions()
+        except LimitReached:
+            self._out_of_instructions()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - user code may raise anything
+            self.raise_at_await(error)
+
+    def _out_of_instructions(self) -> None:
+        limit = self.limits.instructions
+        if self._used < limit:
+            self.status = "paused"
+        else:
+            self.stop_failed(
+                ErrorValue(
+                    "LimitExceeded",
+                    f"more than {limit:,} instructions or rounds of loops without an await (line {self.line}); "
+                    "move long computations into a task",
+                    stack=self.places(),
+                )
+            )
+
+    def tick(self) -> None:
+        """One round of a loop in a fragment."""
+        self._used += 1
+        if self._used > self.limits.instructions:
+            raise LimitReached
+
+    # -- frames -----------------------------------------------------------------------------------------------
+
+    def push(self, number: int, arguments: list[Any], captured: tuple[CellType, ...]) -> None:
+        code = self.program.functions[number]
+        own = len(arguments)
+        cells = [CellType(argument) for argument in arguments]
+        cells.extend([CellType() for _ in range(code.own - own)])
+        cells.extend(captured)
+        cells.extend([self.outside_cell(name) for name in code.variables[len(cells) :]])
+        self.frames.append(Frame(number, code, cells))
+
+    def outside_cell(self, name: str) -> CellType:
+        return self.tick_cell if name == TICK else self.program.surroundings.cell(name)
+
+    def enter(self, awaited: Any) -> None:
+        """``await`` of something that is no promise."""
+        if not isinstance(awaited, NestedCall):
+            raise TypeError(_not_awaitable(awaited))
+        if awaited.awaited:
+            raise RuntimeError("cannot reuse already awaited coroutine")
+        if len(self.frames) >= self.limits.stack_depth:
+            raise RecursionError(f"more than {self.limits.stack_depth} nested calls of async functions")
+        awaited.awaited = True
+        self.push(awaited.function.number, list(awaited.arguments), awaited.function.cells)
+
+    @property
+    def line(self) -> int:
+        """Where the workflow stands, or stood last."""
+        return self.frames[-1].line if self.frames else self.last_line
+
+    def places(self) -> tuple[str, ...]:
+        return tuple(
+            f"{name} ({file}:{line})" for name, file, line in map(self._place, reversed(self.frames))
+        )
+
+    def _place(self, frame: Frame) -> Entry:
+        lines = frame.code.lines
+        return (frame.code.name, self.program.stored.file, lines[max(0, min(frame.position, len(lines)) - 1)])
+
+    # -- exceptions -------------------------------------------------------------------------------------------
+
+    def being_handled(self) -> BaseException | None:
+        """The innermost exception that an ``except`` or ``finally`` block is dealing with."""
+        for frame in reversed(self.frames):
+            for error in reversed(frame.handled):
+                if error is not None:
+                    return error
+        return None
+
+    def raise_at_await(self, error: BaseException) -> None:
+        """An exception comes out of user code, or of an await."""
+        strip(error)
+        frame = self.frames[-1]
+        error = _as_local(error, frame)
+        handled = self.being_handled()
+        if error.__context__ is None and handled is not error:
+            error.__context__ = handled
+        remember(error, self._place(frame))
+        self.throw(error)
+
+    def throw(self, error: BaseException) -> None:
+        """Takes an exception to the innermost block that watches for it, out of as many frames as needed."""
+        while self.frames:
+            frame = self.frames[-1]
+            at = frame.position - 1
+            for handler in frame.code.handlers:
+                if handler.start <= at < handler.stop:
+                    del frame.stack[handler.depth :]
+                    del frame.handled[handler.handled :]
+                    frame.stack.append(error)
+                    frame.position = handler.target
+                    return
+            self.last_line = self._place(frame)[2]
+            self.frames.pop()
+            if self.frames:
+                passed(error, self._place(self.frames[-1]))
+        self.stop_failed(error_value(error, {"traceback": formatted(error, self.program.source)}))
+
+    def stop_failed(self, error: ErrorValue) -> None:
+        self.last_line = self.line
+        self.status, self.error, self.pending = "failed", error, None
+        self.frames.clear()
+        self.timeouts.clear()
+
+    def complete(self, value: Any) -> None:
+        self.result = to_plain(value, "the result")
+        self.last_line = self._place(self.frames[-1])[2]
+        self.status, self.pending = "completed", None
+        self.frames.clear()
+        self.timeouts.clear()
+
+    # -- awaits -----------------------------------------------------------------------------------------------
+
+    def wait(self, frame: Frame, promise: AnyPromise) -> bool:
+        """Puts the promise's value in its place on the stack; True if there is none yet and the machine stops."""
+        verdict = settle(promise, self.known)
+        expired = self._expired(verdict)
+        if expired is not None:
+            expired.fired = True
+            raise TimeoutError(message(expired))
+        if verdict is None:
+            frame.position -= 1
+            self.status, self.pending = "suspended", promise
+            return True
+        frame.stack[-1] = value_of(promise, verdict, self.known, self.program)
+        return False
+
+    def _expired(self, verdict: Verdict | None) -> Timeout | None:
+        """The time limit that ran out first, if that was before the promise was settled."""
+        found: tuple[int, Timeout] | None = None
+        for timeout in self.timeouts:
+            known = self.known.get(timeout.promise.number) if timeout.promise is not None else None
+            if known is not None and not timeout.fired and (found is None or known[0] < found[0]):
+                found = (known[0], timeout)
+        if found is None or (verdict is not None and verdict.place < found[0]):
+            return None
+        return found[1]
+
+    def enter_timeout(self, timeout: Timeout) -> None:
+        if timeout in self.timeouts:
+            raise RuntimeError("this timeout() has been entered already; make a new one for each block")
+        timeout.fired = False
+        timeout.promise = None if timeout.seconds is None else self.timer(self.now + timeout.seconds)
+        self.timeouts.append(timeout)
+
+    def leave_timeout(self, timeout: Timeout) -> None:
+        self.timeouts.remove(timeout)
+        promise, timeout.promise = timeout.promise, None
+        if promise is not None and not timeout.fired:
+            self.requests.cancel(promise)
+
+    # -- what durable callables and verbs ask for (see `calls.Caller`) ----------------------------------------
+
+    def call(self, target: Durable[Any, Any], inputs: Any) -> Promise:
+        self.program.meet(target)
+        return self.call_by_name(target.kind, target.name, inputs, target.options)
+
+    def call_by_name(self, kind: CallKind, name: str, inputs: Any, options: Mapping[str, Any]) -> Promise:
+        make = self.requests.task if kind == "task" else self.requests.workflow
+        return make(name, inputs, options)
+
+    def start_detached(self, name: str, inputs: Any, options: Mapping[str, Any]) -> str:
+        return self.requests.detached_workflow(name, inputs, options)
+
+    def timer(self, due: float) -> Promise:
+        return self.requests.timer(due)
+
+    def wait_for_signal(self, name: str, due: float | None) -> Promise:
+        return self.requests.signal(name, due)
+
+    def log(self, level: str, message: str) -> None:
+        self.requests.log(level, message)
+
+
+def _as_local(error: BaseException, frame: Frame) -> BaseException:
+    """Fragments see the workflow's variables as free ones; the workflow's author sees them as local."""
+    traceback = error.__traceback__
+    if type(error) is not NameError or traceback is None or traceback.tb_next is not None:
+        return error
+    own = frame.code.variables[: frame.code.own]
+    if error.name not in own or "free variable" not in str(error):
+        return error
+    return unbound(frame, error.name).with_traceback(traceback)
+
+
+def _not_awaitable(value: Any) -> str:
+    kind = type(value).__name__
+    close = getattr(value, "close", None)
+    if hasattr(value, "cr_code") and close is not None:
+        close()
+        return not_a_task(value.__name__)
+    if hasattr(value, "__await__"):
+        return (
+            f"a workflow can await tasks, workflows, timers and signals, but no {kind}: do that inside a task"
+        )
+    if isinstance(value, str):
+        return "object str can't be used in 'await' expression (start() gives the execution id at once)"
+    return f"object {kind} can't be used in 'await' expression"

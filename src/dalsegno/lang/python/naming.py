@@ -1,0 +1,168 @@
+"""Which classes, functions and modules a stored workflow may name, and what their names mean in this process.
+
+A snapshot never makes Python import anything. A name in it resolves only to what the workflow's own code can name: what
+its module (or the function around it) binds, what stands in modules bound there or imported by the workflow itself, the
+builtins, and the classes that annotations of the workflow and of the tasks it knows mention.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+from collections.abc import Iterable, Iterator
+from types import FunctionType, MappingProxyType, ModuleType
+from typing import Any
+
+from dalsegno.lang.python import verbs
+from dalsegno.lang.python.annotations import classes_in
+from dalsegno.lang.python.calls import Durable
+from dalsegno.lang.python.surroundings import Surroundings
+
+
+_VERBS = {
+    f"{verb.__module__}.{verb.__qualname__}": verb
+    for verb in (
+        verbs.first,
+        verbs.gather,
+        verbs.log,
+        verbs.race,
+        verbs.run,
+        verbs.signal,
+        verbs.sleep,
+        verbs.start,
+        verbs.timeout,
+    )
+}
+"""Every workflow can name these, however it came by them."""
+
+
+def dotted_name(thing: Any) -> str | None:
+    """``module.Qualified.name`` of a class, function or durable callable."""
+    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    return f"{module}.{name}" if isinstance(module, str) and isinstance(name, str) else None
+
+
+class Naming:
+    """Built on first use, because a module is complete only after its workflows were compiled."""
+
+    def __init__(self, surroundings: Surroundings, imports: Iterable[str]) -> None:
+        self._surroundings = surroundings
+        self._imports = tuple(imports)
+        self._size = -1
+        self._named: dict[str, Any] = dict(_VERBS)
+        self._aliases: dict[int, str] = {}
+        self._modules: dict[str, ModuleType] = {}
+        self._annotated: dict[str, type] | None = None
+
+    # -- from things to names ---------------------------------------------------------------------------------
+
+    def name_of(self, thing: Any) -> str | None:
+        """A name under which `find` finds this very thing; None if there is none."""
+        name = dotted_name(thing)
+        if name is not None and self.find(name) is thing:
+            return name
+        self._refresh()
+        alias = self._aliases.get(id(thing))
+        return alias if alias is not None and self.find(alias) is thing else None
+
+    def module_name(self, module: ModuleType) -> str | None:
+        name = module.__name__
+        return name if self.find_module(name) is module else None
+
+    # -- and back ---------------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> Any:
+        """What the name means here, or None."""
+        self._refresh()
+        found = self._named.get(name)
+        if found is not None:
+            return found
+        for prefix, rest in _splits(name):
+            holder = self._named.get(prefix) or (builtins if prefix == "builtins" else self.find_module(prefix))
+            found = _walk(holder, rest) if holder is not None else None
+            if found is not None and not isinstance(found, ModuleType):
+                return found
+        return self._by_annotation(name)
+
+    def find_class(self, name: str) -> type | None:
+        found = self.find(name)
+        return found if isinstance(found, type) else None
+
+    def find_module(self, name: str) -> ModuleType | None:
+        self._refresh()
+        if name in self._modules:
+            return self._modules[name]
+        if name in self._imports:
+            return importlib.import_module(name)  # the workflow's own code imports it
+        for module in self._modules.values():
+            for inner in vars(module).values():
+                if isinstance(inner, ModuleType) and inner.__name__ == name:
+                    return inner
+        return None
+
+    def durable(self, kind: str, name: str) -> Durable[Any, Any] | None:
+        """The task or workflow of that name among those the workflow's code can name."""
+        for thing in self._reachable():
+            if isinstance(thing, Durable) and thing.kind == kind and thing.name == name:
+                return thing
+        return None
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        """Again whenever the module has got more names."""
+        bound = self._surroundings.bound()
+        if len(bound) == self._size:
+            return
+        self._size = len(bound)
+        self._annotated = None
+        own = self._surroundings.module
+        for name, thing in bound.items():
+            if isinstance(thing, ModuleType):
+                self._modules[thing.__name__] = thing
+            elif isinstance(thing, type | FunctionType | Durable) or callable(thing):
+                alias = f"{own}.{name}"
+                self._named[alias] = thing
+                self._aliases[id(thing)] = alias
+        for thing in bound.values():
+            if isinstance(thing, type | FunctionType | Durable):
+                canonical = dotted_name(thing)
+                if canonical is not None:
+                    self._named.setdefault(canonical, thing)
+
+    def _reachable(self) -> Iterator[Any]:
+        bound = self._surroundings.bound()
+        yield from bound.values()
+        for module in bound.values():
+            if isinstance(module, ModuleType):
+                yield from list(vars(module).values())
+
+    def _by_annotation(self, name: str) -> type | None:
+        if self._annotated is None:
+            hints = list(self._surroundings.hints.values())
+            for thing in self._reachable():
+                if isinstance(thing, Durable):
+                    hints.extend([*thing.hints.values(), *thing.raises])
+            # Fields of classes that the module names are as good as annotations.
+            hints.extend(thing for thing in self._named.values() if isinstance(thing, type))
+            named = {dotted_name(kind): kind for kind in classes_in(*hints)}
+            self._annotated = {key: kind for key, kind in named.items() if key is not None}
+        return self._annotated.get(name)
+
+
+def _splits(name: str) -> Iterator[tuple[str, str]]:
+    """``a.b.C`` as (``a.b``, ``C``), (``a``, ``b.C``): the longest module first."""
+    position = name.rfind(".")
+    while position > 0:
+        yield name[:position], name[position + 1 :]
+        position = name.rfind(".", 0, position)
+
+
+def _walk(holder: Any, path: str) -> Any:
+    found = holder
+    for part in path.split("."):
+        space = vars(found) if isinstance(found, type | ModuleType) else MappingProxyType({})
+        found = space.get(part)
+        if found is None:
+            return None
+    return found.__func__ if isinstance(found, staticmethod | classmethod) else found

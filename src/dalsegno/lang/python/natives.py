@@ -1,0 +1,89 @@
+"""Fragments as code objects: one native compilation per function, cached for the life of the process."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+
+import msgspec
+
+from dalsegno.lang.python.code import FunctionCode
+from dalsegno.lang.python.syntax_trees import unpack
+from dalsegno.lang.python.wrapping import WRAPPER
+from dalsegno.lang.snapshots import SnapshotError
+
+CodePath = tuple[int, ...]
+"""How to find a nested function's code: the fragment, then which of the functions in it, and so on inwards."""
+
+_INLINED = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>"))
+
+
+@dataclass(frozen=True, slots=True)
+class Natives:
+    """The fragments of one function, and the nested functions and lambdas inside them."""
+
+    fragments: tuple[CodeType, ...]
+    nested: dict[CodePath, CodeType]
+    paths: dict[int, CodePath]
+    """By the identity of the code object: equal code at two places is two functions."""
+
+
+def natives_of(code: FunctionCode, file: str) -> Natives:
+    return _compiled(msgspec.json.encode(code.syntax), file, code.name, code.qualname)
+
+
+@lru_cache(maxsize=512)
+def _compiled(syntax: bytes, file: str, name: str, qualname: str) -> Natives:
+    module = compile(_tree(syntax), file, "exec", dont_inherit=True)
+    wrapper = _inner_code(module)[0]
+    fragments: dict[int, CodeType] = {}
+    for fragment in _inner_code(wrapper):
+        number = int(fragment.co_name[1:])
+        fragments[number] = _renamed(fragment, name, qualname)
+    ordered = tuple(fragments[number] for number in range(len(fragments)))
+    nested: dict[CodePath, CodeType] = {}
+    for number, fragment in enumerate(ordered):
+        _find_nested(fragment, (number,), nested)
+    return Natives(ordered, nested, {id(code): path for path, code in nested.items()})
+
+
+def _tree(syntax: bytes) -> ast.Module:
+    tree = unpack(msgspec.json.decode(syntax))
+    if not isinstance(tree, ast.Module) or getattr(tree.body[0], "name", "") != WRAPPER:
+        raise SnapshotError("the stored program's fragments are damaged")
+    return tree
+
+
+def _inner_code(code: CodeType) -> list[CodeType]:
+    return [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+
+
+def _renamed(code: CodeType, name: str, qualname: str) -> CodeType:
+    """Tracebacks and error messages show the user's names, not the wrapper's."""
+    constants = []
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            inner = constant.co_name.removeprefix("@")
+            constants.append(_renamed(constant, inner, f"{qualname}.<locals>.{inner}"))
+        else:
+            constants.append(constant)
+    return code.replace(co_name=name, co_qualname=qualname, co_consts=tuple(constants))
+
+
+def _find_nested(code: CodeType, path: CodePath, found: dict[CodePath, CodeType]) -> None:
+    """Comprehensions are looked through and not counted: newer Pythons have no code objects for them."""
+    for ordinal, inner in enumerate(_functions_in(code)):
+        place = (*path, ordinal)
+        found[place] = inner
+        _find_nested(inner, place, found)
+
+
+def _functions_in(code: CodeType) -> Iterator[CodeType]:
+    for inner in _inner_code(code):
+        if inner.co_name in _INLINED:
+            yield from _functions_in(inner)
+        else:
+            yield inner

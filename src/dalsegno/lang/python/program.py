@@ -1,0 +1,169 @@
+"""A compiled Python workflow: made from a function, stored as bytes, loaded again beside the running code."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from functools import cached_property
+from types import CodeType, FunctionType
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from dalsegno.lang.python.calls import Durable
+from dalsegno.lang.python.code import FunctionCode
+from dalsegno.lang.python.naming import Naming
+from dalsegno.lang.python.natives import Natives, natives_of
+from dalsegno.lang.python.source import Source
+from dalsegno.lang.python.surroundings import Surroundings
+from dalsegno.lang.snapshots import SnapshotError
+
+_MAGIC = b"dalsegno-python\n"
+FORMAT = 1
+_MOST_BYTES = 64 * 1024 * 1024
+
+Resolve = Callable[[str, str], Any]
+"""From a module's and a function's name to the workflow of the running code, or None."""
+
+
+class StoredProgram(msgspec.Struct, frozen=True):
+    """What a program consists of, wherever it runs."""
+
+    format: int
+    name: str
+    hash: str
+    module: str
+    qualname: str
+    file: str
+    first_line: int
+    text: str
+    imports: tuple[str, ...]
+    functions: tuple[FunctionCode, ...]
+    description: str = ""
+    front_matter: dict[str, Any] = {}
+    """What a script says in its front matter: the time limit of an execution."""
+
+
+class PythonProgram:
+    """Code of one version of a workflow, with the surroundings it runs in."""
+
+    kind: ClassVar[Literal["python"]] = "python"
+
+    def __init__(self, stored: StoredProgram, surroundings: Surroundings) -> None:
+        self.stored = stored
+        self.surroundings = surroundings
+        self.functions = stored.functions
+        self._durables: dict[tuple[str, str], Durable[Any, Any]] = {}
+
+    @property
+    def name(self) -> str:
+        return self.stored.name
+
+    @property
+    def hash(self) -> str:
+        return self.stored.hash
+
+    @property
+    def front_matter(self) -> dict[str, Any]:
+        return self.stored.front_matter
+
+    @property
+    def description(self) -> str:
+        return self.stored.description
+
+    @cached_property
+    def source(self) -> Source:
+        return Source(self.stored.file, self.stored.first_line, self.stored.text)
+
+    @cached_property
+    def naming(self) -> Naming:
+        return Naming(self.surroundings, self.stored.imports)
+
+    @cached_property
+    def natives(self) -> tuple[Natives, ...]:
+        """Compiled by Python on first use, for each function its fragments."""
+        return tuple(natives_of(code, self.stored.file) for code in self.functions)
+
+    @cached_property
+    def fragments(self) -> tuple[tuple[tuple[CodeType, tuple[int, ...]], ...], ...]:
+        """For each function, for each fragment: its code, and which of the frame's cells are its free variables."""
+        return tuple(
+            tuple(
+                (fragment, tuple(code.variables.index(name) for name in fragment.co_freevars))
+                for fragment in natives.fragments
+            )
+            for code, natives in zip(self.functions, self.natives, strict=True)
+        )
+
+    @cached_property
+    def masks(self) -> tuple[tuple[tuple[int, ...], int], ...]:
+        """For each function: what is alive before each instruction, and what nested functions may share."""
+        return tuple(
+            (tuple(int(mask, 16) for mask in code.live), int(code.shared, 16)) for code in self.functions
+        )
+
+    @cached_property
+    def outside(self) -> frozenset[str]:
+        """Names that its functions take from the surroundings."""
+        return frozenset(
+            name for code in self.functions for name in code.variables[code.own + len(code.captured) :]
+        )
+
+    def durable(self, kind: str, name: str | None) -> Durable[Any, Any] | None:
+        """The task or workflow behind a promise, as far as this program's code can name it."""
+        if kind not in ("task", "workflow") or name is None:
+            return None
+        found = self._durables.get((kind, name)) or self.naming.durable(kind, name)
+        if found is not None:
+            self._durables[kind, name] = found
+        return found
+
+    def meet(self, durable: Durable[Any, Any]) -> None:
+        """Remembers what the program has called, however it came by it."""
+        self._durables[durable.kind, durable.name] = durable
+
+    def dump(self) -> bytes:
+        return _MAGIC + zlib.compress(msgspec.json.encode(self.stored), 6)
+
+    @classmethod
+    def load(cls, data: bytes, resolve: Resolve | None = None) -> PythonProgram:
+        """The program as it was stored, on the globals of the running code.
+
+        ``resolve`` may give the running workflow (or its function) for a module and a qualified name; otherwise the
+        module must be imported already.
+        """
+        stored = _decode(data)
+        found = resolve(stored.module, stored.qualname) if resolve is not None else None
+        function = getattr(found, "function", found)
+        if isinstance(function, FunctionType):
+            return cls(stored, Surroundings.of(function))
+        return cls(stored, Surroundings.of_module(stored.module))
+
+    def __repr__(self) -> str:
+        return f"<workflow '{self.name}' {self.hash[:12]}>"
+
+
+def stored_text(data: bytes) -> str:
+    """The source of a stored workflow, to be shown: the module it lives in is not needed."""
+    return _decode(data).text
+
+
+def stored_program(data: bytes) -> StoredProgram:
+    """A stored workflow to be looked at, not run: its module, its file and lines, its text."""
+    return _decode(data)
+
+
+def _decode(data: bytes) -> StoredProgram:
+    if not data.startswith(_MAGIC):
+        raise SnapshotError("this is no stored Python workflow")
+    try:
+        inflater = zlib.decompressobj()
+        text = inflater.decompress(data[len(_MAGIC) :], _MOST_BYTES)
+        stored = msgspec.json.decode(text, type=StoredProgram)
+    except (zlib.error, msgspec.DecodeError, RecursionError) as error:
+        raise SnapshotError(f"the stored Python workflow is damaged: {error}") from error
+    if stored.format != FORMAT:
+        raise SnapshotError(
+            f"the stored Python workflow '{stored.name}' has format {stored.format}; this version knows {FORMAT}"
+        )
+    return stored

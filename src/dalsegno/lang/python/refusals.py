@@ -1,0 +1,169 @@
+"""What a workflow may not contain. Everything is found in one go, each problem with what to write instead."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from dalsegno.lang.python.errors import Problem
+from dalsegno.lang.python.scopes import FunctionNode, awaits_inside, has_await, names_of_function
+from dalsegno.lang.python.source import Source
+
+_NO_FRAME = "name the variables you need: the workflow's variables are not in one frame"
+_NO_TEXT = "code from text cannot see the workflow's variables: put it into a task or a module-level function"
+_SCOPE_BUILTINS = {
+    "locals": _NO_FRAME,
+    "vars": _NO_FRAME,
+    "dir": _NO_FRAME,
+    "eval": _NO_TEXT,
+    "exec": _NO_TEXT,
+}
+_REFUSED_WITH_ARGUMENTS = frozenset(("eval", "exec"))
+
+_ASYNC_FOR = "let a task collect the items and return them as a list, then use an ordinary 'for'"
+
+_STATEMENTS: dict[type[ast.AST], str] = {
+    ast.ClassDef: "a class cannot be defined inside a workflow: define it at the top of the module",
+    ast.Global: "'global' is not supported: a module's state does not survive the process. "
+    "Keep the value in a variable of the workflow, or in a store that a task writes",
+    ast.AsyncFor: f"'async for' is not supported: {_ASYNC_FOR}",
+    ast.TryStar: "'except*' is not supported: use 'except'; gather() raises the first failure by itself, "
+    "gather(…, return_exceptions=True) gives all of them",
+}
+
+
+def not_a_task(name: str) -> str:
+    return (
+        f"'{name}' is a coroutine function but no task, so its progress could not be stored. "
+        "Make it a task (@app.task), or define it inside the workflow"
+    )
+
+
+class Refusals:
+    """Walks a workflow's definition. ``known`` gives the value of a global name, or None while the module lacks it."""
+
+    def __init__(self, source: Source, known: Callable[[str], Any]) -> None:
+        self._source = source
+        self._known = known
+        self._functions: list[FunctionNode] = []
+        self._scopes: list[set[str]] = []
+        self.problems: list[Problem] = []
+
+    def check(self, workflow: ast.AsyncFunctionDef) -> None:
+        for extra, stars, kind in ((workflow.args.vararg, "*", "list"), (workflow.args.kwarg, "**", "dict")):
+            if extra is not None:
+                self.refuse(
+                    extra,
+                    f"a workflow cannot take '{stars}{extra.arg}': its input is stored by parameter name. "
+                    f"Take one parameter that is a {kind}",
+                )
+        self._body(workflow)
+
+    def refuse(self, node: ast.AST, message: str) -> None:
+        self.problems.append(self._source.problem(message, node))
+
+    def look(self, node: ast.AST) -> None:
+        message = _STATEMENTS.get(type(node))
+        if message is not None:
+            self.refuse(node, message)
+        special = _SPECIAL.get(type(node))
+        if special is not None:
+            special(self, node)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            for child in ast.iter_child_nodes(node):
+                self.look(child)
+
+    def is_local(self, name: str) -> bool:
+        return any(name in scope for scope in self._scopes)
+
+    # -- nodes with rules of their own ------------------------------------------------------------------------
+
+    def function(self, node: FunctionNode) -> None:
+        if isinstance(node, ast.AsyncFunctionDef) and not self._in_async:
+            self.refuse(
+                node,
+                f"the async function '{node.name}' stands inside a plain function: define it directly in the workflow, "
+                "or make it a task",
+            )
+        for decorator in [] if isinstance(node, ast.Lambda) else node.decorator_list:
+            self.refuse(
+                decorator,
+                "decorators inside a workflow are not supported: define the function at the top of the module, "
+                "or call the decorator where you use it",
+            )
+        self.look(node.args)
+        self._body(node)
+
+    def _body(self, node: FunctionNode) -> None:
+        self._functions.append(node)
+        self._scopes.append(names_of_function(node).own)
+        for child in [node.body] if isinstance(node, ast.Lambda) else node.body:
+            self.look(child)
+        self._scopes.pop()
+        self._functions.pop()
+
+    @property
+    def _in_async(self) -> bool:
+        return isinstance(self._functions[-1], ast.AsyncFunctionDef)
+
+    def nonlocal_(self, node: ast.Nonlocal) -> None:
+        for name in node.names:
+            if not any(name in scope for scope in self._scopes[:-1]):
+                self.refuse(
+                    node,
+                    f"'nonlocal {name}' would change a variable outside the workflow, which is not stored with it. "
+                    "Keep the value in a variable of the workflow",
+                )
+
+    def yield_(self, node: ast.Yield | ast.YieldFrom) -> None:
+        if self._in_async:
+            self.refuse(node, "'yield' is not supported: collect the items in a list and return it")
+
+    def comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+        if any(generator.is_async for generator in node.generators):
+            self.refuse(node, f"'async for' in a comprehension is not supported: {_ASYNC_FOR}")
+        elif isinstance(node, ast.GeneratorExp) and awaits_inside(node):
+            self.refuse(
+                node,
+                "'await' inside a generator expression is not supported: write a list comprehension instead",
+            )
+
+    def handler(self, node: ast.ExceptHandler) -> None:
+        if node.type is not None and has_await(node.type):
+            self.refuse(node.type, "'await' in an 'except' clause is not supported: await before the 'try'")
+
+    def call(self, node: ast.Call) -> None:
+        if not isinstance(node.func, ast.Name) or self.is_local(node.func.id):
+            return
+        name = node.func.id
+        if name == "super":
+            self.refuse(node, "'super()' is not supported: a workflow is no method")
+        elif name in _SCOPE_BUILTINS and (name in _REFUSED_WITH_ARGUMENTS or not node.args):
+            self.refuse(node, f"'{name}()' is not supported in a workflow: {_SCOPE_BUILTINS[name]}")
+
+    def await_(self, node: ast.Await) -> None:
+        match node.value:
+            case ast.Call(func=ast.Name(id=name)) if not self.is_local(name):
+                function = self._known(name)
+                of_asyncio = str(getattr(function, "__module__", "")).startswith("asyncio.")
+                if inspect.iscoroutinefunction(function) and not of_asyncio:
+                    self.refuse(node, not_a_task(name))
+
+
+_SPECIAL: dict[type[ast.AST], Callable[[Refusals, Any], None]] = {
+    ast.FunctionDef: Refusals.function,
+    ast.AsyncFunctionDef: Refusals.function,
+    ast.Lambda: Refusals.function,
+    ast.Nonlocal: Refusals.nonlocal_,
+    ast.Yield: Refusals.yield_,
+    ast.YieldFrom: Refusals.yield_,
+    ast.ListComp: Refusals.comprehension,
+    ast.SetComp: Refusals.comprehension,
+    ast.DictComp: Refusals.comprehension,
+    ast.GeneratorExp: Refusals.comprehension,
+    ast.ExceptHandler: Refusals.handler,
+    ast.Call: Refusals.call,
+    ast.Await: Refusals.await_,
+}

@@ -1,0 +1,330 @@
+"""How each kind of row becomes an object: built at once, or made empty (a *shell*) and filled."""
+
+# ruff: noqa: ARG001 - functions of a dispatch table share one signature
+
+from __future__ import annotations
+
+import base64
+import builtins
+import collections
+import contextlib
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import fractions
+import functools
+import pathlib
+import re
+import types
+import uuid
+import zoneinfo
+from collections.abc import Callable
+from types import CellType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dalsegno.lang.promises import Group, Settled
+from dalsegno.lang.python.annotations import is_model, is_named_tuple
+from dalsegno.lang.python.nested import NestedCall, NestedFunction
+from dalsegno.lang.python.snapshot.exceptions import exception_shell, fill_exception
+from dalsegno.lang.python.snapshot.iterators import MAKERS, DictIterator, SetIterator
+from dalsegno.lang.python.snapshot.stored import Row, Tag
+from dalsegno.lang.python.timeouts import Timeout
+from dalsegno.lang.snapshots import SnapshotError
+
+if TYPE_CHECKING:
+    from dalsegno.lang.python.snapshot.reading import Reader
+
+Build: TypeAlias = Callable[["Reader", Row], Any]
+Fill: TypeAlias = Callable[["Reader", Any, Row], None]
+
+
+class NotYet(Exception):
+    """A part that can only be built later."""
+
+
+# -- built at once ----------------------------------------------------------------------------------------------
+
+
+def _name(reader: Reader, row: Row) -> Any:
+    found = reader.program.naming.find(row[1])
+    if found is None:
+        raise _unknown(row[1])
+    return found
+
+
+def _unknown(name: str) -> SnapshotError:
+    return SnapshotError(
+        f"the stored workflow uses '{name}', which its module does not know in this process: "
+        "import it there under its old name, or run the execution with the code it was started with"
+    )
+
+
+def _class(reader: Reader, name: str, test: Callable[[type], bool]) -> Any:
+    found = reader.program.naming.find_class(name)
+    if found is None:
+        raise _unknown(name)
+    if not test(found):
+        raise SnapshotError(
+            f"the class '{name}' has changed: it is not of the kind it was when it was stored"
+        )
+    return found
+
+
+def _module(reader: Reader, row: Row) -> Any:
+    found = reader.program.naming.find_module(row[1])
+    if found is None:
+        raise _unknown(row[1])
+    return found
+
+
+def _method(reader: Reader, row: Row) -> Any:
+    found = getattr(reader.value(row[2]), row[1], None)
+    if not callable(found):
+        raise SnapshotError(
+            f"the stored workflow is about to call '{row[1]}', which its object no longer has"
+        )
+    return found
+
+
+def _datetime(reader: Reader, row: Row) -> dt.datetime:
+    return dt.datetime.fromisoformat(row[1]).replace(fold=row[2], tzinfo=reader.value(row[3]))
+
+
+def _time(reader: Reader, row: Row) -> dt.time:
+    return dt.time.fromisoformat(row[1]).replace(fold=row[2], tzinfo=reader.value(row[3]))
+
+
+def _timezone(reader: Reader, row: Row) -> dt.timezone:
+    offset = reader.value(row[2])
+    if row[1] is not None:
+        return dt.timezone(offset, row[1])
+    return dt.timezone(offset) if offset else dt.UTC
+
+
+def _path(reader: Reader, row: Row) -> Any:
+    kind = getattr(pathlib, row[1], pathlib.PurePath)
+    return kind(row[2])
+
+
+def _enum(reader: Reader, row: Row) -> Any:
+    kind = _class(reader, row[1], _is_enum)
+    member = kind.__members__.get(row[2])
+    if member is None:
+        raise SnapshotError(f"the stored workflow holds {row[1]}.{row[2]}, which that Enum no longer has")
+    return member
+
+
+def _is_enum(kind: type) -> bool:
+    return issubclass(kind, enum.Enum)
+
+
+def _partial(reader: Reader, row: Row) -> Any:
+    function, arguments, keywords = (reader.value(part) for part in row[1:])
+    return functools.partial(function, *arguments, **keywords)
+
+
+def _iterator(reader: Reader, row: Row) -> Any:
+    """Its place is set at the end: a list must have its items first."""
+    state, *arguments = (reader.value(part) for part in row[2:])
+    made = MAKERS[row[1]](*arguments)  # type: ignore[operator]
+    if state is not None:
+        reader.at_the_end(lambda: made.__setstate__(state))
+    return made
+
+
+def _dict_view(reader: Reader, row: Row) -> Any:
+    mapping: dict[Any, Any] = reader.value(row[2])
+    return {"keys": mapping.keys, "values": mapping.values, "items": mapping.items}[row[1]]()
+
+
+def _group(reader: Reader, row: Row) -> Group:
+    return Group(row[1], tuple(reader.values(row[3:])), shape=row[2])
+
+
+BUILDERS: dict[str, Build] = {
+    Tag.BIG_INT: lambda reader, row: int(row[1], 16),
+    Tag.SPECIAL_FLOAT: lambda reader, row: float(row[1]),
+    Tag.BROKEN_TEXT: lambda reader, row: base64.b64decode(row[1]).decode("utf-8", "surrogatepass"),
+    Tag.LONG_TEXT: lambda reader, row: str(row[1]),
+    Tag.CONSTANT: lambda reader, row: {"Ellipsis": ..., "NotImplemented": builtins.NotImplemented}[row[1]],
+    Tag.COMPLEX: lambda reader, row: complex(row[1]),
+    Tag.BYTES: lambda reader, row: base64.b64decode(row[1]),
+    Tag.TUPLE: lambda reader, row: tuple(reader.values(row[1:])),
+    Tag.FROZENSET: lambda reader, row: frozenset(reader.values(row[1:])),
+    Tag.DECIMAL: lambda reader, row: decimal.Decimal(row[1]),
+    Tag.UUID: lambda reader, row: uuid.UUID(row[1]),
+    Tag.FRACTION: lambda reader, row: fractions.Fraction(row[1]),
+    Tag.DATETIME: _datetime,
+    Tag.DATE: lambda reader, row: dt.date.fromisoformat(row[1]),
+    Tag.TIME: _time,
+    Tag.TIMEDELTA: lambda reader, row: dt.timedelta(row[1], row[2], row[3]),
+    Tag.TIMEZONE: _timezone,
+    Tag.ZONE: lambda reader, row: zoneinfo.ZoneInfo(row[1]),
+    Tag.PATH: _path,
+    Tag.PATTERN: lambda reader, row: re.compile(reader.value(row[2]), row[1]),
+    Tag.RANGE: lambda reader, row: range(*(reader.value(part) for part in row[1:])),
+    Tag.SLICE: lambda reader, row: slice(*(reader.value(part) for part in row[1:])),
+    Tag.NAME: _name,
+    Tag.MODULE: _module,
+    Tag.METHOD: _method,
+    Tag.PARTIAL: _partial,
+    Tag.ENUM: _enum,
+    Tag.FLAG: lambda reader, row: _class(reader, row[1], _is_enum)(reader.value(row[2])),
+    Tag.NAMED_TUPLE: lambda reader, row: _class(reader, row[1], is_named_tuple)._make(reader.values(row[2:])),
+    Tag.OUTSIDE: lambda reader, row: reader.outside(row[1]),
+    Tag.PROMISE: lambda reader, row: None,
+    Tag.GROUP: _group,
+    Tag.SETTLED: lambda reader, row: Settled(reader.value(row[1])),
+    Tag.ITERATOR: _iterator,
+    Tag.DICT_VIEW: _dict_view,
+    Tag.SUPPRESS: lambda reader, row: contextlib.suppress(*(reader.value(part) for part in row[1:])),
+}
+
+
+# -- made empty and filled --------------------------------------------------------------------------------------
+
+
+def _fill_list(reader: Reader, made: list[Any], row: Row) -> None:
+    made[:] = reader.values(row[1:])
+
+
+def _fill_dict(reader: Reader, made: dict[Any, Any], row: Row) -> None:
+    entries = list(reader.entries(row[1:]))
+    made.clear()
+    made.update(entries)
+
+
+def _fill_default_dict(reader: Reader, made: collections.defaultdict[Any, Any], row: Row) -> None:
+    made.default_factory = reader.value(row[1])
+    _fill_dict(reader, made, row[1:])
+
+
+def _fill_counter(reader: Reader, made: collections.Counter[Any], row: Row) -> None:
+    made.update(dict(reader.entries(row[1:])))
+
+
+def _fill_set(reader: Reader, made: set[Any], row: Row) -> None:
+    made.update(reader.values(row[1:]))
+
+
+def _fill_deque(reader: Reader, made: collections.deque[Any], row: Row) -> None:
+    items = reader.values(row[2:])
+    made.clear()
+    made.extend(items)
+
+
+def _fill_bytearray(reader: Reader, made: bytearray, row: Row) -> None:
+    made[:] = base64.b64decode(row[1])
+
+
+def _named(reader: Reader, row: Row, start: int) -> dict[str, Any]:
+    """As many names as values."""
+    half = (len(row) - start) // 2
+    values = [reader.value(part) for part in row[start + half :]]
+    return dict(zip(row[start : start + half], values, strict=True))
+
+
+def _fill_namespace(reader: Reader, made: types.SimpleNamespace, row: Row) -> None:
+    vars(made).update(_named(reader, row, 1))
+
+
+def _instance(reader: Reader, row: Row) -> Any:
+    return object.__new__(_class(reader, row[1], dataclasses.is_dataclass))
+
+
+def _fill_instance(reader: Reader, made: Any, row: Row) -> None:
+    """Fields that the class has got since then have their defaults; fields it has lost are gone."""
+    state = _named(reader, row, 2)
+    for field in dataclasses.fields(made):
+        if field.name in state:
+            continue
+        if field.default is not dataclasses.MISSING:
+            state[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            state[field.name] = field.default_factory()
+    for name, value in state.items():
+        with contextlib.suppress(AttributeError):
+            object.__setattr__(made, name, value)
+
+
+def _model(reader: Reader, row: Row) -> Any:
+    kind = _class(reader, row[1], is_model)
+    return kind.__new__(kind)
+
+
+def _fill_model(reader: Reader, made: Any, row: Row) -> None:
+    made.__setstate__(_named(reader, row, 2))
+
+
+def _fill_cell(reader: Reader, made: CellType, row: Row) -> None:
+    if len(row) > 1:
+        made.cell_contents = reader.value(row[1])
+
+
+def _function(reader: Reader, row: Row) -> types.FunctionType:
+    natives = reader.program.natives[row[1]]
+    code = natives.nested[tuple(int(part) for part in row[2].split("."))]
+    cells = tuple(reader.value(part) for part in row[4 : 4 + row[3]])
+    return types.FunctionType(code, reader.program.surroundings.globals, code.co_name, None, cells)
+
+
+def _fill_function(reader: Reader, made: types.FunctionType, row: Row) -> None:
+    defaults, keyword_defaults, attributes = (reader.value(part) for part in row[4 + row[3] :])
+    made.__defaults__ = defaults
+    made.__kwdefaults__ = keyword_defaults
+    made.__dict__.update(attributes or {})
+
+
+def _fill_nested(reader: Reader, made: NestedFunction, row: Row) -> None:
+    binder, *cells = (reader.value(part) for part in row[2:])
+    if not all(isinstance(cell, CellType) for cell in cells):
+        raise SnapshotError("the snapshot is damaged: a function's variable is no variable")
+    made.number, made.binder, made.cells = row[1], binder, tuple(cells)
+
+
+def _fill_call(reader: Reader, made: NestedCall, row: Row) -> None:
+    made.awaited, made.function, made.arguments = row[1], reader.value(row[2]), reader.value(row[3])
+
+
+def _fill_timeout(reader: Reader, made: Timeout, row: Row) -> None:
+    made.fired, made.promise = row[2], reader.value(row[3])
+
+
+def _dict_iterator(reader: Reader, row: Row) -> DictIterator:
+    return DictIterator({}, row[1], row[2], row[3])
+
+
+def _fill_dict_iterator(reader: Reader, made: DictIterator, row: Row) -> None:
+    made.mapping = reader.value(row[4])
+
+
+def _set_iterator(reader: Reader, row: Row) -> SetIterator:
+    return SetIterator(set(), [], row[1])
+
+
+def _fill_set_iterator(reader: Reader, made: SetIterator, row: Row) -> None:
+    made.owner, *made.remaining = reader.values(row[2:])
+
+
+SHELLS: dict[str, tuple[Build, Fill]] = {
+    Tag.LIST: (lambda reader, row: [], _fill_list),
+    Tag.DICT: (lambda reader, row: {}, _fill_dict),
+    Tag.SET: (lambda reader, row: set(), _fill_set),
+    Tag.DEFAULTDICT: (lambda reader, row: collections.defaultdict(), _fill_default_dict),
+    Tag.ORDEREDDICT: (lambda reader, row: collections.OrderedDict(), _fill_dict),
+    Tag.COUNTER: (lambda reader, row: collections.Counter(), _fill_counter),
+    Tag.DEQUE: (lambda reader, row: collections.deque(maxlen=row[1]), _fill_deque),
+    Tag.BYTEARRAY: (lambda reader, row: bytearray(), _fill_bytearray),
+    Tag.NAMESPACE: (lambda reader, row: types.SimpleNamespace(), _fill_namespace),
+    Tag.INSTANCE: (_instance, _fill_instance),
+    Tag.MODEL: (_model, _fill_model),
+    Tag.CELL: (lambda reader, row: CellType(), _fill_cell),
+    Tag.FUNCTION: (_function, _fill_function),
+    Tag.NESTED: (lambda reader, row: NestedFunction.__new__(NestedFunction), _fill_nested),
+    Tag.CALL: (lambda reader, row: NestedCall.__new__(NestedCall), _fill_call),
+    Tag.TIMEOUT: (lambda reader, row: Timeout(row[1]), _fill_timeout),
+    Tag.DICT_ITERATOR: (_dict_iterator, _fill_dict_iterator),
+    Tag.SET_ITERATOR: (_set_iterator, _fill_set_iterator),
+    Tag.EXCEPTION: (exception_shell, fill_exception),
+}

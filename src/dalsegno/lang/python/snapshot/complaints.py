@@ -1,0 +1,95 @@
+"""What to say about a value that cannot be stored: which variable, where, of what type, and what to do instead."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dalsegno.lang.promises import Group, Promise
+from dalsegno.lang.python.annotations import is_model
+
+_KINDS = (
+    "plain data, tuples, sets, bytes, dates, Decimal, UUID, Enum members, dataclasses, Pydantic models, named tuples, "
+    "functions, promises"
+)
+
+
+def complaint(root: str, path: str, value: Any, line: int) -> str:
+    """``root``: the variable or what else it is; ``path``: how to get from there to the value."""
+    verb = f"holds, at {path.strip()}, a value" if path else "is"
+    return (
+        f"{root} {verb} of type {_type_name(value)}, which cannot be stored across the await in line {line}. "
+        f"{_cure(value)}"
+    )
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _cure(value: Any) -> str:
+    kind = type(value)
+    if isinstance(value, types.GeneratorType):
+        return "Use a list instead: list(…) or […]."
+    if hasattr(kind, "__next__"):
+        return "Loop over a list of its items instead: list(…)."
+    if isinstance(value, types.CoroutineType):
+        return "Await tasks instead of coroutines."
+    if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+        return "Import it in the workflow's module, or name it there, so that another process can find it."
+    if isinstance(value, types.ModuleType):
+        return "Import it at the top of the workflow's module."
+    if dataclasses.is_dataclass(value) or is_model(kind):
+        return (
+            f"Import the class {kind.__name__} in the workflow's module, so that another process can find it."
+        )
+    if hasattr(kind, "__exit__"):
+        return "Use it inside a task, or let its 'with' block end before the await."
+    return f"Make it again after the await, or use it inside a task: what lives across an await must be {_KINDS}."
+
+
+def path_of(chain: Sequence[tuple[Any, Any]]) -> str:
+    """From (container, item) pairs, outermost first, to text such as ``['client'].session``."""
+    return "".join(_step(container, item) for container, item in chain)
+
+
+def _step(container: Any, item: Any) -> str:
+    if isinstance(container, types.CellType):
+        return ""
+    if isinstance(container, dict):
+        return next((f"[{key!r:.40}]" for key, value in container.items() if value is item), " (a key)")
+    if isinstance(container, list | tuple):
+        return next((f"[{index}]" for index, value in enumerate(container) if value is item), "[…]")
+    for name, value in _attributes(container):
+        if value is item:
+            return f".{name}"
+    return f" ({type(container).__name__})"
+
+
+def _attributes(container: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(container, types.FunctionType):
+        for name, cell in zip(container.__code__.co_freevars, container.__closure__ or (), strict=True):
+            yield f"<variable {name}>", cell
+    if isinstance(container, types.MethodType | types.BuiltinMethodType):
+        yield "__self__", container.__self__
+    if dataclasses.is_dataclass(container):
+        for each in dataclasses.fields(container):
+            yield each.name, getattr(container, each.name, None)
+    yield from getattr(container, "__dict__", {}).items()
+
+
+def role_of(value: Any) -> str:
+    """What a value on the machine's stack is to the author of the workflow."""
+    kind = type(value)
+    if isinstance(value, Promise | Group):
+        return "the promise that is awaited"
+    if isinstance(value, types.MethodType | types.BuiltinMethodType):
+        return f"the method '{value.__name__}' that is about to be called"
+    if hasattr(kind, "__next__"):
+        return "the iterator of a 'for' loop"
+    if hasattr(kind, "__exit__"):
+        return "the context manager of a 'with' block"
+    return "a part of an expression"

@@ -1,0 +1,230 @@
+"""What a value consists of: its tag, what JSON can say of it, and the values inside it.
+
+`explode` knows every kind of value that may live across an ``await``; what it does not know cannot be stored.
+"""
+
+from __future__ import annotations
+
+import base64
+import collections
+import contextlib
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import fractions
+import functools
+import inspect
+import pathlib
+import re
+import types
+import uuid
+import zoneinfo
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from dalsegno.lang.promises import Group, Settled
+from dalsegno.lang.python.annotations import is_model, is_named_tuple
+from dalsegno.lang.python.nested import NestedCall, NestedFunction
+from dalsegno.lang.python.snapshot import iterators
+from dalsegno.lang.python.snapshot.stored import Tag
+from dalsegno.lang.python.timeouts import Timeout
+
+Parts: TypeAlias = tuple[list[Any], Sequence[Any]]
+"""The beginning of the row, plain JSON; then the values that follow it."""
+
+
+def _items(tag: str) -> Callable[[Any], Parts]:
+    return lambda value: ([tag], list(value))
+
+
+def _entries(tag: str) -> Callable[[Any], Parts]:
+    return lambda value: ([tag], [part for entry in value.items() for part in entry])
+
+
+def base64_text(data: bytes | bytearray) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _datetime(value: dt.datetime) -> Parts:
+    return [Tag.DATETIME, value.replace(tzinfo=None, fold=0).isoformat(), value.fold], [value.tzinfo]
+
+
+def _time(value: dt.time) -> Parts:
+    return [Tag.TIME, value.replace(tzinfo=None, fold=0).isoformat(), value.fold], [value.tzinfo]
+
+
+def _timezone(value: dt.timezone) -> Parts:
+    offset = value.utcoffset(None)
+    plain = dt.timezone(offset)
+    name = None if value.tzname(None) == plain.tzname(None) else value.tzname(None)
+    return [Tag.TIMEZONE, name], [offset]
+
+
+def _namespace(value: types.SimpleNamespace) -> Parts:
+    return [Tag.NAMESPACE, *vars(value)], list(vars(value).values())
+
+
+def _partial(value: functools.partial[Any]) -> Parts:
+    return [Tag.PARTIAL], [value.func, value.args, value.keywords]
+
+
+def _method(value: Any) -> Parts:
+    return [Tag.METHOD, value.__name__], [value.__self__]
+
+
+def _group(value: Group) -> Parts:
+    return [Tag.GROUP, value.kind, value.shape], list(value.items)
+
+
+def _timeout(value: Timeout) -> Parts:
+    return [Tag.TIMEOUT, value.seconds, value.fired], [value.promise]
+
+
+def _nested(value: NestedFunction) -> Parts:
+    return [Tag.NESTED, value.number], [value.binder, *value.cells]
+
+
+def _call(value: NestedCall) -> Parts:
+    return [Tag.CALL, value.awaited], [value.function, value.arguments]
+
+
+def _iterator(value: Any) -> Parts:
+    maker, arguments, *state = value.__reduce__()
+    place = state[0] if state else None
+    return [Tag.ITERATOR, maker.__name__], [place, *arguments]
+
+
+_EXHAUSTED: Parts = [Tag.ITERATOR, "iter"], [0, ()]
+
+
+def _dict_iterator(value: Any) -> Parts:
+    found = value if isinstance(value, iterators.DictIterator) else iterators.of_dict_iterator(value)
+    if found is None:
+        return _EXHAUSTED
+    return [Tag.DICT_ITERATOR, found.view, found.used, found.size], [found.mapping]
+
+
+def _dict_view(value: Any) -> Parts:
+    return [Tag.DICT_VIEW, iterators.DICT_VIEWS[type(value)]], [iterators.dict_of(value)]
+
+
+def _set_iterator(value: Any) -> Parts:
+    found = value if isinstance(value, iterators.SetIterator) else iterators.of_set_iterator(value)
+    if found is None:
+        return _EXHAUSTED
+    return [Tag.SET_ITERATOR, found.size], [found.owner, *found.remaining]
+
+
+def _rest_of_iterator(value: Any) -> Parts:
+    return [Tag.ITERATOR, "iter"], [0, tuple(iterators.remaining(value))]
+
+
+def _pattern(value: re.Pattern[Any]) -> Parts:
+    return [Tag.PATTERN, value.flags], [value.pattern]
+
+
+def _suppress(value: contextlib.suppress) -> Parts:
+    return [Tag.SUPPRESS], list(vars(value)["_exceptions"])
+
+
+_BY_TYPE: dict[type, Callable[[Any], Parts]] = {
+    list: _items(Tag.LIST),
+    tuple: _items(Tag.TUPLE),
+    dict: _entries(Tag.DICT),
+    set: _items(Tag.SET),
+    frozenset: _items(Tag.FROZENSET),
+    complex: lambda value: ([Tag.COMPLEX, repr(value)], ()),
+    bytearray: lambda value: ([Tag.BYTEARRAY, base64_text(value)], ()),
+    type(...): lambda value: ([Tag.CONSTANT, "Ellipsis"], ()),
+    type(NotImplemented): lambda value: ([Tag.CONSTANT, "NotImplemented"], ()),
+    decimal.Decimal: lambda value: ([Tag.DECIMAL, str(value)], ()),
+    uuid.UUID: lambda value: ([Tag.UUID, value.hex], ()),
+    fractions.Fraction: lambda value: ([Tag.FRACTION, str(value)], ()),
+    dt.datetime: _datetime,
+    dt.date: lambda value: ([Tag.DATE, value.isoformat()], ()),
+    dt.time: _time,
+    dt.timedelta: lambda value: ([Tag.TIMEDELTA, value.days, value.seconds, value.microseconds], ()),
+    dt.timezone: _timezone,
+    zoneinfo.ZoneInfo: lambda value: ([Tag.ZONE], [value.key]),
+    re.Pattern: _pattern,
+    range: lambda value: ([Tag.RANGE], [value.start, value.stop, value.step]),
+    slice: lambda value: ([Tag.SLICE], [value.start, value.stop, value.step]),
+    collections.OrderedDict: _entries(Tag.ORDEREDDICT),
+    collections.Counter: _entries(Tag.COUNTER),
+    collections.defaultdict: lambda value: (
+        [Tag.DEFAULTDICT],
+        [value.default_factory, *(part for entry in value.items() for part in entry)],
+    ),
+    collections.deque: lambda value: ([Tag.DEQUE, value.maxlen], list(value)),
+    types.SimpleNamespace: _namespace,
+    functools.partial: _partial,
+    types.MethodType: _method,
+    Group: _group,
+    Settled: lambda value: ([Tag.SETTLED], [value.value]),
+    Timeout: _timeout,
+    NestedFunction: _nested,
+    NestedCall: _call,
+    iterators.DictIterator: _dict_iterator,
+    iterators.SetIterator: _set_iterator,
+    iterators.SET_ITERATOR: _set_iterator,
+    contextlib.suppress: _suppress,
+    **dict.fromkeys(iterators.REDUCIBLE, _iterator),
+    **dict.fromkeys(iterators.DICT_ITERATORS, _dict_iterator),
+    **dict.fromkeys(iterators.DICT_VIEWS, _dict_view),
+    **dict.fromkeys(iterators.REVERSED_DICT_ITERATORS, _rest_of_iterator),
+}
+
+
+def explode(value: Any, name_of: Callable[[Any], str]) -> Parts | None:
+    """None for what cannot be stored. ``name_of`` gives the stored name of a class or raises."""
+    by_type = _BY_TYPE.get(type(value))
+    if by_type is not None:
+        return by_type(value)
+    if isinstance(value, types.BuiltinMethodType) and not isinstance(value.__self__, types.ModuleType | type):
+        return _method(value)
+    if isinstance(value, types.MethodDescriptorType | types.WrapperDescriptorType):
+        return [Tag.METHOD, value.__name__], [value.__objclass__]
+    kind = type(value)
+    if isinstance(value, enum.Enum):
+        return _enum(value, name_of(kind))
+    if isinstance(value, pathlib.PurePath):
+        return [Tag.PATH, kind.__name__, str(value)], ()
+    if is_named_tuple(kind):
+        return [Tag.NAMED_TUPLE, name_of(kind)], list(value)
+    if is_model(kind):
+        state = value.__getstate__()
+        return [Tag.MODEL, name_of(kind), *state], list(state.values())
+    if dataclasses.is_dataclass(kind) and kind.__new__ is object.__new__:
+        names, values = _state(value)
+        return [Tag.INSTANCE, name_of(kind), *names], values
+    return None
+
+
+def _enum(value: enum.Enum, name: str) -> Parts:
+    if type(value).__members__.get(value.name) is value:  # composite flags have no name, or none of a member
+        return [Tag.ENUM, name, value.name], ()
+    return [Tag.FLAG, name], [value.value]
+
+
+def _state(value: Any) -> tuple[list[str], list[Any]]:
+    """Attributes of an instance, in slots and in its dict; what is only cached is left out."""
+    kind = type(value)
+    names = [name for each in kind.__mro__ for name in _slots(each) if hasattr(value, name)]
+    values = [getattr(value, name) for name in names]
+    for name, item in getattr(value, "__dict__", {}).items():
+        if not isinstance(inspect.getattr_static(kind, name, None), functools.cached_property):
+            names.append(name)
+            values.append(item)
+    return names, values
+
+
+def _slots(kind: type) -> list[str]:
+    slots = kind.__dict__.get("__slots__", ())
+    names = [slots] if isinstance(slots, str) else list(slots)
+    prefix = f"_{kind.__name__.lstrip('_')}"
+    return [
+        prefix + name if name.startswith("__") and not name.endswith("__") else name
+        for name in names
+        if name not in ("__dict__", "__weakref__")
+    ]

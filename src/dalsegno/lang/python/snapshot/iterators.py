@@ -1,0 +1,147 @@
+"""Iterators that can be stored: Python's own over lists, tuples, texts, ranges, sets, dicts and their combinations.
+
+Python describes most of them itself (``__reduce__``). Dicts and sets need more: an iterator over a dict is a place in
+its order, and the order of a set is another one in another process, so what remains is kept.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Literal, TypeAlias
+
+View: TypeAlias = Literal["keys", "values", "items"]
+
+_SAMPLES: tuple[Iterator[Any], ...] = (
+    iter([]),
+    iter(()),
+    iter("a"),
+    iter("ä"),
+    iter(b""),
+    iter(bytearray()),
+    iter(range(1)),
+    iter(range(1 << 70)),
+)
+REDUCIBLE: frozenset[type] = frozenset(
+    (*map(type, _SAMPLES), type(reversed([])), type(reversed(())), enumerate, zip, map, filter)
+)
+"""Iterators whose ``__reduce__`` tells all."""
+
+MAKERS = {
+    "iter": iter,
+    "enumerate": enumerate,
+    "zip": zip,
+    "reversed": reversed,
+    "map": map,
+    "filter": filter,
+}
+"""The functions that make them again, by name."""
+
+DICT_ITERATORS: dict[type, View] = {
+    type(iter({}.keys())): "keys",
+    type(iter({}.values())): "values",
+    type(iter({}.items())): "items",
+}
+REVERSED_DICT_ITERATORS: frozenset[type] = frozenset(
+    (type(reversed({})), type(reversed({}.values())), type(reversed({}.items())))
+)
+SET_ITERATOR: type = type(iter(set()))
+
+DICT_VIEWS: dict[type, View] = {
+    type({}.keys()): "keys",
+    type({}.values()): "values",
+    type({}.items()): "items",
+}
+
+CHANGED = -1
+"""The size of a dict or set that changed under its iterator: no size equals it."""
+
+
+class DictIterator:
+    """Goes on in a dict after its first ``used`` entries, as long as the dict keeps its size."""
+
+    __slots__ = ("_native", "mapping", "size", "used", "view")
+
+    def __init__(self, mapping: dict[Any, Any], view: View, used: int, size: int) -> None:
+        self.mapping = mapping
+        self.view = view
+        self.used = used
+        self.size = size
+        self._native: Iterator[Any] | None = None
+
+    def __iter__(self) -> DictIterator:
+        return self
+
+    def __next__(self) -> Any:
+        if len(self.mapping) != self.size:
+            raise RuntimeError("dictionary changed size during iteration")
+        if self._native is None:
+            self._native = islice(iter(getattr(self.mapping, self.view)()), self.used, None)
+        item = next(self._native)
+        self.used += 1
+        return item
+
+
+class SetIterator:
+    """What remains of an iteration over a set, as long as the set keeps its size."""
+
+    __slots__ = ("owner", "remaining", "size")
+
+    def __init__(self, owner: set[Any] | frozenset[Any], remaining: list[Any], size: int) -> None:
+        self.owner = owner
+        self.remaining = remaining
+        """In reverse order."""
+        self.size = size
+
+    def __iter__(self) -> SetIterator:
+        return self
+
+    def __next__(self) -> Any:
+        if not self.remaining:
+            raise StopIteration
+        if len(self.owner) != self.size:
+            raise RuntimeError("Set changed size during iteration")
+        return self.remaining.pop()
+
+
+def of_dict_iterator(iterator: Any) -> DictIterator | None:
+    """Which dict, and how far; None if it is exhausted."""
+    owners = [each for each in gc.get_referents(iterator) if isinstance(each, dict)]
+    if not owners:
+        return None
+    [mapping] = owners
+    left = iterator.__length_hint__()
+    size = len(mapping)
+    if not left and _has_changed(iterator):
+        size = CHANGED
+    return DictIterator(mapping, DICT_ITERATORS[type(iterator)], len(mapping) - left, size)
+
+
+def dict_of(view: Any) -> dict[Any, Any]:
+    [mapping] = [each for each in gc.get_referents(view) if isinstance(each, dict)]
+    return mapping
+
+
+def of_set_iterator(iterator: Any) -> SetIterator | None:
+    owners = [each for each in gc.get_referents(iterator) if isinstance(each, set | frozenset)]
+    if not owners:
+        return None
+    [owner] = owners
+    if _has_changed(iterator):
+        return SetIterator(owner, [None], CHANGED)
+    return SetIterator(owner, remaining(iterator)[::-1], len(owner))
+
+
+def remaining(iterator: Any) -> list[Any]:
+    """What is left of an iterator that describes itself by it, without consuming it."""
+    items: list[Any] = list(iterator.__reduce__()[1][0])
+    return items
+
+
+def _has_changed(iterator: Any) -> bool:
+    try:
+        iterator.__reduce__()
+    except RuntimeError:
+        return True
+    return False

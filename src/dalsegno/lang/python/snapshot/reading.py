@@ -1,0 +1,113 @@
+"""Reads the object table: what `writing` wrote, as objects of this process, aliases and cycles included.
+
+Rows are built in their order. Objects that can be made empty and filled later may be asked for before their turn; what
+cannot be filled yet, because a part is still to come, is filled at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from types import CellType
+from typing import Any
+
+from dalsegno.lang.promises import Promise
+from dalsegno.lang.python.program import PythonProgram
+from dalsegno.lang.python.snapshot.building import BUILDERS, SHELLS, NotYet
+from dalsegno.lang.python.snapshot.stored import Row, Tag, Written
+from dalsegno.lang.snapshots import SnapshotError
+
+_ABSENT = object()
+_MOST_PROMISES = 10_000_000
+
+
+class Reader:
+    """``outside`` gives the cell of a name of the surroundings; ``made``: how many promises there can be."""
+
+    def __init__(
+        self, program: PythonProgram, outside: Callable[[str], CellType], rows: list[Row], made: int
+    ) -> None:
+        self.program = program
+        self.outside: Callable[[str], CellType] = outside
+        self._rows = rows
+        self._made = made
+        self._built: list[Any] = [_ABSENT] * len(rows)
+        self._last: list[Callable[[], None]] = []
+        self._promises_left = _MOST_PROMISES
+
+    def read(self) -> None:
+        waiting: list[int] = []
+        for index, row in enumerate(self._rows):
+            builder = BUILDERS.get(row[0])
+            if builder is not None:
+                self._built[index] = builder(self, row)
+            elif not self._filled(index):
+                waiting.append(index)
+        for index in waiting:
+            if not self._filled(index):
+                raise SnapshotError(
+                    "the snapshot is damaged: objects in it cannot be built one after the other"
+                )
+        for finish in self._last:
+            finish()
+
+    def value(self, written: Written) -> Any:
+        if type(written) is not list:
+            return written
+        if len(written) == 1:
+            return self._object(written[0])
+        [promise] = self._promises(written)
+        return promise
+
+    def values(self, written: Iterable[Written]) -> list[Any]:
+        """Runs of promises become as many items."""
+        found: list[Any] = []
+        for one in written:
+            if type(one) is list and len(one) == 3:
+                found.extend(self._promises(one))
+            else:
+                found.append(self.value(one))
+        return found
+
+    def entries(self, written: list[Written]) -> Iterator[tuple[Any, Any]]:
+        parts = [self.value(one) for one in written]
+        return zip(parts[::2], parts[1::2], strict=True)
+
+    def at_the_end(self, finish: Callable[[], None]) -> None:
+        self._last.append(finish)
+
+    def _object(self, index: int) -> Any:
+        found = self._built[index]
+        if found is _ABSENT:
+            found = self._shell(index)
+        return found
+
+    def _shell(self, index: int) -> Any:
+        """An object made before its turn, empty."""
+        row = self._rows[index]
+        kind = SHELLS.get(row[0])
+        if kind is None:
+            raise NotYet
+        made = self._built[index] = kind[0](self, row)
+        return made
+
+    def _filled(self, index: int) -> bool:
+        row = self._rows[index]
+        kind = SHELLS.get(row[0])
+        if kind is None:
+            raise SnapshotError(f"the snapshot holds a kind of object this version does not know: '{row[0]}'")
+        try:
+            kind[1](self, self._object(index), row)
+        except NotYet:
+            return False
+        return True
+
+    def _promises(self, written: list[Any]) -> list[Promise]:
+        start, stop, description = written
+        self._promises_left -= stop - start
+        if not 0 <= start < stop <= self._made or self._promises_left < 0:
+            raise SnapshotError("the snapshot mentions promises that were never made")
+        row = self._rows[description]
+        if row[0] != Tag.PROMISE:
+            raise SnapshotError("the snapshot is damaged: a promise has no description")
+        _, kind, name, due = row
+        return [Promise(number, kind, name, due) for number in range(start, stop)]

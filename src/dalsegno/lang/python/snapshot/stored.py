@@ -1,0 +1,120 @@
+"""The format of a stored machine. Tags and fields are for ever: a published snapshot must stay readable.
+
+A *value* is written as JSON: None, booleans, small integers, finite floats and texts as themselves; ``[n]`` is row
+``n``; ``[a, b, n]`` are the promises numbered ``a`` up to ``b`` (exclusive) that row ``n`` describes: a run of them
+inside a list, tuple or group, a single one elsewhere. A *row* is ``[tag, …]``, and a list in it is always a value. Rows
+stand in the order in which they can be built: a row refers to later ones only where a cycle leaves no choice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from dalsegno.lang.effects import ErrorValue
+
+FORMAT = 1
+
+Written: TypeAlias = Any
+"""A value as JSON."""
+
+Row: TypeAlias = list[Any]
+
+DEAD = 0
+"""In place of a variable that nobody reads again, or that is unbound."""
+
+CONTENT = "="
+"""``["=", value]``: the content of a variable that only its own frame holds."""
+
+
+class StoredFrame(Struct, frozen=True, array_like=True):
+    number: int
+    position: int
+    stack: list[Written]
+    variables: list[Written]
+    """A cell (`[n]`), a content, or `DEAD`; trailing dead ones are left out."""
+    handled: list[Written]
+
+
+class StoredMachine(Struct, frozen=True, omit_defaults=True):
+    format: int
+    program: str
+    """The program's hash."""
+    status: str
+    made: int
+    """How many promises have been made."""
+    line: int = 0
+    execution: str = ""
+    context: Any = None
+    frames: list[StoredFrame] = []
+    timeouts: list[Written] = []
+    rows: list[Row] = []
+    result: Any = None
+    error: ErrorValue | None = None
+    effects: list[Any] = []
+    """Those the driver has not taken."""
+    logs: list[tuple[str, str]] = []
+
+
+class Tag:
+    """What a row is."""
+
+    BIG_INT = "i"
+    SPECIAL_FLOAT = "f"
+    BROKEN_TEXT = "u"
+    LONG_TEXT = "L"
+    CONSTANT = "E"
+    COMPLEX = "c"
+    BYTES = "b"
+    BYTEARRAY = "a"
+    LIST = "l"
+    TUPLE = "t"
+    DICT = "d"
+    SET = "s"
+    FROZENSET = "z"
+    DECIMAL = "D"
+    UUID = "U"
+    FRACTION = "F"
+    DATETIME = "dt"
+    DATE = "da"
+    TIME = "ti"
+    TIMEDELTA = "td"
+    TIMEZONE = "tz"
+    ZONE = "zi"
+    PATH = "P"
+    PATTERN = "re"
+    RANGE = "r"
+    SLICE = "sl"
+    DEFAULTDICT = "dd"
+    ORDEREDDICT = "od"
+    COUNTER = "ct"
+    DEQUE = "dq"
+    NAMESPACE = "ns"
+    NAME = "n"
+    MODULE = "m"
+    METHOD = "bm"
+    PARTIAL = "pa"
+    INSTANCE = "o"
+    MODEL = "y"
+    ENUM = "e"
+    FLAG = "ev"
+    NAMED_TUPLE = "nt"
+    EXCEPTION = "x"
+    CELL = "k"
+    OUTSIDE = "oc"
+    FUNCTION = "fn"
+    NESTED = "nf"
+    CALL = "nc"
+    PROMISE = "pd"
+    GROUP = "G"
+    SETTLED = "ST"
+    TIMEOUT = "T"
+    ITERATOR = "it"
+    DICT_ITERATOR = "di"
+    DICT_VIEW = "dv"
+    SET_ITERATOR = "si"
+    SUPPRESS = "cm"
+    ROWS = "R"
+    BLOB = "B"
+    """``["B", tag, name]``: a long text, long bytes, or many rows (``R``), kept outside."""

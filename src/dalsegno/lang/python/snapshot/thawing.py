@@ -1,0 +1,161 @@
+"""From bytes to the state of a machine. Whatever is wrong with the bytes, a `SnapshotError` says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import CellType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from dalsegno.lang.effects import AwaitSignal, Cancel, Effect, StartTask, StartTimer, StartWorkflow
+from dalsegno.lang.promises import Group, Promise, Settled
+from dalsegno.lang.python.frames import Frame
+from dalsegno.lang.python.snapshot.reading import Reader
+from dalsegno.lang.python.snapshot.stored import (
+    CONTENT,
+    DEAD,
+    FORMAT,
+    Row,
+    StoredFrame,
+    StoredMachine,
+    Tag,
+    Written,
+)
+from dalsegno.lang.python.timeouts import Timeout
+from dalsegno.lang.snapshots import SnapshotError
+
+if TYPE_CHECKING:
+    from dalsegno.lang.python.machine import PythonMachine
+
+MOST_BYTES = 256 * 1024 * 1024
+_EFFECTS: dict[str, type[Effect]] = {
+    kind.__name__: kind for kind in (StartTask, StartWorkflow, StartTimer, AwaitSignal, Cancel)
+}
+_STATUSES = frozenset(("suspended", "paused", "completed", "failed"))
+_decoder = msgspec.json.Decoder(StoredMachine)
+
+
+def decode(data: bytes) -> StoredMachine:
+    if len(data) > MOST_BYTES:
+        raise SnapshotError(
+            f"a snapshot of {len(data):,} bytes is larger than {MOST_BYTES:,}, the most there can be"
+        )
+    try:
+        stored = _decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise SnapshotError(f"this is no snapshot of a Python workflow: {error}") from error
+    if stored.format != FORMAT:
+        raise SnapshotError(f"the snapshot has format {stored.format}; this version knows {FORMAT}")
+    return stored
+
+
+def blobs_in(data: bytes) -> tuple[str, ...]:
+    """Names of what the snapshot keeps outside; a page of rows may name more."""
+    return _blob_names(decode(data).rows)
+
+
+def _blob_names(rows: list[Row]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(row[2] for row in rows if row and row[0] == Tag.BLOB))
+
+
+def thaw(machine: PythonMachine, data: bytes, blobs: Mapping[str, bytes]) -> None:
+    """Puts the stored state into a fresh machine of the same program."""
+    stored = decode(data)
+    if stored.program != machine.program.hash:
+        raise SnapshotError(
+            f"the snapshot belongs to another version of the workflow '{machine.program.name}'"
+        )
+    try:
+        _restore(machine, stored, blobs)
+    except SnapshotError:
+        raise
+    except Exception as error:  # damage shows anywhere, also in classes of the user
+        raise SnapshotError(f"the snapshot cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _restore(machine: PythonMachine, stored: StoredMachine, blobs: Mapping[str, bytes]) -> None:
+    reader = Reader(machine.program, machine.outside_cell, _with_blobs(stored.rows, blobs), stored.made)
+    reader.read()
+    if stored.status not in _STATUSES:
+        raise SnapshotError(f"the snapshot has an unknown status, '{stored.status}'")
+    machine.frames = [_frame(machine, frame, reader) for frame in stored.frames]
+    machine.timeouts = [_timeout(reader.value(written)) for written in stored.timeouts]
+    machine.status = stored.status  # type: ignore[assignment]
+    machine.result, machine.error = stored.result, stored.error
+    machine.context = stored.context
+    machine.requests.made = stored.made
+    machine.requests.execution = stored.execution
+    machine.requests.effects.extend(
+        msgspec.convert(effect, _EFFECTS[name]) for name, effect in stored.effects
+    )
+    machine.requests.logs.extend(stored.logs)
+    machine.last_line = stored.line
+    _check(machine)
+
+
+def _with_blobs(rows: list[Row], blobs: Mapping[str, bytes]) -> list[Row]:
+    missing = [name for name in _blob_names(rows) if name not in blobs]
+    if missing:
+        raise SnapshotError(
+            f"the snapshot keeps a part of its state outside, and it was not given: '{missing[0]}'"
+        )
+    found: list[Row] = []
+    for row in rows:
+        if row[0] != Tag.BLOB:
+            found.append(row)
+        elif row[1] == Tag.ROWS:
+            found.extend(_with_blobs(msgspec.json.decode(blobs[row[2]], type=list[Row]), blobs))
+        else:
+            found.append([row[1], blobs[row[2]].decode()])
+    return found
+
+
+def _frame(machine: PythonMachine, stored: StoredFrame, reader: Reader) -> Frame:
+    code = machine.program.functions[stored.number] if stored.number >= 0 else None
+    if code is None or not 0 <= stored.position < len(code.instructions):
+        raise SnapshotError("the snapshot stands at an instruction that its program does not have")
+    count = code.own + len(code.captured)
+    variables = [*stored.variables, *[DEAD] * (count - len(stored.variables))]
+    cells = [_cell(reader, written) for written in variables[:count]]
+    cells.extend([machine.outside_cell(name) for name in code.variables[count:]])
+    frame = Frame(stored.number, code, cells)
+    frame.position = stored.position
+    frame.stack = [reader.value(written) for written in stored.stack]
+    frame.handled = [_handled(reader.value(written)) for written in stored.handled]
+    return frame
+
+
+def _cell(reader: Reader, written: Written) -> CellType:
+    if written == DEAD:
+        return CellType()
+    if written[0] == CONTENT:
+        return CellType(reader.value(written[1]))
+    found = reader.value(written)
+    if not isinstance(found, CellType):
+        raise SnapshotError("the snapshot is damaged: a variable is no variable")
+    return found
+
+
+def _handled(value: Any) -> BaseException | None:
+    if value is None or isinstance(value, BaseException):
+        return value
+    raise SnapshotError("the snapshot is damaged: it handles what is no exception")
+
+
+def _timeout(value: Any) -> Timeout:
+    if isinstance(value, Timeout):
+        return value
+    raise SnapshotError("the snapshot is damaged: a time limit is none")
+
+
+def _check(machine: PythonMachine) -> None:
+    """What the machine relies on when it goes on."""
+    goes_on = machine.status in ("suspended", "paused")
+    if goes_on != bool(machine.frames):
+        raise SnapshotError("the snapshot is damaged: only a machine that goes on has frames")
+    if machine.status == "suspended":
+        stack = machine.frames[-1].stack
+        if not stack or not isinstance(stack[-1], Promise | Group | Settled):
+            raise SnapshotError("the snapshot is damaged: it waits for nothing")
+        machine.pending = stack[-1]

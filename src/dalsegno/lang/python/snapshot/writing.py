@@ -1,0 +1,274 @@
+"""Writes values into the object table: each object once, its parts before it, without recursion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from typing import Any
+
+import msgspec
+
+from dalsegno.lang.promises import Promise
+from dalsegno.lang.python.calls import Durable
+from dalsegno.lang.python.errors import NotStorable
+from dalsegno.lang.python.exceptions import RECORD, arguments_of, class_names, record_of
+from dalsegno.lang.python.program import PythonProgram
+from dalsegno.lang.python.snapshot.complaints import complaint, path_of
+from dalsegno.lang.python.snapshot.explode import Parts, base64_text, explode
+from dalsegno.lang.python.snapshot.stored import DEAD, Row, Tag, Written
+from dalsegno.lang.python.traces import TRACE, text_of, trace_of
+
+_UNKNOWN = object()
+_MAX_PLAIN_INT = 2**53
+_LONG_TEXT = 32 * 1024
+
+
+class _Unnamed(Exception):
+    """A class or function that no other process could find."""
+
+
+class _Open:
+    """An object being written: its row so far, and the values still to be written into it."""
+
+    __slots__ = ("reference", "rest", "row", "value")
+
+    def __init__(self, value: Any, parts: Parts) -> None:
+        self.value = value
+        self.row, items = list(parts[0]), parts[1]
+        self.rest: Iterator[Any] = iter(items)
+        self.reference: list[int] = [-1]
+
+
+class Writer:
+    """``outside``: cells of the surroundings by identity; ``line``: where the workflow stands, for complaints."""
+
+    def __init__(
+        self,
+        program: PythonProgram,
+        outside: dict[int, str],
+        line: int,
+        excused: frozenset[int] = frozenset(),
+    ) -> None:
+        self._program = program
+        self._outside = outside
+        self._line = line
+        self._references: dict[int, list[int]] = {}
+        self._kept: list[Any] = []
+        """Keeps written objects alive, so that their identities stay theirs."""
+        self._descriptions: dict[tuple[str, str | None, float | None], int] = {}
+        self._excused = excused
+        """Exceptions whose parts are being tried already."""
+        self.rows: list[Row] = []
+        self.promises: dict[int, Promise] = {}
+        self.size = 200
+        self._special: dict[type, Callable[[Any], Parts]] = {
+            str: self._text,
+            bytes: self._bytes,
+            int: self._integer,
+            float: self._float,
+            ModuleType: self._module,
+            CellType: self._cell,
+            FunctionType: self._function,
+        }
+
+    def write(self, value: Any, what: str) -> Written:
+        """``what`` names the value if it cannot be stored."""
+        written = self._direct(value)
+        if written is not _UNKNOWN:
+            return written
+        opened = [self._open(value, [], what)]
+        while True:
+            top = opened[-1]
+            inner = self._fill(top)
+            if inner is not None:
+                opened.append(self._open(inner[0], opened, what))
+                continue
+            self._close(top)
+            opened.pop()
+            if not opened:
+                return top.reference
+            opened[-1].row.append(top.reference)
+
+    def reference(self, value: Any) -> Written:
+        """To an object that was written already, else `DEAD`."""
+        return self._references.get(id(value), DEAD)
+
+    def _fill(self, top: _Open) -> tuple[Any] | None:
+        """Writes values into the row until one of them needs a row of its own first."""
+        row = top.row
+        for value in top.rest:
+            written = self._direct(value)
+            if written is _UNKNOWN:
+                return (value,)
+            if type(value) is Promise and _extends(row, written):
+                row[-1] = [row[-1][0], written[1], written[2]]
+            else:
+                row.append(written)
+        return None
+
+    def _close(self, top: _Open) -> None:
+        top.reference[0] = len(self.rows)
+        self.rows.append(top.row)
+        self.size += 8 * len(top.row)
+
+    # -- values without a row, and those that have one ----------------------------------------------------------
+
+    def _direct(self, value: Any) -> Written:
+        kind = type(value)
+        if value is None or kind is bool:
+            return value
+        if kind is str:
+            if len(value) <= _LONG_TEXT and (value.isascii() or _is_whole(value)):
+                self.size += len(value)
+                return value
+        elif kind is int:
+            if -_MAX_PLAIN_INT < value < _MAX_PLAIN_INT:
+                return value
+        elif kind is float:
+            if math.isfinite(value):
+                return value
+        elif kind is Promise:
+            return self._promise(value)
+        return self._references.get(id(value), _UNKNOWN)
+
+    def _promise(self, promise: Promise) -> Written:
+        self.promises[promise.number] = promise
+        key = (promise.kind, promise.name, promise.due)
+        row = self._descriptions.get(key)
+        if row is None:
+            row = self._descriptions[key] = len(self.rows)
+            self.rows.append([Tag.PROMISE, *key])
+        return [promise.number, promise.number + 1, row]
+
+    # -- rows -------------------------------------------------------------------------------------------------
+
+    def _open(self, value: Any, around: list[_Open], what: str) -> _Open:
+        try:
+            parts = self._parts(value)
+        except _Unnamed:
+            parts = None
+        if parts is None:
+            inward = [*(outer.value for outer in around), value]
+            path = path_of(list(pairwise(inward)))
+            raise NotStorable(complaint(what, path, value, self._line), self._line)
+        opened = _Open(value, parts)
+        self._references[id(value)] = opened.reference
+        self._kept.append(value)
+        self._kept.append(parts)
+        return opened
+
+    def _parts(self, value: Any) -> Parts | None:
+        special = self._special.get(type(value))
+        if special is not None:
+            return special(value)
+        if isinstance(value, BaseException):
+            return self._exception(value)
+        if isinstance(value, type | Durable):
+            return [Tag.NAME, self._name(value)], ()
+        if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType | type | None):
+            return self._builtin(value)
+        return explode(value, self._name)
+
+    def _name(self, thing: Any) -> str:
+        name = self._program.naming.name_of(thing)
+        if name is None:
+            raise _Unnamed
+        return name
+
+    def _builtin(self, value: Any) -> Parts:
+        if isinstance(value.__self__, type):
+            return [Tag.METHOD, value.__name__], [value.__self__]
+        return [Tag.NAME, self._name(value)], ()
+
+    def _text(self, value: str) -> Parts:
+        if not _is_whole(value):
+            return [Tag.BROKEN_TEXT, base64_text(value.encode("utf-8", "surrogatepass"))], ()
+        self.size += len(value)
+        return [Tag.LONG_TEXT, value], ()
+
+    def _bytes(self, value: bytes) -> Parts:
+        self.size += len(value)
+        return [Tag.BYTES, base64_text(value)], ()
+
+    def _integer(self, value: int) -> Parts:
+        text = hex(value)
+        self.size += len(text)
+        return [Tag.BIG_INT, text], ()
+
+    def _float(self, value: float) -> Parts:
+        return [Tag.SPECIAL_FLOAT, repr(value)], ()
+
+    def _module(self, value: ModuleType) -> Parts:
+        name = self._program.naming.module_name(value)
+        if name is None:
+            raise _Unnamed
+        return [Tag.MODULE, name], ()
+
+    def _cell(self, value: CellType) -> Parts:
+        if id(value) in self._outside:
+            return [Tag.OUTSIDE, self._outside[id(value)]], ()
+        try:
+            return [Tag.CELL], [value.cell_contents]
+        except ValueError:
+            return [Tag.CELL], ()
+
+    def _function(self, value: FunctionType) -> Parts:
+        """A nested function by its code and variables; any other by its name."""
+        for number, natives in enumerate(self._program.natives):
+            path = natives.paths.get(id(value.__code__))
+            if path is not None:
+                cells = value.__closure__ or ()
+                settings = (value.__defaults__, value.__kwdefaults__, value.__dict__ or None)
+                return [Tag.FUNCTION, number, ".".join(map(str, path)), len(cells)], [*cells, *settings]
+        return [Tag.NAME, self._name(value)], ()
+
+    # -- exceptions -------------------------------------------------------------------------------------------
+
+    def _exception(self, error: BaseException) -> Parts:
+        """Never refused: arguments and attributes that cannot be stored are left out."""
+        record = record_of(error)
+        head = [
+            Tag.EXCEPTION,
+            msgspec.json.encode(class_names(type(error))).decode(),
+            text_of(error),
+            msgspec.json.encode(trace_of(error)).decode(),
+            None if record is None else msgspec.json.encode(record).decode(),
+            error.__suppress_context__,
+        ]
+        arguments = arguments_of(error)
+        if not self._storable(error, arguments):
+            arguments = (text_of(error),)
+        state = {
+            name: value
+            for name, value in error.__dict__.items()
+            if name not in (TRACE, RECORD) and self._storable(error, value)
+        }
+        return head, [arguments, state or None, error.__cause__, error.__context__]
+
+    def _storable(self, error: BaseException, value: Any) -> bool:
+        """Tried on a table of its own. An exception met again on the way counts as stored."""
+        if id(error) in self._excused:
+            return False
+        probe = Writer(self._program, self._outside, self._line, self._excused | {id(error)})
+        try:
+            probe.write(value, "")
+        except NotStorable:
+            return False
+        return True
+
+
+def _is_whole(text: str) -> bool:
+    """Whether it is text that every encoding of Unicode can carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _extends(row: Row, written: Written) -> bool:
+    """Whether a promise goes on a run that ends the row: promises of one loop are one entry."""
+    last = row[-1] if row[0] in (Tag.LIST, Tag.TUPLE, Tag.GROUP) else None
+    return type(last) is list and len(last) == 3 and last[1] == written[0] and last[2] == written[2]

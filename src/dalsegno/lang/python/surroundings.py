@@ -1,0 +1,98 @@
+"""What a workflow's code sees around itself: its module, the function it was defined in, its own signature.
+
+Surroundings belong to the running code, never to a snapshot: native functions and globals are those of this process.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import sys
+from collections.abc import Mapping
+from functools import cached_property
+from types import CellType, FunctionType
+from typing import Any
+
+from dalsegno.lang.python import verbs
+from dalsegno.lang.python.annotations import hints_of
+from dalsegno.lang.python.asyncio_spellings import OURS, special
+from dalsegno.lang.snapshots import SnapshotError
+
+SPECIALS: Mapping[str, CellType] = {special(name): CellType(getattr(verbs, name)) for name in sorted(OURS)}
+"""The verbs that stand for asyncio's."""
+
+
+class Surroundings:
+    """Of a function at hand, or of a module alone when the function has gone from it."""
+
+    def __init__(
+        self,
+        module: str,
+        globals: dict[str, Any],
+        cells: Mapping[str, CellType],
+        function: FunctionType | None = None,
+    ) -> None:
+        self.module = module
+        self.globals = globals
+        self._cells = dict(cells)
+        self._function = function
+
+    @classmethod
+    def of(cls, function: FunctionType) -> Surroundings:
+        names = function.__code__.co_freevars
+        cells = dict(zip(names, function.__closure__ or (), strict=True))
+        return cls(function.__module__, function.__globals__, cells, function)
+
+    @classmethod
+    def of_module(cls, name: str) -> Surroundings:
+        module = sys.modules.get(name)
+        if module is None:
+            raise SnapshotError(
+                f"the workflow's module '{name}' is not imported in this process: import it before its executions run"
+            )
+        return cls(name, vars(module), {})
+
+    @property
+    def outside(self) -> frozenset[str]:
+        """Names that are cells outside of the workflow."""
+        return frozenset((*self._cells, *SPECIALS))
+
+    def cell(self, name: str) -> CellType:
+        """A variable around the workflow; unbound if the running code no longer has it."""
+        found = self._cells.get(name) or SPECIALS.get(name)
+        if found is None:
+            found = self._cells[name] = CellType()
+        return found
+
+    def known(self, name: str) -> Any:
+        """The value of a name as the workflow sees it from outside, or None."""
+        return self.bound().get(name, getattr(builtins, name, None))
+
+    def bound(self) -> dict[str, Any]:
+        """All names around the workflow that have a value."""
+        if not self._cells:
+            return self.globals
+        return {
+            **self.globals,
+            **{name: cell.cell_contents for name, cell in self._cells.items() if _is_bound(cell)},
+        }
+
+    @cached_property
+    def hints(self) -> dict[str, Any]:
+        """Annotations of the workflow's parameters and result."""
+        return hints_of(self._function, self.bound()) if self._function is not None else {}
+
+    def default(self, parameter: str) -> Any:
+        """The default of a parameter, or ``inspect.Parameter.empty``."""
+        if self._function is None:
+            return inspect.Parameter.empty
+        found = inspect.signature(self._function).parameters.get(parameter)
+        return found.default if found is not None else inspect.Parameter.empty
+
+
+def _is_bound(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - asking is the test
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,111 @@
+"""Where an exception came from, as the user sees it: files and lines of the user's code, nothing of ours.
+
+A traceback dies with its process. What is known of an exception's way is therefore kept on the exception itself, as
+plain data under a key of its ``__dict__``, and goes into the snapshot with it.
+"""
+
+from __future__ import annotations
+
+import linecache
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias
+
+from dalsegno.lang.python.source import Source
+
+Entry: TypeAlias = tuple[str, str, int]
+"""Function, file, line."""
+
+TRACE = "__dalsegno_trace__"
+_OURS = str(Path(__file__).parent)
+_MOST_ENTRIES = 100
+_MOST_TEXT = 16_384
+
+
+def strip(error: BaseException) -> None:
+    """Takes our own frames off the front of the traceback."""
+    traceback = error.__traceback__
+    while traceback is not None and _is_ours(traceback):
+        traceback = traceback.tb_next
+    error.__traceback__ = traceback
+
+
+def _is_ours(traceback: TracebackType) -> bool:
+    return traceback.tb_frame.f_code.co_filename.startswith(_OURS)
+
+
+def remember(error: BaseException, place: Entry) -> None:
+    """Notes where the exception was raised, unless that is known already. ``place`` is where its function stands."""
+    if TRACE in error.__dict__:
+        return
+    entries: list[Entry] = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        if not _is_ours(traceback):
+            code = traceback.tb_frame.f_code
+            entries.insert(0, (code.co_name, code.co_filename, traceback.tb_lineno))
+        traceback = traceback.tb_next
+    error.__dict__[TRACE] = entries[:_MOST_ENTRIES] or [place]
+
+
+def passed(error: BaseException, place: Entry) -> None:
+    """Notes that the exception went on into the caller."""
+    entries = error.__dict__.get(TRACE, [])
+    if len(entries) < _MOST_ENTRIES and (not entries or entries[-1] != place):
+        error.__dict__[TRACE] = [*entries, place]
+
+
+def trace_of(error: BaseException) -> list[Entry]:
+    """Innermost first."""
+    found: list[Entry] = error.__dict__.get(TRACE, [])
+    return found
+
+
+def stack_of(error: BaseException) -> tuple[str, ...]:
+    return tuple(f"{name} ({file}:{line})" for name, file, line in trace_of(error))
+
+
+def formatted(error: BaseException, source: Source) -> str:
+    """As Python prints it, causes first."""
+    parts: list[str] = []
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        parts.insert(0, _single(current, source))
+        if current.__cause__ is not None:
+            parts.insert(0, "The above exception was the direct cause of the following exception:")
+            current = current.__cause__
+        elif current.__context__ is not None and not current.__suppress_context__:
+            parts.insert(0, "During handling of the above exception, another exception occurred:")
+            current = current.__context__
+        else:
+            current = None
+    return "\n\n".join(parts)[-_MOST_TEXT:]
+
+
+def _single(error: BaseException, source: Source) -> str:
+    lines = ["Traceback (most recent call last):"]
+    for name, file, line in reversed(trace_of(error)):
+        lines.append(f'  File "{file}", line {line}, in {name}')
+        text = (source.line(line) if file == source.file else "") or linecache.getline(file, line)
+        if text.strip():
+            lines.append(f"    {text.strip()}")
+    kind = type(error)
+    name = (
+        kind.__qualname__
+        if kind.__module__ in ("builtins", "__main__")
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    message = text_of(error)
+    lines.append(f"{name}: {message}" if message else name)
+    lines.extend(note for note in getattr(error, "__notes__", ()) if isinstance(note, str))
+    return "\n".join(lines)
+
+
+def text_of(error: BaseException) -> str:
+    """``str(error)``, which is user code and may fail itself."""
+    try:
+        return str(error)
+    except Exception as failure:  # noqa: BLE001 - user code
+        return f"<its text cannot be had: {type(failure).__name__}>"

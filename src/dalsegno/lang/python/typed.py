@@ -1,0 +1,235 @@
+"""Typed values at the borders of a workflow: what goes out becomes JSON, what comes in is rebuilt by its annotation."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import fractions
+import math
+import pathlib
+import types
+import typing
+import uuid
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from dalsegno.errors import InvalidInput, NotJson
+from dalsegno.lang.limits import MAX_NESTING
+from dalsegno.lang.promises import Group, Promise, Settled
+from dalsegno.lang.python.annotations import classes_in, has_declared_fields, is_model
+
+# -- outwards ---------------------------------------------------------------------------------------------------
+
+
+def to_plain(value: Any, what: str) -> Any:
+    """The value as JSON; ``what`` begins the path that an error names (``result``, ``task 'charge': order``)."""
+    return _plain(value, what, 0)
+
+
+def _plain(value: Any, path: str, depth: int) -> Any:
+    kind = type(value)
+    if value is None or kind is bool or kind is int:
+        return value
+    if kind is str:
+        return _text(value, path)
+    if kind is float:
+        return _number(value, path)
+    if depth >= MAX_NESTING:
+        raise NotJson(f"{path} is nested deeper than {MAX_NESTING} levels, or contains itself")
+    if kind is list or kind is tuple:
+        return [_plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+    if kind is dict:
+        return _object(value, path, depth)
+    return _other(value, path, depth)
+
+
+def _text(value: str, path: str) -> str:
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise NotJson(f"{path} holds half of a character (a lone surrogate): {value!r:.60}") from error
+    return value
+
+
+def _number(value: float, path: str) -> float:
+    if not math.isfinite(value):
+        raise NotJson(f"{path} is {value!r}, which JSON cannot carry: use None, or text")
+    return value
+
+
+def _object(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, item in value.items():
+        name = _key(key, path)
+        if name in found:
+            raise NotJson(f"{path} has two keys that read {name!r} as JSON")
+        found[name] = _plain(item, f"{path}.{name}", depth + 1)
+    return found
+
+
+def _key(key: Any, path: str) -> str:
+    """Keys of JSON objects are text. Other scalars take the text that their annotation can be rebuilt from."""
+    if isinstance(key, enum.Enum):
+        key = key.value
+    if isinstance(key, str):
+        return _text(str(key), path)
+    if isinstance(key, bool) or key is None:
+        raise NotJson(f"{path} has the key {key!r}; JSON objects have text keys")
+    if isinstance(key, int | float | decimal.Decimal | uuid.UUID | dt.date | dt.time):
+        plain = _plain(key, path, 0)
+        return plain if isinstance(plain, str) else repr(plain)
+    raise NotJson(f"{path} has a key of type {type(key).__name__}; JSON objects have text keys")
+
+
+def _other(value: Any, path: str, depth: int) -> Any:
+    if is_model(type(value)):
+        return _plain(value.model_dump(mode="json"), path, depth)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return _object(fields, path, depth)
+    if isinstance(value, msgspec.Struct):
+        return _plain(msgspec.to_builtins(value), path, depth)
+    for kind, convert in _SCALARS:
+        if isinstance(value, kind):
+            return _plain(convert(value), path, depth + 1)
+    if isinstance(value, Mapping):
+        return _object(value, path, depth)
+    if isinstance(value, list | tuple):
+        return _plain(list(value), path, depth)
+    if isinstance(value, AbstractSet):
+        return _plain(_in_order(value), path, depth)
+    raise NotJson(_cannot(value, path))
+
+
+def _in_order(value: AbstractSet[Any]) -> list[Any]:
+    """The same set is the same JSON in every process, as far as its items have an order."""
+    try:
+        return sorted(value)
+    except TypeError:
+        return list(value)
+
+
+_SCALARS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Any]], ...] = (
+    (enum.Enum, lambda value: value.value),
+    (str, str.__str__),
+    (int, int),
+    (float, float),
+    (dt.timedelta, msgspec.to_builtins),
+    ((dt.datetime, dt.date, dt.time), lambda value: value.isoformat()),
+    ((decimal.Decimal, uuid.UUID, fractions.Fraction, pathlib.PurePath), str),
+    ((bytes, bytearray), lambda value: base64.b64encode(value).decode("ascii")),
+)
+
+
+def _cannot(value: Any, path: str) -> str:
+    if isinstance(value, Promise | Group | Settled):
+        return f"{path} is a promise: await it first"
+    kind = type(value)
+    if kind is types.CoroutineType:
+        return f"{path} is a coroutine: await a task instead"
+    return (
+        f"{path} is of type {kind.__module__}.{kind.__qualname__}, which JSON cannot carry: give plain data, "
+        "a dataclass or a Pydantic model"
+    )
+
+
+# -- inwards ----------------------------------------------------------------------------------------------------
+
+
+def from_plain(value: Any, annotation: Any, what: str = "the value") -> Any:
+    """JSON rebuilt as the annotation says. Without one, or with one that means nothing here, the value as it is."""
+    try:
+        decode = _decoder(annotation)
+    except TypeError:  # an annotation that cannot be hashed
+        decode = _make_decoder(annotation)
+    if decode is None:
+        return value
+    try:
+        return decode(value)
+    except (ValueError, TypeError, RecursionError) as error:  # both libraries' own errors are ValueErrors
+        raise InvalidInput(f"{what} does not fit {_shown(annotation)}: {error}") from error
+
+
+def _shown(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+
+
+@lru_cache(maxsize=1024)
+def _decoder(annotation: Any) -> Callable[[Any], Any] | None:
+    return _make_decoder(annotation)
+
+
+def _make_decoder(annotation: Any) -> Callable[[Any], Any] | None:
+    if annotation in (Any, object, typing.Optional, None) or isinstance(annotation, str | typing.TypeVar):
+        return None
+    if _involves(annotation, is_model):
+        return _pydantic_decoder(annotation)
+    if not _understood(annotation):
+        return None
+    return lambda value: msgspec.convert(value, annotation, dec_hook=_rebuild)
+
+
+def _understood(annotation: Any) -> bool:
+    """Whether msgspec can rebuild it: custom classes without fields it cannot, except those of `_rebuild`."""
+    try:
+        msgspec.json.Decoder(annotation, dec_hook=_rebuild)
+        return not _involves(annotation, _is_opaque)
+    except (TypeError, NameError):
+        return False
+
+
+def _involves(annotation: Any, test: Callable[[type], bool]) -> bool:
+    """Whether a class for which the test holds occurs anywhere in the annotation, fields of classes included."""
+    return any(test(kind) for kind in classes_in(annotation))
+
+
+def _pydantic_decoder(annotation: Any) -> Callable[[Any], Any]:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - only where a model is used, and then it is loaded
+
+    decode: Callable[[Any], Any] = TypeAdapter(annotation).validate_python
+    return decode
+
+
+def _rebuild(kind: type, value: Any) -> Any:
+    if issubclass(kind, pathlib.PurePath | fractions.Fraction) and isinstance(value, str):
+        return kind(value)
+    raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
+
+
+_KNOWN = (
+    str,
+    int,
+    float,
+    bytes,
+    bytearray,
+    type(None),
+    list,
+    tuple,
+    dict,
+    set,
+    frozenset,
+    dt.date,
+    dt.time,
+    dt.timedelta,
+    decimal.Decimal,
+    uuid.UUID,
+    enum.Enum,
+    pathlib.PurePath,
+    fractions.Fraction,
+)
+_ABSTRACT = frozenset(("collections", "collections.abc", "typing", "types"))
+
+
+def _is_opaque(kind: type) -> bool:
+    """A class that is neither known nor has declared fields."""
+    if issubclass(kind, _KNOWN) or has_declared_fields(kind) or dataclasses.is_dataclass(kind):
+        return False
+    return getattr(kind, "__module__", "") not in _ABSTRACT

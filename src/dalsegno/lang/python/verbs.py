@@ -1,0 +1,189 @@
+"""What a workflow can say besides calling tasks: sleep, wait for a signal, join promises, limit time, start children.
+
+Everything here makes promises, and means something only while a workflow runs.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Awaitable, Mapping
+from typing import Any, Literal, NoReturn, TypeVar, cast, overload
+
+from dalsegno.lang.durations import BadDuration, parse_duration
+from dalsegno.lang.effects import GroupKind
+from dalsegno.lang.promises import Group, Promise
+from dalsegno.lang.python.calls import Caller, CallKind, Durable, current_machine
+from dalsegno.lang.python.errors import OutsideWorkflow
+from dalsegno.lang.python.nested import NestedCall
+from dalsegno.lang.python.refusals import not_a_task
+from dalsegno.lang.python.timeouts import Timeout
+from dalsegno.lang.python.typed import to_plain
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+
+EXCEPTIONS = "exceptions"
+"""The shape of ``gather(…, return_exceptions=True)``."""
+
+Delay = float | str | dt.timedelta | dt.datetime
+
+
+def _machine(verb: str) -> Caller:
+    machine = current_machine()
+    if machine is None:
+        raise OutsideWorkflow(
+            f"{verb}() works only inside a running workflow; tasks and ordinary code use asyncio's or their own means"
+        )
+    return machine
+
+
+def sleep(delay: Delay) -> Awaitable[None]:
+    """A durable timer: seconds, text such as ``"1h30m"``, a timedelta, or the moment to wake at. It runs from now."""
+    machine = _machine("sleep")
+    if isinstance(delay, dt.datetime):
+        moment = delay if delay.tzinfo is not None else delay.replace(tzinfo=dt.UTC)
+        return cast(Awaitable[None], machine.timer(moment.timestamp()))
+    return cast(Awaitable[None], machine.timer(machine.now + _seconds(delay, "sleep")))
+
+
+def _seconds(delay: object, verb: str) -> float:
+    try:
+        return parse_duration(delay.total_seconds() if isinstance(delay, dt.timedelta) else delay)
+    except BadDuration as error:
+        raise ValueError(f"{verb}(): {delay!r} {error}") from None
+
+
+def signal(name: str, timeout: float | str | dt.timedelta | None = None) -> Awaitable[Any]:
+    """The next signal of that name; early ones are kept. After ``timeout`` the await raises ``TimeoutError``."""
+    machine = _machine("signal")
+    if not _is_name(name):
+        raise TypeError(f"signal() takes the signal's name, not {name!r}")
+    due = None if timeout is None else machine.now + _seconds(timeout, "signal")
+    return cast(Awaitable[Any], machine.wait_for_signal(name, due))
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def timeout(limit: float | str | dt.timedelta | None) -> Timeout:
+    """``with timeout("30s"):`` — awaits inside raise ``TimeoutError`` when the time is over. None: no limit."""
+    _machine("timeout")
+    return Timeout(None if limit is None else _seconds(limit, "timeout"))
+
+
+@overload
+def gather(*, return_exceptions: bool = ...) -> Awaitable[list[Any]]: ...
+@overload
+def gather(a: Awaitable[A], /, *, return_exceptions: Literal[False] = ...) -> Awaitable[tuple[A]]: ...
+@overload
+def gather(
+    a: Awaitable[A], b: Awaitable[B], /, *, return_exceptions: Literal[False] = ...
+) -> Awaitable[tuple[A, B]]: ...
+@overload
+def gather(
+    a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /, *, return_exceptions: Literal[False] = ...
+) -> Awaitable[tuple[A, B, C]]: ...
+@overload
+def gather(
+    a: Awaitable[A],
+    b: Awaitable[B],
+    c: Awaitable[C],
+    d: Awaitable[D],
+    /,
+    *,
+    return_exceptions: Literal[False] = ...,
+) -> Awaitable[tuple[A, B, C, D]]: ...
+@overload
+def gather(*promises: Awaitable[A], return_exceptions: Literal[False] = ...) -> Awaitable[list[A]]: ...
+@overload
+def gather(
+    *promises: Awaitable[A], return_exceptions: Literal[True]
+) -> Awaitable[list[A | BaseException]]: ...
+def gather(*promises: Any, return_exceptions: bool = False) -> Any:
+    """All results as a list. The first failure is raised at once, unless failures are asked for as values."""
+    if return_exceptions:
+        return _group("gather", "all_settled", promises, EXCEPTIONS)
+    return _group("gather", "all", promises)
+
+
+def first(*promises: Awaitable[A]) -> Awaitable[A]:
+    """The first success, in the order in which things happened; all failures together if there is none."""
+    return cast(Awaitable[A], _group("first", "any", _some("first", promises)))
+
+
+def race(*promises: Awaitable[A]) -> Awaitable[A]:
+    """Whichever is settled first, success or failure."""
+    return cast(Awaitable[A], _group("race", "race", _some("race", promises)))
+
+
+def _some(verb: str, promises: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not promises:
+        raise ValueError(f"{verb}() needs at least one promise: among none there is no {verb}")
+    return promises
+
+
+def _group(verb: str, kind: GroupKind, promises: tuple[Any, ...], shape: str = "") -> Group:
+    _machine(verb)
+    for number, promise in enumerate(promises, 1):
+        if not isinstance(promise, Promise | Group):
+            _refuse(verb, number, promise)
+    return Group(kind, promises, shape=shape)
+
+
+def _refuse(verb: str, number: int, value: Any) -> NoReturn:
+    place = f"{verb}(): argument {number}"
+    if isinstance(value, list | tuple | set) and value:
+        raise TypeError(f"{place} is a {type(value).__name__}; unpack it: {verb}(*promises)")
+    if isinstance(value, NestedCall):
+        raise TypeError(
+            f"{place} is a call of the nested function '{value.function.__name__}', which runs in the workflow's own "
+            "thread of control, one at a time. Await it directly, or make it a task or a workflow of its own"
+        )
+    close = getattr(value, "close", None)
+    if hasattr(value, "cr_code") and close is not None:
+        close()
+        raise TypeError(f"{place}: {not_a_task(value.__name__)}")
+    raise TypeError(f"{place} is no promise of a task, workflow, timer or signal, but {type(value).__name__}")
+
+
+def start(workflow: Durable[Any, Any] | str, *args: Any, **kwargs: Any) -> str:
+    """Starts a workflow that nobody waits for and gives its execution id at once."""
+    machine = _machine("start")
+    name, inputs, options = _target("start", workflow, args, kwargs)
+    return machine.start_detached(name, inputs, options)
+
+
+def run(workflow: Durable[Any, Any] | str, *args: Any, **kwargs: Any) -> Awaitable[Any]:
+    """A child workflow by its name (a graph, a script or Python): a promise of its result."""
+    machine = _machine("run")
+    if isinstance(workflow, Durable):
+        return cast(Awaitable[Any], workflow(*args, **kwargs))
+    name, inputs, options = _target("run", workflow, args, kwargs)
+    kind: CallKind = "workflow"
+    return cast(Awaitable[Any], machine.call_by_name(kind, name, inputs, options))
+
+
+def _target(
+    verb: str, workflow: Durable[Any, Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[str, Any, Mapping[str, Any]]:
+    if isinstance(workflow, Durable):
+        if workflow.kind != "workflow":
+            raise TypeError(
+                f"{verb}() takes a workflow; '{workflow.name}' is a task: call it, and do not await it"
+            )
+        return workflow.name, workflow.bind(*args, **kwargs), workflow.options
+    if not _is_name(workflow):
+        raise TypeError(f"{verb}() takes a workflow or its name, not {type(workflow).__name__}")
+    if len(args) > 1 or (args and kwargs):
+        raise TypeError(f"{verb}('{workflow}'): give the input as one value or as keywords")
+    inputs = args[0] if args else (kwargs or None)
+    return workflow, to_plain(inputs, f"workflow '{workflow}': input"), {}
+
+
+def log(message: object, *, level: str = "info") -> None:
+    """A line in the execution's log; it is kept once, however often the code around it runs."""
+    _machine("log").log(level, str(message))

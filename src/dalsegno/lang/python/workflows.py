@@ -1,0 +1,30 @@
+"""A workflow as a callable: compiled when it is defined, called by other workflows as their child."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, ParamSpec, TypeVar
+
+from dalsegno.lang.python.calls import CallKind, Durable
+from dalsegno.lang.python.compiling import compile_workflow
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class DurableWorkflow(Durable[P, R]):
+    """In a workflow a call gives the promise of a child's result; outside it is the plain coroutine function."""
+
+    kind: ClassVar[CallKind] = "workflow"
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        name: str | None = None,
+        *,
+        options: Mapping[str, Any] | None = None,
+        front_matter: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Raises `UnsupportedPython` when the function cannot be a workflow."""
+        self.program = compile_workflow(function, name, front_matter)
+        super().__init__(function, name, options=options)

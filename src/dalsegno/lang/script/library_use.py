@@ -1,0 +1,154 @@
+"""How a program uses the library: known names, argument counts, names of tasks, and calls that only seem parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from dalsegno.lang.script.findings import Report
+from dalsegno.lang.script.scopes import ScopeWalk
+from dalsegno.lang.script.tree import AnyNode, walk
+from dalsegno.lang.script.variables import FunctionFacts
+from dalsegno.lang.statements import Program
+from dalsegno.lang.stdlib.orchestration_names import (
+    AFTER_WITH,
+    LOWER_CASE,
+    ORCHESTRATION,
+    ORCHESTRATION_NAMESPACES,
+    PROMISE_GROUPS,
+    RUN_VALUES,
+    ArgumentCounts,
+)
+from dalsegno.lang.stdlib.registry import CONSTANTS, FUNCTIONS, NAMESPACES, library_name
+from dalsegno.lang.syntax import Arrow, Await, Call, Chain, Literal, Member, Name, Spread
+
+COUNTS: dict[str, ArgumentCounts] = {
+    **{name: (builtin.least, builtin.most) for name, builtin in FUNCTIONS.items()},
+    **ORCHESTRATION,
+}
+_NAMESPACES = NAMESPACES | ORCHESTRATION_NAMESPACES
+_MEMBERS = frozenset({*COUNTS, *CONSTANTS})
+BUILTIN_NAMES = frozenset({name for name in COUNTS if "." not in name} | _NAMESPACES | RUN_VALUES)
+"""As the library spells them."""
+
+KNOWN_NAMES = tuple(sorted({*BUILTIN_NAMES, *LOWER_CASE}))
+"""For suggestions."""
+
+
+def full_name(name: str) -> str:
+    """The library's spelling of a name."""
+    return name if name in BUILTIN_NAMES else LOWER_CASE.get(name, library_name(name))
+
+
+def is_builtin(name: str) -> bool:
+    return full_name(name) in BUILTIN_NAMES
+
+
+class LibraryUse:
+    """Looks at every chain whose base is a name of the library and no variable."""
+
+    def __init__(self, scopes: ScopeWalk, report: Report, tasks: Collection[str] | None) -> None:
+        self.scopes = scopes
+        self.report = report
+        self.tasks = tasks
+
+    def check(self, program: Program) -> None:
+        for node in walk(program):
+            if isinstance(node, Chain) and isinstance(node.base, Name) and self.is_library(node.base):
+                self.check_chain(node, full_name(node.base.name))
+
+    def is_library(self, name: Name) -> bool:
+        return id(name) not in self.scopes.meanings and name.name not in self.scopes.open_writes
+
+    def check_chain(self, chain: Chain, name: str) -> None:
+        first = chain.links[0]
+        if isinstance(first, Call):
+            self.check_count(name, first)
+        elif isinstance(first, Member) and name in _NAMESPACES:
+            self.check_member(chain, f"{name}.{first.name}", first)
+
+    def check_member(self, chain: Chain, name: str, member: Member) -> None:
+        if name not in _MEMBERS:
+            namespace = name.partition(".")[0]
+            known = [each for each in sorted(_MEMBERS) if each.startswith(f"{namespace}.")]
+            self.report.note(
+                "undefined-variable", f"there is no {name}{self.report.suggest(name, known)}", member.offset
+            )
+            return
+        call = _call_at(chain, 1)
+        if call is None:
+            return
+        self.check_count(name, call)
+        namespace, _, function = name.partition(".")
+        if function == "with":
+            self.check_after_with(chain, namespace)
+        elif name == "Task.run":
+            self.check_task(call)
+        if name in PROMISE_GROUPS:
+            self.check_sequential(name, call)
+
+    def check_after_with(self, chain: Chain, namespace: str) -> None:
+        """``Task.with({…}).run(name, inputs)``."""
+        member, call = chain.links[2] if len(chain.links) > 2 else None, _call_at(chain, 3)
+        if isinstance(member, Member) and member.name in AFTER_WITH[namespace] and call is not None:
+            self.check_count(f"{namespace}.{member.name}", call)
+            if namespace == "Task":
+                self.check_task(call)
+
+    def check_count(self, name: str, call: Call) -> None:
+        if name not in COUNTS or any(isinstance(argument, Spread) for argument in call.arguments):
+            return
+        least, most = COUNTS[name]
+        given = len(call.arguments)
+        if given < least or (most is not None and given > most):
+            wanted = (
+                f"{least}" if least == most else f"at least {least}" if most is None else f"{least} to {most}"
+            )
+            noun = "argument" if wanted in ("1", "at least 1") else "arguments"
+            self.report.note("argument-count", f"{name}() takes {wanted} {noun}, not {given}", call.offset)
+
+    def check_task(self, call: Call) -> None:
+        name = call.arguments[0] if call.arguments else None
+        if self.tasks is None or not isinstance(name, Literal) or not isinstance(name.value, str):
+            return
+        if name.value not in self.tasks:
+            hint = self.report.suggest(name.value, sorted(self.tasks))
+            self.report.note("unknown-task", f"there is no task '{name.value}'{hint}", name.offset)
+
+    def check_sequential(self, group: str, call: Call) -> None:
+        for place, what in self.awaiting_calls(call):
+            message = (
+                f"{what} awaits, so these calls run one after the other before {group}() sees them: "
+                "give it the promises of Task, Workflow, Timer or Signal themselves"
+            )
+            self.report.note("sequential-async", message, place.offset)
+
+    def awaiting_calls(self, call: Call) -> Iterator[tuple[AnyNode, str]]:
+        """Calls of awaiting functions in the arguments, and awaiting functions given to methods such as ``map``."""
+        for argument in call.arguments:
+            for node in walk(argument, except_below=(Arrow, Await)):
+                if not isinstance(node, Chain):
+                    continue
+                if isinstance(node.links[0], Call) and self.awaits(node.base):
+                    yield node, _called(node.base)
+                for link in node.links[1:]:
+                    for given in link.arguments if isinstance(link, Call) else ():
+                        if self.awaits(given):
+                            yield given, _called(given)
+
+    def awaits(self, node: AnyNode) -> bool:
+        facts: FunctionFacts | None = None
+        if isinstance(node, Arrow):
+            facts = self.scopes.functions.get(id(node))
+        elif isinstance(node, Name):
+            variable = self.scopes.meanings.get(id(node))
+            facts = variable.function if variable else None
+        return facts is not None and facts.awaits
+
+
+def _call_at(chain: Chain, position: int) -> Call | None:
+    link = chain.links[position] if len(chain.links) > position else None
+    return link if isinstance(link, Call) else None
+
+
+def _called(node: AnyNode) -> str:
+    return f"'{node.name}'" if isinstance(node, Name) else "this function"

@@ -1,0 +1,11 @@
+"""The one error for stored machine states that cannot be read, whichever machine wrote them."""
+
+from __future__ import annotations
+
+from dalsegno.errors import OperatorError
+
+
+class SnapshotError(OperatorError):
+    """A snapshot or a stored program is damaged, of another program, or of a format this version does not know."""
+
+    code = "DS-270"

@@ -1,0 +1,230 @@
+"""What scripts have beside the library of expressions: functions that ask for tasks, children, timers and signals,
+and those that join promises. Nothing here waits: ``await`` does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias, cast
+
+from dalsegno.lang.durations import BadDuration, parse_duration
+from dalsegno.lang.effects import GroupKind
+from dalsegno.lang.errors import limit_exceeded, wrong_argument
+from dalsegno.lang.leaving import plain
+from dalsegno.lang.promises import AnyPromise, Group, Promise, Settled
+from dalsegno.lang.requests import Requests
+from dalsegno.lang.stdlib.arguments import Arguments
+from dalsegno.lang.stdlib.dates import moment
+from dalsegno.lang.stdlib.orchestration_names import ORCHESTRATION
+from dalsegno.lang.text import to_text
+from dalsegno.lang.values import Builtin, Configured, Host, Value, is_number, kind_of
+
+MAX_GROUP = 100_000
+"""Promises that one group may join, those of its groups included."""
+
+MAX_GROUP_DEPTH = 50
+"""Groups inside each other."""
+
+LEVELS = ("debug", "info", "warning", "error")
+
+Given: TypeAlias = list[Value]
+Options: TypeAlias = dict[str, Value]
+
+
+def requests_of(host: Host) -> Requests:
+    """Where the running script asks; expressions of graphs cannot name these functions."""
+    return cast(Requests, host.requests)
+
+
+# tasks, nodes, children
+
+
+def _name(arguments: Arguments) -> str:
+    name = arguments.text(0)
+    if not name:
+        raise arguments.wrong(0, "a name that is not empty")
+    return name
+
+
+def _task(host: Host, given: Given, options: Options) -> Value:
+    name = _name(Arguments("Task.run", given))
+    return requests_of(host).task(name, plain(host, given[1], f"the input of task '{name}'"), options)
+
+
+def _node(host: Host, given: Given, options: Options) -> Value:
+    name = _name(Arguments("Node.run", given))
+    parameters = Arguments("Node.run", given).object(1)
+    return requests_of(host).task(
+        f"node:{name}", plain(host, parameters, f"the parameters of node '{name}'"), options
+    )
+
+
+def _workflow(host: Host, given: Given, options: Options) -> Value:
+    name = _name(Arguments("Workflow.run", given))
+    return requests_of(host).workflow(name, plain(host, given[1], f"the input of workflow '{name}'"), options)
+
+
+def _start(host: Host, given: Given, options: Options) -> Value:
+    name = _name(Arguments("Workflow.start", given))
+    inputs = plain(host, given[1], f"the input of workflow '{name}'")
+    return requests_of(host).detached_workflow(name, inputs, options)
+
+
+CONFIGURABLE: dict[str, Callable[[Host, Given, Options], Value]] = {
+    "Task.run": _task,
+    "Node.run": _node,
+    "Workflow.run": _workflow,
+    "Workflow.start": _start,
+}
+"""Functions that take options by ``with``."""
+
+
+def _configure(namespace: str, known: Options) -> Callable[[Host, Given], Value]:
+    def call(host: Host, given: Given) -> Value:
+        options = Arguments(f"{namespace}.with", given).object(0)
+        return Configured(namespace, {**known, **plain(host, options, f"{namespace}.with()")})
+
+    return call
+
+
+def configured_function(receiver: Configured, name: str) -> Builtin | None:
+    """``run`` and its like of ``Task.with({…})``."""
+    full = f"{receiver.namespace}.{name}"
+    if name == "with":
+        return Builtin(full, _configure(receiver.namespace, receiver.options), 1, 1)
+    function = CONFIGURABLE.get(full)
+    if function is None:
+        return None
+    return Builtin(full, lambda host, given: function(host, given, receiver.options), *ORCHESTRATION[full])
+
+
+# timers and signals
+
+
+def _seconds(name: str, value: Value) -> float:
+    if not is_number(value) and not isinstance(value, str):
+        raise wrong_argument(f"{name}() needs seconds or a duration such as '1h30m', not {kind_of(value)}")
+    try:
+        return parse_duration(value)
+    except BadDuration as problem:
+        shown = to_text_of_number(value)
+        raise wrong_argument(f"{name}(): {shown} {problem}") from None
+
+
+def to_text_of_number(value: int | float | str) -> str:
+    return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def _delay(name: str) -> Callable[[Host, Given], Value]:
+    return lambda host, given: requests_of(host).timer(host.now + _seconds(name, given[0]))
+
+
+def _until(host: Host, given: Given) -> Value:
+    if is_number(given[0]) and not math.isfinite(given[0]):
+        raise wrong_argument("Timer.until() needs a time that is finite")
+    return requests_of(host).timer(moment(given[0], "Timer.until").timestamp())
+
+
+def _next_signal(host: Host, given: Given) -> Value:
+    return requests_of(host).signal(_name(Arguments("Signal.next", given)), None)
+
+
+def _signal_when(name: str) -> Callable[[Host, Given], Value]:
+    def call(host: Host, given: Given) -> Value:
+        arguments = Arguments(name, given)
+        options = arguments.object(1) if arguments.get(1) is not None else {}
+        unknown = [key for key in options if key != "timeout"]
+        if unknown:
+            raise wrong_argument(f"{name}() knows the option timeout, not '{unknown[0]}'")
+        timeout = options.get("timeout")
+        due = None if timeout is None else host.now + _seconds(name, timeout)
+        return requests_of(host).signal(_name(arguments), due)
+
+    return call
+
+
+# groups
+
+
+def _cancels(arguments: Arguments) -> bool:
+    """The second argument of the functions that join: ``{cancel: true}``."""
+    options = arguments.get(1)
+    if options is None:
+        return False
+    if not isinstance(options, dict) or any(key != "cancel" for key in options):
+        raise arguments.wrong(1, "{cancel: true}")
+    if not isinstance(options.get("cancel"), bool):
+        raise arguments.wrong(1, "{cancel: true}")
+    return bool(options["cancel"])
+
+
+def _join(name: str, kind: GroupKind, shape: str = "") -> Callable[[Host, Given], Value]:
+    def call(host: Host, given: Given) -> Value:
+        arguments = Arguments(name, given)
+        subject = given[0]
+        if not isinstance(subject, (list, dict)):
+            raise arguments.wrong(0, "a list or an object of promises")
+        host.meter.items(len(subject), f"{name}()")
+        keys = tuple(subject) if isinstance(subject, dict) else None
+        values = list(subject.values()) if isinstance(subject, dict) else subject
+        if kind == "race" and not values:
+            raise wrong_argument(f"{name}() of nothing would never end")
+        group = Group(kind, tuple([_item(value) for value in values]), keys, shape, _cancels(arguments))
+        if group.size > MAX_GROUP:
+            raise limit_exceeded(f"{name}() would join more than {MAX_GROUP:,} promises")
+        if group.depth > MAX_GROUP_DEPTH:
+            raise limit_exceeded(f"{name}(): groups of promises nested deeper than {MAX_GROUP_DEPTH} levels")
+        return group
+
+    return call
+
+
+def _item(value: Value) -> AnyPromise:
+    return value if type(value) is Promise or type(value) is Group else Settled(value)
+
+
+# log
+
+
+def _log(host: Host, given: Given) -> Value:
+    """``log(value, …)``, or ``log(level, value, …)`` with one of `LEVELS`."""
+    level = "info"
+    if len(given) > 1 and given[0] in LEVELS:
+        level, given = given[0], given[1:]
+    message = " ".join([to_text(value, host) for value in given])
+    host.meter.allocate(len(message), "log()")
+    requests_of(host).log(level, message)
+    return None
+
+
+_PLAIN_CALLS: dict[str, Callable[[Host, Given], Value]] = {
+    "Task.with": _configure("Task", {}),
+    "Node.with": _configure("Node", {}),
+    "Workflow.with": _configure("Workflow", {}),
+    "Task.delay": _delay("Task.delay"),
+    "Timer.delay": _delay("Timer.delay"),
+    "Timer.until": _until,
+    "Signal.next": _next_signal,
+    "Signal.when": _signal_when("Signal.when"),
+    "wait_for_signal": _signal_when("wait_for_signal"),
+    "Promise.all": _join("Promise.all", "all"),
+    "Promise.any": _join("Promise.any", "any"),
+    "Promise.race": _join("Promise.race", "race"),
+    "Promise.allSettled": _join("Promise.allSettled", "all_settled"),
+    "Promise.any_kv": _join("Promise.any_kv", "any", "kv"),
+    "Promise.race_kv": _join("Promise.race_kv", "race", "kv"),
+    "Task.all": _join("Task.all", "all"),
+    "Task.any": _join("Task.any", "any", "item"),
+    "Task.race": _join("Task.race", "race", "item"),
+    "log": _log,
+}
+
+
+def _without_options(function: Callable[[Host, Given, Options], Value]) -> Callable[[Host, Given], Value]:
+    return lambda host, given: function(host, given, {})
+
+
+_CALLS = _PLAIN_CALLS | {name: _without_options(function) for name, function in CONFIGURABLE.items()}
+
+FUNCTIONS = [Builtin(name, _CALLS[name], *counts) for name, counts in ORCHESTRATION.items()]

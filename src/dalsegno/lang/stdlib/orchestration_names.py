@@ -1,0 +1,57 @@
+"""What scripts have beside the library of expressions: the functions that make promises, and the values of a run.
+
+Names and argument counts only: the compiler, the machine and validation agree through this table.
+"""
+
+from __future__ import annotations
+
+ArgumentCounts = tuple[int, int | None]
+"""Least and most; None for any number."""
+
+ORCHESTRATION: dict[str, ArgumentCounts] = {
+    "Task.run": (2, 2),
+    "Task.with": (1, 1),
+    "Task.delay": (1, 1),
+    "Task.all": (1, 2),
+    "Task.any": (1, 2),
+    "Task.race": (1, 2),
+    "Node.run": (2, 2),
+    "Node.with": (1, 1),
+    "Workflow.run": (2, 2),
+    "Workflow.start": (2, 2),
+    "Workflow.with": (1, 1),
+    "Timer.delay": (1, 1),
+    "Timer.until": (1, 1),
+    "Signal.next": (1, 1),
+    "Signal.when": (1, 2),
+    "Promise.all": (1, 2),
+    "Promise.any": (1, 2),
+    "Promise.race": (1, 2),
+    "Promise.allSettled": (1, 2),
+    "Promise.any_kv": (1, 2),
+    "Promise.race_kv": (1, 2),
+    "wait_for_signal": (1, 2),
+    "log": (1, None),
+}
+
+AFTER_WITH: dict[str, tuple[str, ...]] = {
+    "Task": ("run",),
+    "Node": ("run",),
+    "Workflow": ("run", "start"),
+}
+"""What ``Task.with({…})`` and its like may be followed by."""
+
+ORCHESTRATION_NAMESPACES = frozenset(name.partition(".")[0] for name in ORCHESTRATION if "." in name)
+
+RUN_VALUES = frozenset({"Inputs", "Context"})
+"""Values that every run is given."""
+
+PROMISE_GROUPS = frozenset(
+    name
+    for name in ORCHESTRATION
+    if name.startswith("Promise.") or name in ("Task.all", "Task.any", "Task.race")
+)
+"""Functions that wait for several promises at once."""
+
+LOWER_CASE: dict[str, str] = {name.lower(): name for name in (*ORCHESTRATION_NAMESPACES, *RUN_VALUES)}
+"""Lower-case spellings, looked up only where no variable has the name."""

@@ -1,0 +1,49 @@
+"""The words of scripts: keywords, words with a meaning in one place only, and words of other languages.
+
+The editor grammar lists the same keywords; a test compares.
+"""
+
+from __future__ import annotations
+
+STATEMENT_WORDS = frozenset(
+    {
+        "let", "const", "if", "else", "while", "for", "break", "continue", "return", "throw", "try", "catch",
+        "finally", "function",
+    }
+)  # fmt: skip
+OPERATOR_WORDS = frozenset({"await", "typeof", "in"})
+LITERAL_WORDS = frozenset({"true", "false", "null", "undefined"})
+KEYWORDS = STATEMENT_WORDS | OPERATOR_WORDS | LITERAL_WORDS
+"""Never names of variables; after a dot and as keys of objects they are plain names."""
+
+CONTEXTUAL_WORDS = frozenset({"async", "of", "workflow"})
+"""Names of variables wherever they are not part of ``async function``, ``for (… of …)`` or ``workflow name(…) {``."""
+
+FOREIGN_WORDS: dict[str, str] = {
+    "var": "write 'let' instead of 'var'",
+    "switch": "there is no 'switch': write if (…) { … } else if (…) { … } else { … }",
+    "case": "there is no 'switch' and no 'case': write if (…) { … } else if (…) { … }",
+    "do": "there is no 'do': write while (true) { … if (…) { break } }",
+    "class": "there are no classes: write functions and objects such as {name: 1}",
+    "new": 'there is no \'new\': write values directly, as in throw {code: "E", message: "what went wrong"}',
+    "this": "there is no 'this': pass values as parameters",
+    "super": "there are no classes, so there is no 'super'",
+    "delete": "there is no 'delete': build an object without the key",
+    "yield": "there are no generators: build a list, or await",
+    "import": "a script cannot import: its library is built in, and tasks do the rest",
+    "export": "nothing is exported: a script's main function needs no 'export'",
+    "void": "there is no 'void': write null",
+    "with": "there is no 'with' statement",
+}
+"""What to write instead; only where a value or a statement could begin."""
+
+FOREIGN_OPERATORS: dict[str, str] = {
+    "and": "write && instead of 'and'",
+    "or": "write || instead of 'or'",
+    "not": "write ! before a value instead of 'not'",
+    "is": "write == instead of 'is'",
+    "contains": "write value.includes(part) instead of 'contains'",
+    "matches": "write value.matches(pattern) instead of 'matches'",
+    "instanceof": "there is no 'instanceof': compare typeof value, or an error's code",
+}
+"""What to write instead of a word between two values on one line."""

@@ -1,0 +1,77 @@
+"""The state of a script's machine in the ledger: its snapshot, its inbox of completions, its mailbox of signals.
+
+A suspended script is this and nothing else: no token, no queue entry. What completes takes the next inbox number, and
+the wake condition decides whether the machine is worth resuming.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Ranges = tuple[tuple[int, int], ...]
+"""Half-open ranges of promise numbers, in order."""
+
+CancelReason = Literal["", "cancel", "timeout"]
+
+
+class Wake(Struct, frozen=True, gc=False):
+    """When a suspended machine is resumed: after ``need`` (at least one) completions of reachable promises that it has
+    not read yet, at the first failure or success where those alone may decide, or when there is a signal of one of the
+    names it waits for."""
+
+    need: int = 1
+    on_failure: bool = False
+    on_success: bool = False
+    signals: tuple[str, ...] = ()
+    due: float | None = None
+    """The first time at which an awaited timer fires: for the reconciler, should its token be gone."""
+
+
+class Completion(Struct, frozen=True, gc=False):
+    """An entry of the inbox. ``number`` is its place in the order of completions; ``data`` is opaque to stores."""
+
+    promise: int
+    ok: bool
+    data: bytes
+    number: int = 0
+
+
+class TakenSignal(Struct, frozen=True, gc=False):
+    """A signal given to a promise by a resume."""
+
+    signal: str
+    promise: int
+
+
+class SignalView(Struct, frozen=True, gc=False):
+    """A signal in the mailbox that nobody has taken yet; ``number`` orders them (it is that of the event)."""
+
+    id: str
+    name: str
+    data: bytes
+    number: int
+
+
+class MachineView(Struct, frozen=True):
+    """Everything a resume needs, read in one go."""
+
+    version: int
+    snapshot: bytes
+    """Empty before the first run."""
+    reachable: Ranges
+    wake: Wake
+    inbox: int
+    """Number of the newest completion."""
+    read: int
+    """Number up to which the last resume has read."""
+    line: int
+    cancel: CancelReason
+    """A cancellation or timeout that was asked for."""
+    interrupted: bool
+    """Whether the machine was told of it."""
+    completions: tuple[Completion, ...]
+    """Of promises that are still reachable, in order."""
+    signals: tuple[SignalView, ...]
+    """In the order of their arrival."""

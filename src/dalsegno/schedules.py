@@ -1,0 +1,158 @@
+"""``app.schedules``: workflows that start by themselves. Every call has an async twin with the prefix ``a``."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
+
+from dalsegno.core.schedules import MissedPolicy, OverlapPolicy
+from dalsegno.engine.schedule_request import Duration, Moment, NewSchedule
+from dalsegno.engine.schedules import SHOWN_TIMES, ScheduleBook, ScheduleView
+from dalsegno.engine.workflows import Workflows
+from dalsegno.errors import UsageError
+from dalsegno.handle import Handle, Runtime
+from dalsegno.lang.python import DurableWorkflow
+
+T = TypeVar("T")
+Views: TypeAlias = list[ScheduleView]
+Target: TypeAlias = str | DurableWorkflow[..., Any]
+
+
+class SchedulingRuntime(Runtime, Protocol):
+    """What schedules need of the application they belong to."""
+
+    @property
+    def workflows(self) -> Workflows: ...
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """What ``add`` takes by keyword."""
+
+    input: Any
+    timezone: str
+    """An IANA name; UTC if not given."""
+    missed: MissedPolicy
+    """What becomes of times that nobody fired within ``grace``: they are passed over (``skip``, the default), made up
+    by one start (``once``), or by one each (``all``)."""
+    grace: Duration
+    catch_up: int
+    """How many missed times are made up at most, the newest."""
+    overlap: OverlapPolicy
+    """``skip``: nothing is started while what was started last still runs. Default: ``allow``."""
+    jitter: Duration
+    """Each start is delayed by a part of this."""
+    start: Moment | None
+    end: Moment | None
+    tags: Mapping[str, str]
+    priority: int
+    replace: bool
+    """Changes the schedule of that name, if there is one."""
+    allow_unknown: bool
+    """Does not mind a workflow that is not deployed yet."""
+
+
+class Schedules:
+    """The schedules of a store. They fire wherever a scheduler and a worker run, once each."""
+
+    __slots__ = ("_app",)
+
+    def __init__(self, app: SchedulingRuntime) -> None:
+        self._app = app
+
+    def add(self, name: str, cron: str, workflow: Target, **options: Unpack[ScheduleOptions]) -> ScheduleView:
+        """A new schedule: ``cron`` is a cron line or ``"every 15m"``, ``workflow`` a name (``"report"``,
+        ``"report@stable"``) or a Python workflow of this program.
+
+        A name that is taken is a Conflict, unless ``replace`` is true.
+        """
+        return self._call(self._add(name, cron, workflow, options))
+
+    async def aadd(
+        self, name: str, cron: str, workflow: Target, **options: Unpack[ScheduleOptions]
+    ) -> ScheduleView:
+        return await self._acall(self._add(name, cron, workflow, options))
+
+    def list(self) -> Views:
+        """All that are not over, and those that failed, by name."""
+        return self._call(self._list())
+
+    async def alist(self) -> Views:
+        return await self._acall(self._list())
+
+    def get(self, name: str, times: int = SHOWN_TIMES) -> ScheduleView:
+        """One of them, with its next ``times`` times."""
+        return self._call(self._get(name, times))
+
+    async def aget(self, name: str, times: int = SHOWN_TIMES) -> ScheduleView:
+        return await self._acall(self._get(name, times))
+
+    def pause(self, name: str) -> None:
+        """No time fires until ``resume``; then those that passed count as missed."""
+        self._call(self._pause(name))
+
+    async def apause(self, name: str) -> None:
+        await self._acall(self._pause(name))
+
+    def resume(self, name: str) -> None:
+        self._call(self._resume(name))
+
+    async def aresume(self, name: str) -> None:
+        await self._acall(self._resume(name))
+
+    def remove(self, name: str) -> None:
+        """What it started runs on."""
+        self._call(self._remove(name))
+
+    async def aremove(self, name: str) -> None:
+        await self._acall(self._remove(name))
+
+    def trigger(self, name: str) -> Handle:
+        """Starts its workflow now, beside its times."""
+        return self._call(self._trigger(name))
+
+    async def atrigger(self, name: str) -> Handle:
+        return await self._acall(self._trigger(name))
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _book(self) -> ScheduleBook:
+        client = self._app.client
+        return ScheduleBook(client.stack, client.committer, client.definitions)
+
+    async def _add(self, name: str, cron: str, workflow: Target, options: ScheduleOptions) -> ScheduleView:
+        given: dict[str, Any] = dict(options)
+        await self._app.workflows.ensure_all(self._app.client)
+        target = workflow.name if isinstance(workflow, DurableWorkflow) else workflow
+        replace, allow_unknown = given.pop("replace", False), given.pop("allow_unknown", False)
+        try:
+            new = NewSchedule(name, cron, target, **given)
+        except TypeError as error:
+            raise UsageError(
+                f"app.schedules.add: {str(error).removeprefix('NewSchedule.__init__() ')}"
+            ) from None
+        return await self._book().add(new, replace=replace, allow_unknown=allow_unknown)
+
+    async def _list(self) -> Views:
+        return await self._book().list()
+
+    async def _get(self, name: str, times: int) -> ScheduleView:
+        return await self._book().describe(name, times)
+
+    async def _pause(self, name: str) -> None:
+        await self._book().pause(name)
+
+    async def _resume(self, name: str) -> None:
+        await self._book().resume(name)
+
+    async def _remove(self, name: str) -> None:
+        await self._book().remove(name)
+
+    async def _trigger(self, name: str) -> Handle:
+        order = await self._book().trigger(name)
+        return Handle(self._app, await self._app.client.start_ordered(order))
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._app.host.call(work)
+
+    async def _acall(self, work: Coroutine[Any, Any, T]) -> T:
+        return await self._app.host.acall(work)

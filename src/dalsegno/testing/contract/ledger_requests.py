@@ -1,0 +1,273 @@
+"""Requests to end: scripts are told and may clean up, everything else ends at once. Dropping single tokens."""
+
+from __future__ import annotations
+
+from dalsegno.model.effect import DropTokens, RequestCancel
+from dalsegno.model.transition import AlreadyApplied, Stale
+from dalsegno.testing.contract.build import (
+    RUN,
+    command,
+    event,
+    finish,
+    new_execution,
+    pause,
+    start,
+    step,
+    token,
+)
+from dalsegno.testing.contract.capabilities import Topic
+from dalsegno.testing.contract.ledger_sweep import sweep_all
+from dalsegno.testing.contract.scripts import (
+    ask_to_end,
+    done,
+    machine_of,
+    resume_id,
+    resume_lease,
+    resumes,
+    save,
+    signal,
+    start_script,
+    suspend,
+    task,
+    tasks,
+)
+from dalsegno.testing.contract.stack import ContractStack
+
+
+class LedgerCancelRequests(Topic):
+    guarantees = frozenset(("L1", "L2", "L5", "L6"))
+    needs = frozenset(("commit", "leases", "pausing", "scripts"))
+
+    async def test_l2_suspended_script_is_told(self, stack: ContractStack) -> None:
+        await suspend(stack, need=9)
+
+        [applied] = await stack.apply(ask_to_end())
+
+        assert [found.token for found in applied.ready] == [resume_id(1)]
+        machine = await machine_of(stack)
+        assert (machine.cancel, machine.interrupted, machine.version) == ("cancel", False, 1)
+        assert await stack.kinds() == ["ExecutionStarted", "CancelRequested"]
+        assert (await stack.execution()).state == "RUNNING"
+
+    async def test_l6_script_that_runs_is_told_in_its_next_run(self, stack: ContractStack) -> None:
+        await suspend(stack, task("t1"))
+        await stack.apply(step((await tasks(stack))["t1"], done(1)))
+        running = await resume_lease(stack, 1)
+
+        [asked] = await stack.apply(ask_to_end())
+        [applied] = await stack.apply(step(running, save(1, 1, need=9)))
+
+        assert asked.ready == ()
+        assert [found.token for found in applied.ready] == [resume_id(2)]
+
+    async def test_script_that_was_told_sleeps_on(self, stack: ContractStack) -> None:
+        """It awaits something while it cleans up."""
+        await suspend(stack, task("t1"))
+        await stack.apply(ask_to_end())
+
+        [applied] = await stack.apply(step(await resume_lease(stack, 1), save(1, interrupted=True)))
+        assert (applied.ready, await resumes(stack)) == ((), [])
+        await stack.apply(step((await tasks(stack))["t1"], done(1)))
+        await stack.apply(step(await resume_lease(stack, 2), save(2, 1)))
+
+        machine = await machine_of(stack)
+        assert (machine.cancel, machine.interrupted) == ("cancel", True)
+        assert await resumes(stack) == []
+
+    async def test_l6_script_is_not_told_of_a_request_before_it_was_made(self, stack: ContractStack) -> None:
+        await suspend(stack, interrupted=True, need=9)
+
+        [applied] = await stack.apply(ask_to_end())
+
+        assert [found.token for found in applied.ready] == [resume_id(1)]
+        assert not (await machine_of(stack)).interrupted
+
+    async def test_script_that_did_not_start_yet_is_told_in_its_first_run(self, stack: ContractStack) -> None:
+        await stack.apply(start_script())
+
+        [applied] = await stack.apply(ask_to_end())
+
+        assert (applied.ready, await resumes(stack)) == ((), [resume_id(0)])
+        assert (await machine_of(stack)).cancel == "cancel"
+
+    async def test_l5_second_request_ends_at_once(self, stack: ContractStack) -> None:
+        await suspend(stack, need=9)
+        await stack.apply(ask_to_end(reason="timeout"))
+        running = await resume_lease(stack, 1)
+
+        [applied] = await stack.apply(ask_to_end())
+
+        assert applied.ended == "CANCELLED"
+        assert await stack.kinds() == ["ExecutionStarted", "CancelRequested", "ExecutionCancelled"]
+        assert await stack.commit(step(running, save(1))) == [Stale("finished")]
+        assert await stack.commit(ask_to_end()) == [Stale("finished")]
+
+    async def test_l1_order_that_is_delivered_twice_asks_once(self, stack: ContractStack) -> None:
+        await suspend(stack, need=9)
+        await stack.apply(ask_to_end(repeatable=True))
+        await stack.apply(step(await resume_lease(stack, 1), save(1, interrupted=True)))
+        before = await stack.picture()
+
+        assert await stack.commit(ask_to_end(repeatable=True)) == [AlreadyApplied()]
+        assert await stack.picture() == before
+        [applied] = await stack.apply(ask_to_end())
+
+        assert applied.ended == "CANCELLED"
+
+    async def test_paused_script_ends_at_once(self, stack: ContractStack) -> None:
+        await suspend(stack, task("t1"))
+        await stack.apply(pause())
+
+        [applied] = await stack.apply(ask_to_end())
+
+        assert (applied.ended, applied.ready) == ("CANCELLED", ())
+
+    async def test_other_kinds_end_at_once(self, stack: ContractStack) -> None:
+        for kind in ("graph", "task", "schedule"):
+            await stack.apply(start(new_execution(kind, kind=kind), token("a")))
+
+            [applied] = await stack.apply(ask_to_end(kind))
+
+            assert applied.ended == "CANCELLED"
+            assert await stack.kinds(kind) == ["ExecutionStarted", "ExecutionCancelled"]
+
+    async def test_timeout_is_a_request_of_its_deadline_token(self, stack: ContractStack) -> None:
+        await suspend(stack, token("timeout", kind="deadline", live=False), need=9)
+        lease = (await tasks(stack))["timeout"]
+        request = RequestCancel("timeout", event("CancelRequested", ""), finish("FAILED"))
+
+        [applied] = await stack.apply(step(lease, request))
+
+        assert [found.token for found in applied.ready] == [resume_id(1)]
+        assert (await machine_of(stack)).cancel == "timeout"
+
+    async def test_l1_request_is_not_lost_to_a_fused_commit(self, stack: ContractStack) -> None:
+        await suspend(stack, task("t1"))
+        lease = (await tasks(stack))["t1"]
+        await stack.apply(ask_to_end())
+        outdated = await resume_lease(stack, 1)
+
+        fused = save(1, 0, settled=done(1).completion, need=9)
+        [applied] = await stack.apply(step(lease, fused))
+
+        assert [found.token for found in applied.ready] == [resume_id(2)]
+        assert await stack.commit(step(outdated, save(1, interrupted=True))) == [Stale("version")]
+        await stack.apply(step(outdated))
+        assert await resumes(stack) == [resume_id(2)]
+
+    async def test_signals_and_completions_go_on_while_it_cleans_up(self, stack: ContractStack) -> None:
+        await suspend(stack, task("t1"))
+        await stack.apply(ask_to_end())
+        told = save(1, interrupted=True, need=9, signals=("approved",))
+        await stack.apply(step(await resume_lease(stack, 1), told))
+
+        [applied] = await stack.apply(signal())
+
+        assert [found.token for found in applied.ready] == [resume_id(2)]
+
+
+class LedgerDroppedTokens(Topic):
+    guarantees = frozenset(("L4", "L5"))
+    needs = frozenset(("commit", "time", "sweep", "scripts"))
+
+    async def test_l5_dropped_tokens_go_whatever_they_are_doing(self, stack: ContractStack) -> None:
+        later = stack.clock.now() + 5
+        timer = token("asleep", kind="timer", due=later)
+        await suspend(stack, task("running"), timer, task("stays", queue="later"))
+        lease = (await tasks(stack))["running"]
+        await stack.apply(command(RUN, task("ready")))
+
+        dropped = DropTokens(("running", "asleep", "ready", "nobody", resume_id(0)))
+        [applied] = await stack.apply(command(RUN, dropped))
+
+        assert applied.ready == ()
+        assert set(await stack.tokens()) == {"stays"}
+        assert await stack.commit(step(lease, done(1))) == [Stale("fence")]
+        stack.clock.advance(5)
+        assert (await stack.ledger.wake()).ready == ()
+        assert await stack.take() == {}
+
+    async def test_l5_history_names_the_tasks_that_were_dropped(self, stack: ContractStack) -> None:
+        timer = token("asleep", kind="timer", due=stack.clock.now() + 5)
+        await suspend(stack, task("t1"), task("t2"), timer)
+
+        await stack.apply(command(RUN, DropTokens(("t2", "asleep", "t1"))))
+        await stack.apply(command(RUN, DropTokens(("t2",))))
+
+        told = [(found.kind, found.node, found.token) for found in await stack.events()]
+        assert told[1:] == [("TaskCancelled", "charge", "t2"), ("TaskCancelled", "charge", "t1")]
+
+    async def test_resume_token_is_not_dropped(self, stack: ContractStack) -> None:
+        await suspend(stack, task("t1"))
+        await stack.apply(step((await tasks(stack))["t1"], done(1)))
+
+        await stack.apply(command(RUN, DropTokens((resume_id(1),))))
+
+        assert await resumes(stack) == [resume_id(1)]
+
+    async def test_l4_token_spawned_and_dropped_in_one_transition(self, stack: ContractStack) -> None:
+        await stack.apply(start_script())
+        lease = await resume_lease(stack, 0)
+
+        await stack.apply(step(lease, save(0), task("t1"), DropTokens(("t1",))))
+
+        assert await stack.tokens() == {}
+        assert await stack.take() == {}
+
+    async def test_dropped_tokens_are_swept_with_the_rest(self, stack: ContractStack) -> None:
+        await suspend(stack, task("t1"))
+        await stack.apply(command(RUN, DropTokens(("t1",))))
+        await stack.apply(command(RUN, finish()))
+
+        await sweep_all(stack)
+
+        assert [found.kind for found in await stack.events()].count("TaskCancelled") == 1
+
+
+class LedgerScriptSweep(Topic):
+    guarantees = frozenset(("L5", "L9"))
+    needs = frozenset(("commit", "sweep", "archive", "scripts"))
+
+    async def test_l5_machine_inbox_and_mailbox_are_swept(self, stack: ContractStack) -> None:
+        await suspend(stack, *(task(f"t{number}") for number in range(20)), need=99)
+        leases = await tasks(stack)
+        await stack.apply(*(step(leases[f"t{number}"], done(number)) for number in range(20)))
+        await stack.apply(*(signal(f"s{number}") for number in range(20)))
+        await stack.apply(command(RUN, finish()))
+        assert len((await machine_of(stack)).completions) == 20
+
+        assert await sweep_all(stack, limit=7) >= 60
+
+        assert await stack.ledger.machine(RUN) is None
+        assert await stack.ledger.sweep() == 0
+
+    async def test_l9_sweep_leaves_other_machines_alone(self, stack: ContractStack) -> None:
+        await suspend(stack, snapshot=b"mine")
+        await suspend(stack, execution="run-2", snapshot=b"theirs")
+        await stack.apply(signal(execution="run-2"), command(RUN, finish()))
+
+        await sweep_all(stack)
+
+        found = await machine_of(stack, "run-2")
+        assert (found.snapshot, len(found.signals)) == (b"theirs", 1)
+
+    async def test_suspended_script_is_found_by_the_reconciler(self, stack: ContractStack) -> None:
+        """It has no token at all, which is how a script sleeps."""
+        await suspend(stack)
+        stack.clock.advance(300)
+
+        assert await stack.ledger.untouched(stack.clock.now() - 1, "", 10) == [RUN]
+        assert await stack.ledger.ready(RUN) == ()
+        assert await stack.tokens() == {}
+
+    async def test_removed_script_leaves_nothing(self, stack: ContractStack) -> None:
+        await suspend(stack, task("t1"))
+        await stack.apply(signal(), command(RUN, finish()))
+        stack.clock.advance(10)
+
+        assert await stack.archive.remove_ended(stack.clock.now()) == 1
+
+        assert await stack.ledger.machine(RUN) is None
+        await suspend(stack)
+        machine = await machine_of(stack)
+        assert (machine.version, machine.signals, machine.completions) == (1, (), ())

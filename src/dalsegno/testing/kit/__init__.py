@@ -1,0 +1,1 @@
+"""The users' test kit: see :class:`dalsegno.testing.TestKit`."""

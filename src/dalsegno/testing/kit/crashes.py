@@ -1,0 +1,141 @@
+"""Crashes on purpose: at which commit a worker dies, and the ledger that makes it so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from dalsegno.adapters.memory import MemoryLedger
+from dalsegno.model.effect import FinishExecution, SaveMachine
+from dalsegno.model.transition import Applied, Outcome, Transition
+from dalsegno.testing.kit.life import Life
+
+When = Literal["before", "after"]
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """The worker dies just before or just after its ``number``-th commit (the first is 1).
+
+    *Before*: what the step has done is lost, and it is done again: its task runs twice, with the same idempotency key.
+    *After*: the step is recorded, but nobody has gone on from it yet.
+    """
+
+    when: When
+    number: int
+    place: str = ""
+    """Where the workflow stood, for people."""
+
+    def __str__(self) -> str:
+        at = f" ({self.place})" if self.place else ""
+        return f"{self.when} commit {self.number}{at}"
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One step that took effect, as far as tests care."""
+
+    number: int
+    transition: Transition
+
+    @property
+    def line(self) -> int:
+        """The line of a script it is about: where it stopped, or called the task; 0 where there is none."""
+        saved = self._saved()
+        if saved is not None and not self.ends:
+            return saved.line
+        told = [msgspec.json.decode(event.data) for event in self.transition.events if event.data]
+        return next((record["line"] for record in told if "line" in record), 0)
+
+    @property
+    def suspends(self) -> bool:
+        """Whether a script has come to an await with it."""
+        return self._saved() is not None and not self.ends
+
+    @property
+    def ends(self) -> bool:
+        return any(isinstance(effect, FinishExecution) for effect in self.transition.effects)
+
+    def _saved(self) -> SaveMachine | None:
+        found = [effect for effect in self.transition.effects if isinstance(effect, SaveMachine)]
+        return found[0] if found else None
+
+
+class CrashPlan:
+    """What is to happen at which commit; shared by all lives of one system, each crash happens once."""
+
+    def __init__(self) -> None:
+        self.committed: list[Committed] = []
+        self.after_every_commit = False
+        self.happened: list[tuple[Crash, Transition]] = []
+        self._planned: list[Crash] = []
+        self._base = 0
+
+    def arm(self, crash: Crash) -> None:
+        """Commits are counted from here."""
+        self._base = len(self.committed)
+        self._planned.append(crash)
+
+    @property
+    def pending(self) -> tuple[Crash, ...]:
+        return tuple(self._planned)
+
+    def disarm(self) -> None:
+        self._planned.clear()
+
+    @property
+    def commits(self) -> int:
+        """Since a crash was armed last, or from the beginning."""
+        return len(self.committed) - self._base
+
+    def strikes_before(self, transition: Transition) -> bool:
+        return self._strike("before", self.commits + 1, transition)
+
+    def strikes_after(self, transition: Transition) -> bool:
+        self.committed.append(Committed(len(self.committed) + 1, transition))
+        if self.after_every_commit:
+            self.happened.append((Crash("after", self.commits), transition))
+            return True
+        return self._strike("after", self.commits, transition)
+
+    def _strike(self, when: When, number: int, transition: Transition) -> bool:
+        for crash in self._planned:
+            if (crash.when, crash.number) == (when, number):
+                self._planned.remove(crash)
+                self.happened.append((crash, transition))
+                return True
+        return False
+
+
+class CrashingLedger:
+    """The ledger as one life of the worker commits to it, one transition at a time."""
+
+    def __init__(
+        self, truth: MemoryLedger, life: Life, plan: CrashPlan, crash: Callable[[Life], None]
+    ) -> None:
+        self._truth = truth
+        self._life = life
+        self._plan = plan
+        self._crash = crash
+
+    async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for transition in batch:
+            if transition.token is not None and self._plan.strikes_before(transition):
+                await self._die()
+            [outcome] = await self._truth.commit([transition])
+            outcomes.append(outcome)
+            counts = transition.token is not None and isinstance(outcome, Applied)
+            if counts and self._plan.strikes_after(transition):
+                await self._die()
+        return outcomes
+
+    async def _die(self) -> None:
+        self._crash(self._life)
+        await self._life.stop_here()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._truth, name)

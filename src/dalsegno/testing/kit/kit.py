@@ -1,0 +1,326 @@
+"""The test kit: an application under test, on a memory store, with a clock that skips ahead and mocked tasks."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self, TypeAlias, TypeVar
+
+from dalsegno.app import App
+from dalsegno.engine.engine import Engine
+from dalsegno.errors import InvalidInput, UsageError
+from dalsegno.handle import Handle
+from dalsegno.hosting import Host
+from dalsegno.lang.python import DurableTask, DurableWorkflow
+from dalsegno.model.definition import Definition
+from dalsegno.testing.clock import FakeClock
+from dalsegno.testing.kit.crashes import Crash
+from dalsegno.testing.kit.mocking import Call, Failure, KitTasks, Mock, SideEffect
+from dalsegno.testing.kit.resuming import Trial, check_resumable, every_crash
+from dalsegno.testing.kit.sources import Source, read_source
+from dalsegno.testing.kit.system import Equipment, System
+from dalsegno.testing.kit.timekeeping import Duration
+
+T = TypeVar("T")
+Workflow: TypeAlias = str | Path | Mapping[str, Any] | DurableTask[..., Any] | DurableWorkflow[..., Any]
+"""A function of the program, the name of a deployed workflow, a file, a script's source, or a graph document."""
+Signals: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
+
+PATIENCE = 10.0
+
+
+class TestKit:
+    """Runs an application's workflows inside a test. Enter it with ``with`` or ``async with``.
+
+    Inside, the application itself is under test: its store is memory, its worker runs, and whatever the code under
+    test does with it happens here. Time stands still while anything runs, and skips ahead to the next timer while the
+    test waits for a result; with ``skip=False`` only ``advance`` moves it.
+    """
+
+    __test__ = False  # pytest shall not take the class for a test
+
+    def __init__(
+        self,
+        app: App | None = None,
+        *,
+        skip: bool = True,
+        now: float | dt.datetime | None = None,
+        patience: float = PATIENCE,
+        crash_after: int | None = None,
+        crash_before: int | None = None,
+    ) -> None:
+        """``now``: what the clock shows at first (default: the real time). ``patience``: how many real seconds a wait
+        may take before it fails."""
+        self.app = app if app is not None else App("memory:")
+        self.clock = FakeClock(_moment(now))
+        self._tasks = KitTasks(self.app.tasks)
+        self._skip = skip
+        self._patience = patience
+        self._system: System | None = None
+        self._host: Host | None = None
+        self._visit = ExitStack()
+        self._crashes = [Crash("after", crash_after)] if crash_after is not None else []
+        self._crashes += [Crash("before", crash_before)] if crash_before is not None else []
+
+    # -- coming and going -----------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        host = Host(self._open)
+        host.open_in_thread()
+        self._begin(host)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._visit.close()
+        if self._host is not None:
+            self._host.close()
+            self._host = self._system = None
+
+    async def __aenter__(self) -> Self:
+        host = Host(self._open)
+        await host.open_here()
+        self._begin(host)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._visit.close()
+        if self._host is not None:
+            await self._host.aclose()
+            self._host = self._system = None
+
+    async def _open(self) -> Engine:
+        self._system = System(
+            self._equipment(self._tasks), self.clock, skips=self._skip, patience=self._patience
+        )
+        for crash in self._crashes:
+            self._system.plan.arm(crash)
+        return await self._system.open()
+
+    def _equipment(self, tasks: KitTasks) -> Equipment:
+        app = self.app
+        return Equipment(app.registry, {**app.services(), "tasks": tasks}, app.settings, app.workflows)
+
+    def _begin(self, host: Host) -> None:
+        self._host = host
+        self._visit.enter_context(self.app.guest_of(host))
+
+    # -- what the test defines ------------------------------------------------------------------------------------
+
+    @property
+    def task(self) -> Any:
+        """``@kit.task``, as the application's."""
+        return self.app.task
+
+    @property
+    def workflow(self) -> Any:
+        """``@kit.workflow``, as the application's."""
+        return self.app.workflow
+
+    @property
+    def node(self) -> Any:
+        """``@kit.node(type)``, as the application's."""
+        return self.app.node
+
+    def mock(
+        self,
+        task: str | DurableTask[..., Any],
+        *,
+        returns: Any = None,
+        raises: Failure | None = None,
+        side_effect: SideEffect | None = None,
+    ) -> Mock:
+        """Replaces a task, registered or not, until the kit is left. ``side_effect``: a function that is called as the
+        task would be, or a list of answers in which exceptions are raised."""
+        name = task.name if isinstance(task, DurableTask) else task
+        replaced = self.app.tasks.find(name)
+        mock = Mock(name, replaced, returns=returns, raises=raises, side_effect=side_effect)
+        self._tasks.mock(mock)
+        return mock
+
+    def unmock(self, task: str | DurableTask[..., Any]) -> None:
+        """The task itself runs again."""
+        self._tasks.unmock(task.name if isinstance(task, DurableTask) else task)
+
+    @property
+    def calls(self) -> list[Call]:
+        """Every attempt of every task so far, mocked or not."""
+        return self._tasks.calls
+
+    def deploy(self, workflow: str | Path | Mapping[str, Any], name: str | None = None) -> Definition:
+        """A script or graph: a file, a source text, or a document."""
+        return self._call(self._deploy(read_source(workflow, name)))
+
+    async def adeploy(self, workflow: str | Path | Mapping[str, Any], name: str | None = None) -> Definition:
+        return await self._acall(self._deploy(read_source(workflow, name)))
+
+    # -- running --------------------------------------------------------------------------------------------------
+
+    def start(self, workflow: Workflow, /, *args: Any, **fields: Any) -> Handle:
+        return self._call(self._start(workflow, args, fields))
+
+    async def astart(self, workflow: Workflow, /, *args: Any, **fields: Any) -> Handle:
+        return await self._acall(self._start(workflow, args, fields))
+
+    def run(self, workflow: Workflow, /, *args: Any, **fields: Any) -> Any:
+        """Starts a workflow and returns its result, however many days it takes."""
+        return self._call(self._run(workflow, args, fields))
+
+    async def arun(self, workflow: Workflow, /, *args: Any, **fields: Any) -> Any:
+        return await self._acall(self._run(workflow, args, fields))
+
+    def signal(self, execution: Handle | str, name: str, payload: Any = None) -> None:
+        """Sends a signal, and lets everything happen that follows from it at once."""
+        self._call(self._signal(execution, name, payload))
+
+    async def asignal(self, execution: Handle | str, name: str, payload: Any = None) -> None:
+        await self._acall(self._signal(execution, name, payload))
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> dt.datetime:
+        """What the clock shows, in UTC."""
+        return dt.datetime.fromtimestamp(self.clock.now(), dt.UTC)
+
+    def advance(self, duration: Duration) -> None:
+        """Moves the clock; what comes due on the way runs at its own time. Seconds, ``"7d"`` or a timedelta."""
+        self._call(self._running.time.advance(duration))
+
+    async def aadvance(self, duration: Duration) -> None:
+        await self._acall(self._running.time.advance(duration))
+
+    def idle(self) -> None:
+        """Returns when everything has happened that can happen without time passing."""
+        self._call(self._running.time.until_idle())
+
+    async def aidle(self) -> None:
+        await self._acall(self._running.time.until_idle())
+
+    # -- crashes --------------------------------------------------------------------------------------------------
+
+    def crash(self, at: Crash | None = None) -> None:
+        """The worker dies now, or at a point that ``crashes`` gave; another goes on with what is stored."""
+        self._call(self._crash(at))
+
+    async def acrash(self, at: Crash | None = None) -> None:
+        await self._acall(self._crash(at))
+
+    def crash_after(self, commits: int) -> None:
+        """The worker dies when it has committed so many steps from now on."""
+        self.crash(Crash("after", commits))
+
+    def crash_before(self, commits: int) -> None:
+        """The worker dies with its step done and not committed: that step is done again."""
+        self.crash(Crash("before", commits))
+
+    @property
+    def restarts(self) -> int:
+        """How often a new worker took over."""
+        return self._running.lives - 1
+
+    def crashes(self, workflow: Workflow, /, *args: Any, signals: Signals = (), **fields: Any) -> list[Crash]:
+        """Every point at which a worker can die in a run of this workflow, found by running it once beside the test."""
+        return self._call(every_crash(self._trial(workflow, args, fields, signals)))
+
+    async def acrashes(
+        self, workflow: Workflow, /, *args: Any, signals: Signals = (), **fields: Any
+    ) -> list[Crash]:
+        return await self._acall(every_crash(self._trial(workflow, args, fields, signals)))
+
+    def assert_resumable(
+        self, workflow: Workflow, /, *args: Any, signals: Signals = (), **fields: Any
+    ) -> None:
+        """Runs the workflow undisturbed, and then once per await with a stop there: the worker dies, and a new one
+        loads what was stored. Result and task calls must be the same each time. ``signals`` are sent at the start."""
+        self._call(check_resumable(self._trial(workflow, args, fields, signals)))
+
+    async def aassert_resumable(
+        self, workflow: Workflow, /, *args: Any, signals: Signals = (), **fields: Any
+    ) -> None:
+        await self._acall(check_resumable(self._trial(workflow, args, fields, signals)))
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _running(self) -> System:
+        if self._system is None:
+            raise UsageError("the test kit is not open; use it inside 'with TestKit(app) as kit:'")
+        return self._system
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._opened(work).call(work)
+
+    async def _acall(self, work: Coroutine[Any, Any, T]) -> T:
+        return await self._opened(work).acall(work)
+
+    def _opened(self, work: Coroutine[Any, Any, Any]) -> Host:
+        if self._host is None:
+            work.close()
+            raise UsageError("the test kit is not open; use it inside 'with TestKit(app) as kit:'")
+        return self._host
+
+    async def _deploy(self, source: Source) -> Definition:
+        definition = await source.deploy(self.app, self._running.desk.client)
+        if source.path is not None:
+            self._running.files[definition.hash] = source.path
+        return definition
+
+    async def _target(self, workflow: Workflow) -> str | DurableTask[..., Any] | DurableWorkflow[..., Any]:
+        await self.app.workflows.ensure_all(self._running.desk.client)
+        if isinstance(workflow, DurableTask | DurableWorkflow):
+            return workflow
+        source = read_source(workflow)
+        return source.named or (await self._deploy(source)).name
+
+    async def _start(self, workflow: Workflow, args: tuple[Any, ...], fields: dict[str, Any]) -> Handle:
+        return await self.app.astart(await self._target(workflow), *args, **fields)
+
+    async def _run(self, workflow: Workflow, args: tuple[Any, ...], fields: dict[str, Any]) -> Any:
+        handle = await self._start(workflow, args, fields)
+        result = await handle.aresult()
+        plan = self._running.plan
+        if plan.pending:
+            missed, commits = plan.pending[0], plan.commits
+            plan.disarm()
+            raise AssertionError(
+                f"the worker was to die {missed}, but the run took {commits} commits; crashes(…) lists every point"
+            )
+        return result
+
+    async def _signal(self, execution: Handle | str, name: str, payload: Any) -> None:
+        known = execution if isinstance(execution, str) else execution.id
+        await self._running.desk.client.signal(known, name, payload)
+        await self._running.time.until_idle()
+
+    async def _crash(self, at: Crash | None) -> None:
+        system = self._running
+        if at is not None:
+            if at.number < 1:
+                raise InvalidInput("commits are counted from 1")
+            system.plan.arm(at)
+            return
+        system.crash()
+        await system.time.until_idle()
+
+    def _trial(
+        self, workflow: Workflow, args: tuple[Any, ...], fields: dict[str, Any], signals: Signals
+    ) -> Trial:
+        listed = list(signals.items() if isinstance(signals, Mapping) else signals)
+        return Trial(
+            self._running,
+            self.app,
+            lambda: self._target(workflow),
+            args,
+            fields,
+            listed,
+            lambda: self._equipment(self._tasks.beside()),
+        )
+
+
+def _moment(now: float | dt.datetime | None) -> float:
+    if isinstance(now, dt.datetime):
+        return now.timestamp()
+    return float(now) if now is not None else float(int(time.time()))

@@ -1,0 +1,265 @@
+"""Mocked tasks: what they answer, and how they were called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from dalsegno.engine.tasks import Task, Tasks, make_task
+from dalsegno.errors import InvalidInput
+from dalsegno.lang.python import DurableTask
+from dalsegno.lang.python.typed import to_plain
+from dalsegno.ports.node import NodeContext, NodeError
+
+Failure = BaseException | type[BaseException]
+SideEffect = Callable[..., Any] | Iterable[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One attempt of a task. ``input`` is what the workflow gave it, as JSON; ``key`` is the idempotency key."""
+
+    task: str
+    input: Any
+    key: str
+    attempt: int
+    execution: str
+
+    def __str__(self) -> str:
+        again = f", attempt {self.attempt}" if self.attempt > 1 else ""
+        return f"{self.task}({shown(self.input)}{again})"
+
+
+def shown(value: Any) -> str:
+    """A value in a message, not too long."""
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (TypeError, ValueError):
+        text = repr(value)
+    return text if len(text) <= 300 else text[:300] + "…"
+
+
+class Mock:
+    """Stands in for a task. Retries, queue and timeout stay those of the task it replaces, if there is one."""
+
+    def __init__(
+        self,
+        name: str,
+        replaced: Task | None,
+        *,
+        returns: Any = None,
+        raises: Failure | None = None,
+        side_effect: SideEffect | None = None,
+    ) -> None:
+        given = [each for each in (returns, raises, side_effect) if each is not None]
+        if len(given) > 1:
+            raise InvalidInput(f"mock of task '{name}': give one of returns, raises and side_effect")
+        self.name = name
+        self.calls: list[Call] = []
+        self._replaced = replaced
+        self._returns = returns
+        self._raises = raises
+        self._side_effect = side_effect if callable(side_effect) or side_effect is None else list(side_effect)
+        self._left: Iterator[Any] = iter(() if callable(self._side_effect) else self._side_effect or ())
+
+    def __repr__(self) -> str:
+        return f"<mock of task '{self.name}', called {len(self.calls)} times>"
+
+    @property
+    def called(self) -> bool:
+        return bool(self.calls)
+
+    @property
+    def call_count(self) -> int:
+        """Attempts: a call that is retried counts again."""
+        return len(self.calls)
+
+    @property
+    def inputs(self) -> list[Any]:
+        return [call.input for call in self.calls]
+
+    def fresh(self) -> Mock:
+        """The same mock as if it had never been called: for a run beside the test's own."""
+        given = {"returns": self._returns, "raises": self._raises, "side_effect": self._side_effect}
+        return Mock(self.name, self._replaced, **given)
+
+    # -- asserting ------------------------------------------------------------------------------------------------
+
+    def assert_called(self) -> None:
+        __tracebackhide__ = True
+        if not self.calls:
+            raise AssertionError(f"task '{self.name}' was expected to be called, but was not")
+
+    def assert_not_called(self) -> None:
+        __tracebackhide__ = True
+        if self.calls:
+            raise AssertionError(
+                f"task '{self.name}' was not expected to be called, but was:{self._listed()}"
+            )
+
+    def assert_called_once(self) -> None:
+        __tracebackhide__ = True
+        self.assert_called_times(1)
+
+    def assert_called_times(self, count: int) -> None:
+        __tracebackhide__ = True
+        if len(self.calls) != count:
+            raise AssertionError(self._count_is_wrong(count))
+
+    def assert_called_once_with(self, *args: Any, **kwargs: Any) -> None:
+        """Arguments as the workflow writes them: those of the function, or one input, or its fields by name."""
+        __tracebackhide__ = True
+        self.assert_called_once()
+        self.assert_called_with(*args, **kwargs)
+
+    def assert_called_with(self, *args: Any, **kwargs: Any) -> None:
+        """The last call."""
+        __tracebackhide__ = True
+        self.assert_called()
+        wanted = self._bound(args, kwargs)
+        found = self.calls[-1].input
+        if not self._alike(found, wanted):
+            raise AssertionError(
+                f"task '{self.name}' was called with other arguments\n"
+                f"  expected: {shown(wanted)}\n  called:   {shown(found)}"
+            )
+
+    def assert_any_call(self, *args: Any, **kwargs: Any) -> None:
+        __tracebackhide__ = True
+        wanted = self._bound(args, kwargs)
+        if not any(self._alike(call.input, wanted) for call in self.calls):
+            raise AssertionError(
+                f"task '{self.name}' was never called with {shown(wanted)}; its calls:{self._listed()}"
+            )
+
+    def _count_is_wrong(self, count: int) -> str:
+        times = "once" if count == 1 else f"{count} times"
+        seen = len(self.calls)
+        return f"task '{self.name}' was expected to be called {times}, but was called {seen} times:{self._listed()}"
+
+    def _listed(self) -> str:
+        lines = "".join(f"\n  {call}" for call in self.calls[:20])
+        return (lines or " never") + (
+            f"\n  … and {len(self.calls) - 20} more" if len(self.calls) > 20 else ""
+        )
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        task = self._replaced
+        if task is not None:
+            durable = DurableTask(task.function, task.name, context_parameter=task.context_parameter)
+            return durable.bind(*args, **kwargs)
+        if len(args) + bool(kwargs) > 1:
+            raise InvalidInput(
+                f"task '{self.name}' is not registered, so its input is one value: give that, or its fields by name"
+            )
+        return to_plain(kwargs or (args[0] if args else None), f"the input of task '{self.name}'")
+
+    def _alike(self, found: Any, wanted: Any) -> bool:
+        takes_nothing = self._replaced is not None and not self._replaced.parameters
+        return found == wanted or (takes_nothing and not found and not wanted)
+
+    # -- answering ------------------------------------------------------------------------------------------------
+
+    @property
+    def function(self) -> Task | None:
+        """The side effect as a task, where it is a function: it is called as any task is."""
+        function = self._side_effect
+        if not callable(function):
+            return None
+        like = self._replaced or Task(self.name, function)
+        task = make_task(_plainly_called(function), name=self.name)
+        return replace(task, retry=like.retry, timeout=like.timeout, heartbeat=like.heartbeat)
+
+    def answer(self, call: Call, ctx: NodeContext) -> Any:
+        self.calls.append(call)
+        use_retry = getattr(ctx, "use_retry", None)
+        if self._replaced is not None and use_retry is not None:
+            use_retry(self._replaced.retry)
+        answer = self._raises if self._raises is not None else self._returns
+        if self._side_effect is not None:
+            answer = self._next()
+        if isinstance(answer, BaseException) or (
+            inspect.isclass(answer) and issubclass(answer, BaseException)
+        ):
+            raise answer
+        return answer
+
+    def _next(self) -> Any:
+        for answer in self._left:
+            return answer
+        raise NodeError(
+            f"the mock of task '{self.name}' has no answer left in its side_effect: this is call {self.call_count}",
+            code="MOCK_EXHAUSTED",
+            retryable=False,
+        )
+
+
+def _plainly_called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What takes any arguments (a ``unittest.mock.Mock`` does) is given the input as one."""
+    parameters = inspect.signature(function).parameters.values()
+    if all(each.kind is not inspect.Parameter.VAR_POSITIONAL for each in parameters):
+        return function
+    if inspect.iscoroutinefunction(function):
+
+        async def wait_for(payload: Any) -> Any:
+            return await function(payload)
+
+        return wait_for
+
+    def call(payload: Any) -> Any:
+        return function(payload)
+
+    return call
+
+
+class KitTasks(Tasks):
+    """The tasks of an application, with mocks before them, and a record of every call."""
+
+    def __init__(self, real: Tasks) -> None:
+        super().__init__()
+        self._real = real
+        self.mocks: dict[str, Mock] = {}
+        self.calls: list[Call] = []
+
+    def mock(self, mock: Mock) -> None:
+        self.mocks[mock.name] = mock
+        self._tasks.pop(mock.name, None)
+        function = mock.function
+        if function is not None:
+            self._tasks[mock.name] = function
+
+    def unmock(self, name: str) -> None:
+        self.mocks.pop(name, None)
+        self._tasks.pop(name, None)
+
+    def beside(self) -> KitTasks:
+        """The same tasks and mocks with nothing recorded, for a run beside the test's own."""
+        other = KitTasks(self._real)
+        for mock in self.mocks.values():
+            other.mock(mock.fresh())
+        return other
+
+    def find(self, name: str) -> Task | None:
+        return self._tasks.get(name) or self._real.find(name)
+
+    def names(self) -> list[str]:
+        return sorted({*self._real.names(), *self.mocks})
+
+    async def run(self, name: str, payload: Any, ctx: NodeContext) -> Any:
+        call = Call(name, payload, ctx.idempotency_key, ctx.attempt, ctx.execution_id)
+        self.calls.append(call)
+        mock = self.mocks.get(name)
+        if mock is None:
+            return await self._real.run(name, payload, ctx)
+        if name in self._tasks:
+            mock.calls.append(call)
+            return await super().run(name, payload, ctx)
+        return mock.answer(call, ctx)
+
+    async def close(self) -> None:
+        await super().close()
+        await self._real.close()

@@ -1,0 +1,183 @@
+"""Runs beside the test's own: the same workflow undisturbed and with stops, on stores of their own, to be compared."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from dalsegno.app import App
+from dalsegno.core.values import decode_value
+from dalsegno.handle import Handle
+from dalsegno.hosting import Host
+from dalsegno.lang.python import DurableTask, DurableWorkflow
+from dalsegno.model.execution import ExecutionView
+from dalsegno.testing.clock import FakeClock
+from dalsegno.testing.kit.crashes import Committed, Crash
+from dalsegno.testing.kit.explaining import Stuck
+from dalsegno.testing.kit.mocking import KitTasks, shown
+from dalsegno.testing.kit.system import Equipment, System
+
+MOST_STOPS = 200
+"""A workflow with more awaits is stopped at so many of them, evenly spread."""
+KEY = "trial"
+"""Runs with the same key have the same ids, and so their tasks the same idempotency keys."""
+
+Target = str | DurableTask[..., Any] | DurableWorkflow[..., Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trial:
+    """A workflow and its input, to be run any number of times."""
+
+    main: System
+    app: App
+    target: Callable[[], Awaitable[Target]]
+    args: tuple[Any, ...]
+    fields: Mapping[str, Any]
+    signals: Sequence[tuple[str, Any]]
+    equipment: Callable[[], Equipment]
+
+    async def run(self, crash: Crash | None = None, *, crash_always: bool = False) -> Run:
+        target = await self.target()
+        equipment = _undying(self.equipment())
+        system = System(
+            equipment, FakeClock(self.main.clock.now()), skips=True, patience=self.main.time.patience
+        )
+        _copy_definitions(self.main, system)
+        host = Host(system.open)
+        await host.open_here()
+        try:
+            with self.app.guest_of(host):
+                return await self._observe(system, target, crash, crash_always)
+        finally:
+            await host.aclose()
+
+    async def _observe(self, system: System, target: Target, crash: Crash | None, crash_always: bool) -> Run:
+        if crash is not None:
+            system.plan.arm(crash)
+        system.plan.after_every_commit = crash_always
+        starter = self.app.with_options(idempotency_key=KEY)
+        handle = await starter.astart(target, *self.args, **self.fields)
+        for name, payload in self.signals:
+            await handle.asignal(name, payload)
+        view = await self._end_of(system, handle)
+        await system.time.run_out()
+        tasks = system.equipment.services["tasks"]
+        assert isinstance(tasks, KitTasks)
+        return Run(
+            view,
+            {call.key: f"{call.task}({shown(call.input)})" for call in tasks.calls},
+            system.plan.committed,
+            [await place_of(system, committed) for committed in system.plan.committed],
+            system.store.executions[handle.id].row.kind == "graph",
+        )
+
+    async def _end_of(self, system: System, handle: Handle) -> ExecutionView:
+        try:
+            return await handle.await_end()
+        except Stuck as error:
+            advice = "" if self.signals else "; if it waits for a signal, give it: signals={'name': payload}"
+            stopped = [await place_of(system, Committed(0, each)) for _, each in system.plan.happened[-1:]]
+            after = f" after a stop at {stopped[0]}" if stopped else ""
+            raise Stuck(f"{error}\n  (in a run beside the test{after}{advice})") from None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """What one run came to."""
+
+    view: ExecutionView
+    calls: Mapping[str, str]
+    """Of tasks, by idempotency key."""
+    committed: Sequence[Committed]
+    places: Sequence[str]
+    is_graph: bool
+
+    @property
+    def outcome(self) -> tuple[str, Any]:
+        view = self.view
+        if view.error is not None:
+            error = msgspec.json.decode(view.error)
+            return view.state, {name: error.get(name) for name in ("code", "message", "type", "details")}
+        return view.state, decode_value(view.output) if view.output is not None else None
+
+    def stops(self) -> list[Committed]:
+        """The commits at which the workflow stood still, or between two nodes."""
+        return [each for each in self.committed if not each.ends and (each.suspends or self.is_graph)]
+
+
+def _undying(equipment: Equipment) -> Equipment:
+    """The worker dies often here; no task is to be held responsible for it."""
+    limits = dataclasses.replace(equipment.settings.limits, losses=1_000_000)
+    return dataclasses.replace(equipment, settings=dataclasses.replace(equipment.settings, limits=limits))
+
+
+def _copy_definitions(source: System, target: System) -> None:
+    target.store.definitions.update(source.store.definitions)
+    target.store.current.update(source.store.current)
+    target.store.aliases.update(source.store.aliases)
+    target.files.update(source.files)
+
+
+async def place_of(system: System, committed: Committed) -> str:
+    """Where a workflow stood after a commit: ``file:line``, or the node of a graph."""
+    transition = committed.transition
+    execution = system.store.executions.get(transition.execution)
+    words = [f"{event.kind} {event.node}".strip() for event in transition.events[:1]]
+    if execution is not None and committed.line:
+        words.insert(0, await system.explainer.place(execution.row.definition, committed.line))
+    return ", ".join(word for word in words if word)
+
+
+async def every_crash(trial: Trial) -> list[Crash]:
+    run = await trial.run()
+    points = []
+    for committed, place in zip(run.committed, run.places, strict=True):
+        points += [Crash("before", committed.number, place), Crash("after", committed.number, place)]
+    return points
+
+
+async def check_resumable(trial: Trial) -> None:
+    calm = await trial.run()
+    stops = calm.stops()
+    chosen = stops if len(stops) <= MOST_STOPS else stops[:: -(-len(stops) // MOST_STOPS)]
+    for stop in chosen:
+        run = await trial.run(Crash("after", stop.number))
+        where = f"at stop {stops.index(stop) + 1} of {len(stops)} ({calm.places[stop.number - 1]})"
+        _compare(calm, run, where)
+    _compare(calm, await trial.run(crash_always=True), f"at each of its {len(stops)} stops")
+
+
+def _compare(calm: Run, run: Run, where: str) -> None:
+    differences = _result_differs(calm, run) + _calls_differ(calm, run)
+    if differences:
+        workflow = calm.view.workflow
+        lines = [f"'{workflow}' does not come to the same when it is stopped {where} and loaded again:"]
+        lines += [f"  {line}" for line in differences]
+        raise AssertionError("\n".join(lines))
+
+
+def _result_differs(calm: Run, run: Run) -> list[str]:
+    (state, result), (other_state, other_result) = calm.outcome, run.outcome
+    if (state, result) == (other_state, other_result):
+        return []
+    return [
+        f"result undisturbed: {state} {shown(result)}",
+        f"result resumed:     {other_state} {shown(other_result)}",
+    ]
+
+
+def _calls_differ(calm: Run, run: Run) -> list[str]:
+    lines = []
+    for key in dict.fromkeys((*calm.calls, *run.calls)):
+        one, other = calm.calls.get(key), run.calls.get(key)
+        if one is None:
+            lines.append(f"task called only when resumed: {other}")
+        elif other is None:
+            lines.append(f"task called only when undisturbed: {one}")
+        elif one != other:
+            lines.append(f"task called with other input: {one} undisturbed, {other} resumed")
+    return lines[:20]

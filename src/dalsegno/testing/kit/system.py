@@ -1,0 +1,294 @@
+"""A whole Dal Segno inside a test: a memory store, a clock that is moved, a desk for the test, a worker that dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import dataclasses
+from collections.abc import Iterable, Sequence
+from heapq import heappop
+from pathlib import Path
+from typing import Any, cast
+
+from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryBroker, MemoryLedger, MemoryStore
+from dalsegno.core.settlement import claimable
+from dalsegno.engine.committer import Committer
+from dalsegno.engine.endings import Ending, Endings
+from dalsegno.engine.engine import Engine
+from dalsegno.engine.heartbeat import Heartbeat
+from dalsegno.engine.settings import EngineSettings
+from dalsegno.engine.stack import Stack
+from dalsegno.engine.workflows import Workflows
+from dalsegno.model.execution import ENDED
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import Applied, Outcome, Transition
+from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.node import NodeTypes
+from dalsegno.testing.clock import FakeClock
+from dalsegno.testing.kit.crashes import CrashingLedger, CrashPlan
+from dalsegno.testing.kit.explaining import Complaints, Explainer
+from dalsegno.testing.kit.life import Life, Midwife, mortal, outside
+from dalsegno.testing.kit.timekeeping import Timekeeper
+
+LEASE_SECONDS = 3e10
+"""No jump of the clock costs a worker its leases: only a crash does."""
+GRACE = 0.05
+"""Seconds that running tasks have to end when the test is over."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Equipment:
+    """What a system is built from."""
+
+    types: NodeTypes
+    services: dict[str, Any]
+    """``tasks`` among them."""
+    settings: EngineSettings
+    workflows: Workflows
+
+
+class System:
+    def __init__(self, equipment: Equipment, clock: FakeClock, *, skips: bool, patience: float) -> None:
+        self.equipment = equipment
+        self.clock = clock
+        self.store = MemoryStore()
+        self.truth = MemoryLedger(clock, self.store)
+        self.broker = _EveryQueueBroker(self.truth)
+        self.plan = CrashPlan()
+        self.complaints = Complaints()
+        self.files: dict[str, Path] = {}
+        self.time = Timekeeper(self, skips=skips, patience=patience)
+        self.lives = 0
+        self.restarting = False
+        self.desk: DeskEngine
+        self.worker: WorkerEngine | None = None
+        self._midwife: Midwife | None = None
+        self._outside: contextvars.Context
+
+    # -- coming and going -----------------------------------------------------------------------------------------
+
+    async def open(self) -> Engine:
+        self.complaints.listen()
+        self._outside = outside()
+        self._midwife = Midwife(asyncio.get_running_loop())
+        self.desk = DeskEngine(self)
+        self.explainer = Explainer(self.desk.client, self.complaints, self.files)
+        equipment = self.equipment
+        equipment.workflows.forget_deployed()
+        await equipment.workflows.ensure_all(self.desk.client)
+        await self._begin_life()
+        return self.desk
+
+    async def close(self) -> None:
+        self.time.close()
+        if self.worker is not None:
+            await self.worker.stop()
+        await self.desk.endings.close()
+        await self.desk.committer.drain()
+        if self._midwife is not None:
+            self._midwife.leave()
+        self.equipment.workflows.forget_deployed()
+        self.complaints.leave()
+
+    # -- lives of the worker --------------------------------------------------------------------------------------
+
+    async def _begin_life(self) -> None:
+        self.lives += 1
+        life = Life(f"worker-{self.lives}")
+        ledger = cast(Ledger, CrashingLedger(self.truth, life, self.plan, self.crash))
+        stack = Stack(
+            "memory:",
+            mortal(ledger, life),
+            mortal(self.broker, life),
+            mortal(MemoryArchive(self.store, self.clock), life),
+            mortal(MemoryBlobs(self.store), life),
+            self.clock,
+            self.truth.close,
+        )
+        self.worker = WorkerEngine(self, stack, life)
+        await life.spawn(self.worker.start())
+
+    def crash(self, life: Life | None = None) -> None:
+        """Everything the worker has in memory is lost; another one goes on with what is stored."""
+        life = life or (self.worker.life if self.worker is not None else None)
+        if life is None or life.dead:
+            return
+        life.end()
+        self.restarting = True
+        asyncio.get_running_loop().create_task(self._succeed(life), context=self._outside.copy())
+
+    async def _succeed(self, dead: Life) -> None:
+        self.worker = None
+        await asyncio.sleep(0)  # what was cancelled ends first
+        names = [worker.id for worker in await self.truth.workers() if worker.id.startswith(dead.name)]
+        await self.truth.expire(names)
+        await self._begin_life()
+        self.restarting = False
+
+    # -- looking --------------------------------------------------------------------------------------------------
+
+    def is_busy(self) -> bool:
+        """Whether anything happens without time passing: a step runs, or something is ready for one."""
+        return (
+            self.restarting
+            or (self.worker is not None and self.worker.is_working())
+            or bool(self.store.outbox)
+            or any(self._has_ready(queue) for queue in self.store.ready)
+            or self._is_something_due()
+        )
+
+    def _is_something_due(self) -> bool:
+        due = self.next_due()
+        return due is not None and due <= self.clock.now()
+
+    def _has_ready(self, queue: str) -> bool:
+        """Entries of tokens that are no longer ready are dropped on the way, as a claim would."""
+        entries = self.store.ready[queue]
+        while entries:
+            token = self.store.token(entries[0][3], entries[0][4])
+            if token is not None and token.state == "ready" and claimable(token, self.store):
+                return True
+            heappop(entries)
+        return False
+
+    def next_due(self) -> float | None:
+        """When the next timer, retry or deadline comes due."""
+        parked = self.store.parked
+        while parked:
+            due, _, execution, name = parked[0]
+            token = self.store.token(execution, name)
+            row = self.store.execution(execution)
+            asleep = token is not None and token.state == "parked" and token.due == due
+            if asleep and row is not None and row.state not in ENDED:
+                return due
+            heappop(parked)
+        return None
+
+    async def fire_timers(self) -> None:
+        """Everything that is due by the clock."""
+        while (woken := await self.truth.wake()).ready:
+            await self.broker.announce(woken.ready)
+
+    def committed_elsewhere(self, applied: Applied) -> None:
+        """The desk has committed something that the worker's roles must hear of."""
+        if self.worker is None:
+            return
+        if applied.next_due is not None:
+            self.worker.timers.notice(applied.next_due)
+        if applied.owes:
+            self.worker.outbox.notice()
+
+
+class _EveryQueueBroker(MemoryBroker):
+    """A test has one worker, and it serves whatever queues there are."""
+
+    def __init__(self, ledger: MemoryLedger) -> None:
+        super().__init__(ledger)
+        self._store = ledger.store
+
+    async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
+        while True:
+            self._news.clear()
+            leases = await self.ledger.claim(worker, tuple(self._store.ready), limit)
+            if leases:
+                return leases
+            await self._news.wait()
+
+
+class _OutsideCommitter(Committer):
+    """Commits of the test are not cut off when a worker dies, even if a task of that worker made them."""
+
+    def commit(self, transition: Transition, *, patient: bool = True) -> asyncio.Future[Outcome]:
+        return outside().run(super().commit, transition, patient=patient)
+
+
+class KitEndings(Endings):
+    """Whoever waits for an ending lets time pass meanwhile."""
+
+    def __init__(self, archive: MemoryArchive, time: Timekeeper) -> None:
+        super().__init__(archive)
+        self._time = time
+
+    async def ending(self, execution: str, timeout: float | None = None) -> Ending:  # noqa: ASYNC109 - as users know it
+        with self._time.waiting_for(execution):
+            if timeout is not None:
+                return await super().ending(execution, timeout)
+            try:
+                return await super().ending(execution, self._time.patience)
+            except TimeoutError:
+                raise await self._time.lost_patience(execution) from None
+
+    def give_up(self, execution: str, error: Exception) -> None:
+        for waiter in self._waiters.pop(execution, ()):
+            if not waiter.done():
+                waiter.set_exception(error)
+
+
+class DeskEngine(Engine):
+    """What the test talks to: it starts, signals and looks, and never dies."""
+
+    def __init__(self, system: System) -> None:
+        archive = MemoryArchive(system.store, system.clock)
+        stack = Stack(
+            "memory:",
+            system.truth,
+            system.broker,
+            archive,
+            MemoryBlobs(system.store),
+            system.clock,
+            system.broker.close,
+        )
+        equipment = system.equipment
+        super().__init__(stack, equipment.types, equipment.services, equipment.settings, equipment.workflows)
+        self.system = system
+        self.committer = self.client.committer = _OutsideCommitter(stack.ledger, stack.broker, self._applied)
+        self.waiters = KitEndings(archive, system.time)
+        self.endings = self.client.endings = self.waiters
+
+    async def start(self, *, worker: bool = True, scheduler: bool = True, focus: str | None = None) -> None:
+        """The kit's worker runs already; a ``with app.running()`` in the code under test changes nothing."""
+
+    async def stop(self) -> None:
+        await self.system.close()
+
+    def _applied(self, transition: Transition, applied: Applied) -> None:
+        super()._applied(transition, applied)
+        self.system.committed_elsewhere(applied)
+
+
+class _StillHeartbeat(Heartbeat):
+    """One beat for a whole life: the clock stands still, and leases last."""
+
+    def start(self) -> None:
+        self.beat()
+
+    def soon(self) -> None:
+        self.beat()
+
+    def stop(self) -> None:
+        """There is no thread to stop."""
+
+
+class WorkerEngine(Engine):
+    """One life of the worker, with all roles."""
+
+    make_heartbeat = _StillHeartbeat
+
+    def __init__(self, system: System, stack: Stack, life: Life) -> None:
+        equipment = system.equipment
+        settings = dataclasses.replace(
+            equipment.settings,
+            lease_seconds=LEASE_SECONDS,
+            grace=min(GRACE, equipment.settings.grace),
+            worker_name=life.name,
+            retention=None,
+        )
+        super().__init__(stack, equipment.types, equipment.services, settings, equipment.workflows)
+        self.life = life
+        self.endings = self.client.endings = system.desk.endings
+
+    def is_working(self) -> bool:
+        return self.worker is None or bool(self.worker.running)
+
+    def tokens(self) -> Iterable[Lease]:
+        return self.worker.running.values() if self.worker is not None else ()

@@ -1,0 +1,1 @@
+"""Scripts and Python workflows in the simulator: random programs that orchestrate, their texts, their reference."""

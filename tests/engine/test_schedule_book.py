@@ -1,0 +1,406 @@
+"""Schedules on a store: they come, fire, change and go; nothing fires twice whatever happens to a worker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dalsegno.core import commands
+from dalsegno.errors import Conflict, InvalidInput, LimitExceeded, NotFound, NotJson
+from dalsegno.model.transition import AlreadyApplied, Applied, Stale
+from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.testing.clock import MIDNIGHT, FakeClock
+from tests.engine.desk import DAY, HOUR, REPORT, Desk
+
+TWO = MIDNIGHT + 2 * HOUR
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/desk.db"
+
+
+@pytest.fixture
+async def desk(url: str) -> AsyncIterator[Desk]:
+    found = await Desk.open(url, FakeClock())
+    await found.deploy()
+    yield found
+    await found.stack.close()
+
+
+# -- coming ---------------------------------------------------------------------------------------------------
+
+
+async def test_schedule_tells_its_next_times(desk: Desk) -> None:
+    await desk.add(input={"day": 1}, timezone="Europe/Berlin", tags={"team": "a"})
+    view = await desk.book.describe("nightly", 3)
+    assert (view.name, view.state, view.started, view.last) == ("nightly", "RUNNING", 0, None)
+    assert view.next == tuple(MIDNIGHT + HOUR + day * DAY for day in range(3))
+    assert bytes(view.spec.input) == b'{"day":1}'
+
+
+async def test_schedules_are_listed_by_name_and_not_among_executions(desk: Desk) -> None:
+    for name in ("b", "a", "c"):
+        await desk.add(name)
+    await desk.book.remove("c")
+    assert [view.name for view in await desk.book.list()] == ["a", "b"]
+    assert await desk.stack.archive.executions(ExecutionFilter()) == []
+
+
+async def test_name_that_is_taken_is_refused(desk: Desk) -> None:
+    await desk.add()
+    with pytest.raises(Conflict, match="there is a schedule 'nightly' already"):
+        await desk.add()
+
+
+async def test_removed_name_can_be_used_again_and_begins_anew(desk: Desk) -> None:
+    first = await desk.add()
+    await desk.pass_time(2 * HOUR)
+    await desk.book.remove("nightly")
+    second = await desk.add()
+    assert second.execution != first.execution
+    assert (second.started, second.next[0]) == (0, TWO + DAY)
+
+
+@pytest.mark.parametrize("workflow", ["report", "report@1", "report@stable", "report@latest"])
+async def test_target_may_name_a_version(desk: Desk, workflow: str) -> None:
+    await desk.stack.archive.set_alias("report", "stable", 1)
+    await desk.add(workflow=workflow)
+    await desk.pass_time(2 * HOUR)
+    (order,) = await desk.orders()
+    assert (order.workflow, order.version) == (
+        "report",
+        {"1": 1, "stable": "stable"}.get(workflow.rpartition("@")[2]),
+    )
+
+
+UNKNOWN = {
+    "workflow": ("nobody", "no workflow is named 'nobody'; deployed here: 'report'"),
+    "version": ("report@2", "workflow 'report' has no version 2"),
+    "alias": ("report@stable", "workflow 'report' has no alias 'stable'"),
+}
+
+
+@pytest.mark.parametrize(("workflow", "message"), UNKNOWN.values(), ids=UNKNOWN)
+async def test_unknown_target_is_refused_unless_it_is_allowed(
+    desk: Desk, workflow: str, message: str
+) -> None:
+    with pytest.raises(NotFound, match=message):
+        await desk.add(workflow=workflow)
+    assert await desk.book.list() == []
+    assert (await desk.add(workflow=workflow, allow_unknown=True)).spec.workflow == workflow.partition("@")[0]
+
+
+BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "cron": ({"timing": "0 25 * * *"}, InvalidInput, "bad hour"),
+    "input that is no JSON": ({"input": {"x": object()}}, NotJson, "the input is not JSON"),
+    "input that does not fit": (
+        {"input": {"day": "x"}},
+        InvalidInput,
+        "does not fit the workflow's input_schema",
+    ),
+    "input that is large": ({"input": "x" * 300_000}, LimitExceeded, "more than 262,144"),
+    "start": ({"start": "tomorrow"}, InvalidInput, "'start' of a schedule: 'tomorrow' is no point in time"),
+    "grace": ({"grace": "soon"}, InvalidInput, "'grace' of a schedule: 'soon' is not a duration"),
+    "target": ({"workflow": "a@b@c"}, InvalidInput, "more than one '@'"),
+    "name": ({"name": "a@b"}, InvalidInput, "cannot be the name of a schedule"),
+    "a timing that is no text": ({"timing": 5}, InvalidInput, "'timing' of a schedule must be text"),
+    "a tag that is no text": ({"tags": {"a": 1}}, InvalidInput, "the tag 'a' of a schedule must be text"),
+    "a tag that is no Unicode": ({"tags": {"a": "\udcff"}}, InvalidInput, "not valid Unicode"),
+    "tags that are none": ({"tags": ["a"]}, InvalidInput, "must map names to texts"),
+    "a priority beyond all": ({"priority": 10**30}, InvalidInput, "'priority' of a schedule must be"),
+    "a limit that is no number": ({"catch_up": "many"}, InvalidInput, "'catch_up' of a schedule"),
+}
+
+
+@pytest.mark.parametrize(("fields", "error", "message"), BAD.values(), ids=BAD)
+async def test_bad_schedule_is_refused_and_nothing_is_stored(
+    desk: Desk, fields: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        await desk.add(**fields)
+    assert await desk.book.list() == []
+
+
+async def test_bounds_are_meant_in_the_schedules_zone(desk: Desk) -> None:
+    await desk.add(start="2023-11-20", end="2023-11-21T12:00", timing="0 * * * *", timezone="Asia/Kolkata")
+    spec = (await desk.book.describe("nightly")).spec
+    assert spec.start == MIDNIGHT + 5 * DAY - 5.5 * HOUR
+    assert spec.end == MIDNIGHT + 6.5 * DAY - 5.5 * HOUR
+
+
+# -- firing ---------------------------------------------------------------------------------------------------
+
+
+async def test_time_fires_once_and_the_next_one_follows(desk: Desk) -> None:
+    view = await desk.add()
+    await desk.pass_time(2 * HOUR - 1)
+    assert await desk.orders() == []
+    await desk.pass_time(1)
+    (order,) = await desk.orders()
+    assert (order.parent, order.relation) == (view.execution, "schedule")
+    await desk.pass_time(60)
+    assert await desk.orders() == []
+    await desk.pass_time(DAY)
+    (following,) = await desk.orders()
+    assert following.execution != order.execution
+    after = await desk.book.describe("nightly")
+    assert (after.started, after.last, after.last_execution) == (2, TWO + DAY, following.execution)
+
+
+async def test_time_that_nobody_fires_is_overdue(desk: Desk) -> None:
+    await desk.add()
+    desk.clock.advance(DAY)
+    view = await desk.book.describe("nightly")
+    assert (view.overdue, view.next[0]) == (TWO, TWO + DAY)
+    await desk.book.pause("nightly")
+    assert (await desk.book.describe("nightly")).overdue is None
+    await desk.book.resume("nightly")
+    await desk.fire()
+    assert (await desk.book.describe("nightly")).overdue is None
+
+
+@pytest.mark.parametrize(
+    ("missed", "days"), [("skip", []), ("once", [3]), ("all", [0, 1, 2, 3])], ids=["skip", "once", "all"]
+)
+async def test_days_without_a_worker_are_treated_as_the_policy_says(
+    desk: Desk, missed: str, days: list[int]
+) -> None:
+    await desk.add(missed=missed)
+    await desk.pass_time(3.5 * DAY)
+    assert await desk.times() == [TWO + day * DAY for day in days]
+    await desk.pass_time(0.5 * DAY + 2 * HOUR)
+    assert await desk.times() == [TWO + 4 * DAY]
+    view = await desk.book.describe("nightly")
+    assert (view.started, view.passed) == (len(days) + 1, 4 - len(days))
+
+
+async def test_many_missed_times_are_made_up_in_order_and_up_to_the_limit(desk: Desk) -> None:
+    await desk.add(timing="every 1m", missed="all", catch_up=250)
+    await desk.pass_time(DAY)
+    assert await desk.times() == [MIDNIGHT + DAY - 60 * number for number in range(249, -1, -1)]
+
+
+async def test_schedule_ends_with_its_last_time(desk: Desk) -> None:
+    await desk.add(end=TWO + DAY)
+    await desk.pass_time(2 * HOUR)
+    await desk.pass_time(DAY)
+    assert len(await desk.orders()) == 2
+    view = await desk.book.describe("nightly")
+    assert (view.state, view.next) == ("COMPLETED", ())
+    assert await desk.book.list() == []
+    assert (await desk.add()).state == "RUNNING"
+
+
+async def test_worker_that_dies_before_its_commit_changes_nothing(desk: Desk) -> None:
+    await desk.add()
+    desk.clock.advance(2 * HOUR)
+    for number in range(7):  # more often than a node's token may be lost
+        worker = f"w{number}"
+        desk.stack.ledger.heartbeat(worker, 10)
+        assert len(await desk.leases(worker)) == 1
+        desk.clock.advance(0.1)
+        await desk.stack.ledger.expire([worker])
+    await desk.fire()
+    assert await desk.times() == [TWO]
+
+
+async def test_commit_that_comes_twice_fires_once(desk: Desk) -> None:
+    await desk.add()
+    desk.clock.advance(2 * HOUR)
+    (lease,) = await desk.leases()
+    assert isinstance(await desk.commit(lease), Applied)
+    assert isinstance(await desk.commit(lease), AlreadyApplied)
+    assert await desk.times() == [TWO]
+
+
+async def test_late_commit_of_a_worker_that_lost_its_lease_changes_nothing(desk: Desk) -> None:
+    await desk.add()
+    desk.clock.advance(2 * HOUR)
+    (lost,) = await desk.leases("w1")
+    await desk.stack.ledger.expire(["w1"])
+    await desk.fire()
+    desk.clock.advance(DAY)
+    assert not isinstance(await desk.commit(lost), Applied)
+    await desk.fire()
+    assert await desk.times() == [TWO, TWO + DAY]
+
+
+async def test_several_schedulers_share_the_schedules(tmp_path: Path) -> None:
+    clock, url = FakeClock(), f"sqlite:///{tmp_path}/shared.db"
+    desks = [await Desk.open(url, clock) for _ in range(3)]
+    await desks[0].deploy()
+    for number in range(10):
+        await desks[number % 3].add(f"s{number}", "every 1m", missed="all")
+    for _ in range(20):
+        clock.advance(60)
+        for desk in desks:
+            await desk.fire()
+    orders = await desks[1].orders()
+    assert len({order.execution for order in orders}) == len(orders) == 10 * 20
+    for desk in desks:
+        await desk.stack.close()
+
+
+async def test_schedule_outlives_every_process(tmp_path: Path) -> None:
+    clock, url = FakeClock(), f"sqlite:///{tmp_path}/store.db"
+    first = await Desk.open(url, clock)
+    await first.deploy()
+    await first.add(missed="once")
+    await first.pass_time(2 * HOUR)
+    await first.stack.close()
+    clock.advance(10 * DAY)
+    second = await Desk.open(url, clock)
+    await second.fire()
+    assert await second.times() == [TWO, TWO + 10 * DAY]
+    assert (await second.book.describe("nightly")).started == 2
+    await second.stack.close()
+
+
+# -- overlapping ----------------------------------------------------------------------------------------------
+
+
+async def test_nothing_starts_while_the_last_one_runs(desk: Desk) -> None:
+    await desk.add(timing="0 * * * *", overlap="skip")
+    await desk.pass_time(HOUR)
+    (order,) = await desk.orders()
+    await desk.run(order)
+    await desk.pass_time(HOUR)
+    await desk.pass_time(HOUR)
+    assert await desk.orders() == []
+    await desk.committer.commit(commands.cancel(order.execution, desk.clock.now()))
+    await desk.pass_time(HOUR)
+    assert await desk.times() == [MIDNIGHT + 4 * HOUR]
+    assert (await desk.book.describe("nightly")).passed == 2
+
+
+async def test_start_that_is_on_its_way_counts_as_running(desk: Desk) -> None:
+    await desk.add(timing="every 20s", overlap="skip")
+    await desk.pass_time(20)
+    await desk.pass_time(20)
+    assert await desk.times() == [MIDNIGHT + 20]
+
+
+async def test_start_that_never_came_does_not_block_for_ever(desk: Desk) -> None:
+    await desk.add(timing="every 20s", overlap="skip")
+    for _ in range(4):
+        await desk.pass_time(20)
+    assert await desk.times() == [MIDNIGHT + 20, MIDNIGHT + 80]
+
+
+# -- pausing and triggering -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("missed", "count"), [("skip", 0), ("all", 3)])
+async def test_paused_schedule_fires_nothing_and_then_counts_times_as_missed(
+    desk: Desk, missed: str, count: int
+) -> None:
+    await desk.add(missed=missed)
+    await desk.book.pause("nightly")
+    view = await desk.book.describe("nightly")
+    assert (view.state, view.next) == ("PAUSED", ())
+    await desk.pass_time(2.5 * DAY)
+    assert await desk.orders() == []
+    await desk.book.resume("nightly")
+    await desk.fire()
+    assert len(await desk.orders()) == count
+    assert (await desk.book.describe("nightly")).state == "RUNNING"
+
+
+async def test_triggering_orders_a_start_beside_the_times(desk: Desk) -> None:
+    view = await desk.add(input={"day": 7})
+    order = await desk.book.trigger("nightly")
+    assert (order.workflow, bytes(order.input), order.parent) == ("report", b'{"day":7}', view.execution)
+    assert (await desk.book.trigger("nightly")).execution != order.execution
+    await desk.pass_time(2 * HOUR)
+    assert await desk.times() == [TWO]
+
+
+async def test_unknown_schedule_is_told_with_those_there_are(desk: Desk) -> None:
+    await desk.add("known")
+    for call in (
+        desk.book.describe,
+        desk.book.pause,
+        desk.book.resume,
+        desk.book.remove,
+        desk.book.trigger,
+    ):
+        with pytest.raises(NotFound, match="no schedule 'nightly'; there are: 'known'"):
+            await call("nightly")
+
+
+# -- changing -------------------------------------------------------------------------------------------------
+
+
+async def test_change_keeps_the_schedule_and_what_it_counted(desk: Desk) -> None:
+    before = await desk.add()
+    await desk.pass_time(2 * HOUR)
+    after = await desk.add(input={"day": 2}, replace=True)
+    assert (after.execution, after.started, after.last) == (before.execution, 1, TWO)
+    await desk.pass_time(DAY)
+    first, second = await desk.orders()
+    assert (bytes(first.input), bytes(second.input)) == (b"{}", b'{"day":2}')
+
+
+async def test_change_of_the_times_does_not_make_up_for_the_past(desk: Desk) -> None:
+    await desk.add()
+    await desk.pass_time(DAY)
+    await desk.orders()
+    await desk.add(timing="* * * * *", missed="all", replace=True)
+    await desk.pass_time(60)
+    assert await desk.times() == [MIDNIGHT + DAY + 60]
+
+
+async def test_change_while_a_step_runs_wins_and_nothing_fires_twice(desk: Desk) -> None:
+    await desk.add()
+    desk.clock.advance(2 * HOUR)
+    (running,) = await desk.leases()
+    await desk.add(input={"day": 2}, replace=True)
+    assert isinstance(await desk.commit(running), Stale)
+    await desk.fire()
+    (order,) = await desk.orders()
+    assert bytes(order.input) == b'{"day":2}'
+
+
+async def test_change_just_after_a_time_fired_does_not_fire_it_again(desk: Desk) -> None:
+    await desk.add()
+    await desk.pass_time(2 * HOUR)
+    await desk.add(missed="all", replace=True)
+    await desk.fire()
+    assert await desk.times() == [TWO]
+
+
+async def test_adding_with_replace_creates_what_is_not_there(desk: Desk) -> None:
+    assert (await desk.add(replace=True)).started == 0
+
+
+async def test_changed_schedule_can_be_changed_paused_and_removed(desk: Desk) -> None:
+    for day in range(3):
+        await desk.add(input={"day": day}, replace=True)
+    await desk.book.pause("nightly")
+    view = await desk.add(input={"day": 9}, replace=True)
+    assert view.state == "PAUSED"
+    await desk.book.remove("nightly")
+    assert await desk.book.list() == []
+
+
+async def test_schedule_whose_zone_is_gone_fails_and_is_listed_with_the_reason(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.add(timezone="Europe/Berlin")
+    monkeypatch.setattr("dalsegno.core.cron._find_zone", lambda name: None)
+    await desk.pass_time(HOUR)
+    (view,) = await desk.book.list()
+    assert view.state == "FAILED"
+    assert "there is no time zone 'Europe/Berlin'" in str((view.error or {}).get("message"))
+
+
+async def test_new_version_is_used_by_the_next_start(desk: Desk) -> None:
+    await desk.add()
+    await desk.deploy({**REPORT, "description": "better"})
+    await desk.pass_time(2 * HOUR)
+    (order,) = await desk.orders()
+    assert order.version is None

@@ -1,0 +1,191 @@
+"""Functions that cannot be workflows, each with what the refusal must say. Never run."""
+
+# ruff: noqa
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Queue, wait_for
+
+from tests.python.tasks import double, echo
+
+
+async def helper(x):
+    return x
+
+
+async def yields(x):
+    await echo(1)
+    yield x
+    (yield)
+
+
+async def async_for(x):
+    async for item in x:
+        await echo(item)
+
+
+async def async_comprehension(x):
+    return [item async for item in x]
+
+
+async def await_in_generator(x):
+    return sum(await double(n) for n in x)
+
+
+async def uses_global(x):
+    global counter
+    counter = await echo(1)
+
+
+async def defines_class(x):
+    class Local:
+        def method(self):
+            yield 1
+
+    return Local
+
+
+async def decorates(x):
+    @asyncio.coroutines
+    def inner():
+        return 1
+
+    return inner
+
+
+async def except_star(x):
+    try:
+        await echo(1)
+    except* ValueError:
+        pass
+
+
+async def star_parameters(first, *rest, **named):
+    return await echo(first)
+
+
+async def async_in_plain_function(x):
+    def outer():
+        async def inner():
+            return await echo(1)
+
+        return inner
+
+    return outer
+
+
+async def await_in_except(x):
+    try:
+        await echo(1)
+    except (await echo(ValueError)):
+        pass
+
+
+async def uses_locals(x):
+    await echo(1)
+    return [locals(), vars(), dir(), eval("x"), exec("y = 1"), super().x]
+
+
+async def plain_coroutine(x):
+    return await helper(x)
+
+
+async def nested_yield(x):
+    async def inner():
+        yield await echo(1)
+
+    async for y in inner():
+        pass
+
+
+async def asyncio_misuse(x):
+    task = asyncio.create_task(double(x))
+    await asyncio.wait_for(task, 5)
+    await wait_for(double(1), 5)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(double(1))
+    queue = Queue()
+    await asyncio.wait([task])
+    return asyncio.run(double(1))
+
+
+async def everything_at_once(x, *args):
+    global a
+    async for y in x:
+        yield y
+    class Z: ...
+
+
+def outside_variable():
+    count = 0
+
+    async def workflow(x):
+        nonlocal count
+        count += await echo(1)
+
+    return workflow
+
+
+def outside_variable_deeper():
+    count = 0
+
+    async def workflow(x):
+        def increase():
+            nonlocal count
+            count += 1
+
+        await echo(1)
+
+    return workflow
+
+
+REFUSED = [
+    (yields, [("'yield' is not supported: collect the items in a list", "yield x"), ("'yield' is not", "(yield)")]),
+    (async_for, [("'async for' is not supported: let a task collect the items", "async for item in x:")]),
+    (async_comprehension, [("'async for' in a comprehension is not supported", "return [item async for item in x]")]),
+    (await_in_generator, [("'await' inside a generator expression is not supported: write a list", "return sum(")]),
+    (uses_global, [("'global' is not supported", "global counter")]),
+    (defines_class, [("a class cannot be defined inside a workflow: define it at the top", "class Local:")]),
+    (decorates, [("decorators inside a workflow are not supported", "@asyncio.coroutines")]),
+    (except_star, [("'except*' is not supported: use 'except'", "try:")]),
+    (
+        star_parameters,
+        [
+            ("a workflow cannot take '*rest': its input is stored by parameter name", "async def star_parameters"),
+            ("a workflow cannot take '**named'", "async def star_parameters"),
+        ],
+    ),
+    (async_in_plain_function, [("the async function 'inner' stands inside a plain function", "async def inner():")]),
+    (await_in_except, [("'await' in an 'except' clause is not supported: await before the 'try'", "except (await")]),
+    (
+        uses_locals,
+        [(f"'{name}()' is not supported", "return [locals()") for name in ("locals", "vars", "dir", "eval", "exec", "super")],
+    ),
+    (plain_coroutine, [("'helper' is a coroutine function but no task", "return await helper(x)")]),
+    (nested_yield, [("'yield' is not supported", "yield await echo(1)"), ("'async for'", "async for y in inner():")]),
+    (
+        asyncio_misuse,
+        [
+            ("'asyncio.create_task' cannot be used in a workflow: calling a task starts it already", "task = asyncio"),
+            ("'asyncio.wait_for' cannot be used in a workflow: write 'async with timeout(seconds):'", "await asyncio"),
+            ("'asyncio.wait_for' cannot be used", "await wait_for(double(1), 5)"),
+            ("'asyncio.TaskGroup' cannot be used in a workflow: call the tasks and await gather()", "async with"),
+            ("'asyncio.Queue' cannot be used", "queue = Queue()"),
+            ("'asyncio.wait' cannot be used in a workflow: use gather(), first() or race()", "await asyncio.wait("),
+            ("'asyncio.run' cannot be used", "return asyncio.run"),
+        ],
+    ),
+    (
+        everything_at_once,
+        [
+            ("a workflow cannot take '*args'", "async def everything_at_once"),
+            ("'global' is not supported", "global a"),
+            ("'async for' is not supported", "async for y in x:"),
+            ("'yield' is not supported", "yield y"),
+            ("a class cannot be defined", "class Z"),
+        ],
+    ),
+    (outside_variable(), [("'nonlocal count' would change a variable outside the workflow", "nonlocal count")]),
+    (outside_variable_deeper(), [("'nonlocal count' would change a variable outside", "nonlocal count")]),
+]

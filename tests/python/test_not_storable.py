@@ -1,0 +1,348 @@
+"""What cannot be stored fails at the await, with an error that names the variable, its type, the line and the way out."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dalsegno.errors import LimitExceeded
+from dalsegno.lang.limits import Limits
+from dalsegno.lang.python import PythonMachine, compile_workflow
+from tests.python.driving import drive
+from tests.python.tasks import double, echo
+
+
+class Client:
+    """Neither a dataclass nor anything else that could be rebuilt."""
+
+    def get(self, value):
+        return value
+
+
+@dataclass
+class Holder:
+    inside: Any
+
+
+@contextlib.contextmanager
+def connection():
+    yield 1
+
+
+def unnameable():
+    @dataclass
+    class Hidden:
+        n: int = 1
+
+    return Hidden()
+
+
+async def alive(x):
+    client = Client()
+    await echo(x)
+    return client.get(x)
+
+
+async def alive_deep(x):
+    state = {"a": [1, {"client": Holder((1, Client()))}]}
+    await echo(x)
+    return state
+
+
+async def alive_generator(x):
+    for item in (n for n in range(3)):
+        await echo(item)
+
+
+async def alive_native_iterator(x):
+    import itertools
+
+    for item in itertools.count():
+        await echo(item)
+
+
+async def alive_match(x):
+    found = re.match("a", "a")
+    await echo(1)
+    return found.group()
+
+
+async def alive_lock(x):
+    with threading.Lock():
+        await echo(1)
+
+
+async def alive_manager(x):
+    with connection() as number:
+        await echo(number)
+
+
+async def alive_method(x):
+    return Client().get(await echo(x))
+
+
+async def alive_in_closure(x):
+    client = Client()
+    get = lambda value: client.get(value)  # noqa: E731
+    await echo(1)
+    return get(1)
+
+
+async def alive_class(x):
+    hidden = unnameable()
+    await echo(1)
+    return hidden.n
+
+
+async def alive_function(x):
+    function = type(unnameable()).__init__
+    await echo(1)
+    return function
+
+
+async def alive_on_the_stack(x):
+    return [Client(), await echo(1)]
+
+
+async def alive_key(x):
+    data = {Client(): 1}
+    await echo(1)
+    return data
+
+
+async def alive_subclass(x):
+    class_of = type("Special", (dict,), {})
+    data = class_of(a=1)
+    await echo(1)
+    return data
+
+
+COMPLAINTS = [
+    (alive, "variable 'client' is of type {module}.Client, which cannot be stored across the await", "inside a task"),
+    (alive_deep, "variable 'state' holds, at ['a'][1]['client'].inside[1], a value of type {module}.Client", ""),
+    (alive_generator, "the iterator of a 'for' loop is of type generator", "Use a list instead: list(…)"),
+    (alive_native_iterator, "the iterator of a 'for' loop is of type itertools.count", "Loop over a list"),
+    (alive_match, "variable 'found' is of type re.Match", "Make it again after the await"),
+    (alive_lock, "the context manager of a 'with' block is of type _thread.lock", "let its 'with' block end before"),
+    (alive_manager, "the context manager of a 'with' block is of type contextlib._GeneratorContextManager", ""),
+    (alive_method, "the method 'get' that is about to be called holds, at .__self__, a value of type {module}.Client", ""),
+    (alive_in_closure, "variable 'get' holds, at .<variable client>, a value of type {module}.Client", ""),
+    (alive_class, "variable 'hidden' is of type {module}.unnameable.<locals>.Hidden", "Import the class Hidden"),
+    (alive_function, "variable 'function' is of type function", "Import it in the workflow's module"),
+    (alive_on_the_stack, "a part of an expression is of type {module}.Client", ""),
+    (alive_key, "variable 'data' holds, at (a key), a value of type {module}.Client", ""),
+    (alive_subclass, "variable 'data' is of type {module}.Special", ""),
+]
+
+
+@pytest.mark.parametrize(("function", "said", "cure"), COMPLAINTS, ids=[each[0].__name__ for each in COMPLAINTS])
+def test_complaint_names_what_is_in_the_way(function, said, cure):
+    machine = drive(function, 1, "hot")
+    assert machine.status == "failed"
+    error = machine.error
+    assert error.code == "NotStorable"
+    assert said.format(module=__name__) in error.message
+    assert cure in error.message
+    line = int(re.search(r"in line (\d+)", error.message)[1])
+    assert function.__code__.co_firstlineno < line <= function.__code__.co_firstlineno + 6
+    assert error.stack == (f"{function.__name__} ({__file__}:{line})",)
+
+
+def test_what_the_failing_run_asked_for_is_not_done():
+    machine = PythonMachine.start(compile_workflow(alive), 1)
+    assert machine.status == "failed"
+    assert machine.take_effects() == []
+
+
+async def tries_to_go_on(x):
+    client = Client()
+    try:
+        await echo(1)
+    except BaseException:  # noqa: BLE001
+        return "went on"
+    return client
+
+
+def test_it_cannot_be_caught():
+    assert drive(tries_to_go_on, 1, "hot").error.code == "NotStorable"
+
+
+async def only_dead(x):
+    client = Client()
+    value = client.get(x)
+    match = re.match("a", "a")
+    first = match.group()
+    await echo(1)
+    client = None
+    function = lambda: captured  # noqa: E731
+    captured = Client()
+    result = function().get(5)
+    await echo(2)
+    captured = 1
+    return [value, first, client, result]
+
+
+def test_dead_variables_are_no_problem():
+    assert drive(only_dead, 3, "stored").result == [3, "a", None, 5]
+
+
+async def dead_in_one_branch(x):
+    client = Client()
+    if x > 100:
+        await echo(1)
+        return client.get(x)
+    size = client.get(x)
+    await echo(size)
+    return size
+
+
+def test_a_variable_that_only_another_branch_reads_is_dead():
+    assert drive(dead_in_one_branch, 3, "stored").result == 3
+    assert "'client'" in drive(dead_in_one_branch, 300, "stored").error.message
+
+
+async def alive_for_the_handler(x):
+    client = Client()
+    try:
+        await echo(1)
+    except ValueError:
+        return client.get(1)
+    return 2
+
+
+def test_a_variable_that_a_handler_reads_is_alive():
+    assert "'client'" in drive(alive_for_the_handler, 1, "stored").error.message
+
+
+async def alive_for_the_next_round(x):
+    client = None
+    for n in range(3):
+        if client is not None:
+            client.get(n)
+        client = Client()
+        await echo(n)
+
+
+def test_a_variable_that_the_next_round_reads_is_alive():
+    assert "'client'" in drive(alive_for_the_next_round, 1, "stored").error.message
+
+
+async def overwritten(x):
+    for n in range(3):
+        client = Client()
+        client.get(n)
+        await echo(n)
+    return "fine"
+
+
+def test_a_variable_that_the_next_round_overwrites_is_dead():
+    assert drive(overwritten, 1, "stored").result == "fine"
+
+
+async def large(x):
+    data = ["x" * 1_000 for _ in range(20_000)]
+    await echo(1)
+    return len(data)
+
+
+def test_too_much_state_fails_the_execution():
+    machine = drive(large, 1, "hot")
+    assert machine.error.code == LimitExceeded.__name__
+    assert "the limit is 16,777,216" in machine.error.message
+
+
+async def endless(x):
+    while True:
+        pass
+
+
+async def endless_with_work(x):
+    n = 0
+    while True:
+        n += 1
+        if n < 0:
+            break
+    await echo(n)
+
+
+async def endless_caught(x):
+    while True:
+        try:
+            while True:
+                n = x
+        except BaseException:  # noqa: BLE001
+            n = x
+
+
+async def endless_for(x):
+    import itertools
+
+    for n in itertools.count():
+        x = n
+
+
+async def endless_function(x):
+    def forever():
+        while True:
+            pass
+
+    await echo(1)
+    forever()
+
+
+async def endless_machine(x):
+    promise = echo(1)
+    await promise
+    while True:
+        await promise
+
+
+@pytest.mark.parametrize(
+    "function", [endless, endless_with_work, endless_caught, endless_for, endless_function, endless_machine]
+)
+def test_endless_loops_reach_the_limit(function):
+    machine = drive(function, 1, "hot", limits=Limits(instructions=20_000))
+    assert machine.status == "failed"
+    assert machine.error.code == "LimitExceeded"
+    assert "more than 20,000 instructions" in machine.error.message
+
+
+async def counts(x):
+    total = 0
+    for n in range(x):
+        total += n
+    for n in range(3):
+        total += await double(n)
+    return total
+
+
+def test_a_budget_pauses_and_goes_on():
+    program = compile_workflow(counts)
+    machine = PythonMachine.start(program, 10, budget=2)
+    assert machine.status == "paused"
+    assert machine.awaiting is None
+    pauses = 0
+    while machine.status == "paused":
+        assert machine.resume({}, budget=2)
+        pauses += 1
+    assert machine.status == "suspended"
+    assert pauses > 1
+
+
+async def deep_nested(x):
+    async def deeper(n):
+        return await deeper(n + 1)
+
+    try:
+        await deeper(0)
+    except RecursionError as error:
+        return str(error)
+
+
+def test_endless_recursion_of_async_functions_is_a_recursion_error():
+    assert drive(deep_nested, 1, "hot").result == "more than 500 nested calls of async functions"

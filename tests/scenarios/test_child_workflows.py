@@ -1,0 +1,366 @@
+"""Workflows as nodes of workflows: outputs, errors, versions, time limits, and who is cancelled with whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dalsegno.handle import Handle
+from dalsegno.model.execution import ExecutionView
+from dalsegno.ports.archive import ExecutionFilter
+from tests.scenarios.documents import (
+    aggregator,
+    dependencies,
+    echo,
+    error_object,
+    fail,
+    graph,
+    hold,
+    race,
+    split,
+    task,
+)
+from tests.scenarios.stage import Stage
+
+
+def workflow(name: str, input: Any = ..., **fields: Any) -> dict[str, Any]:
+    own = {key: fields.pop(key) for key in ("version", "wait") if key in fields}
+    given = {} if input is ... else {"input": input}
+    return {"type": "workflow", "parameters": {"name": name, **given, **own}, **fields}
+
+
+def child(
+    paths: str, nodes: dict[str, Any] | None = None, name: str = "child", **header: Any
+) -> dict[str, Any]:
+    return {**graph(paths, nodes, **header), "name": name}
+
+
+def children_of(stage: Stage, handle: Handle) -> list[ExecutionView]:
+    """Oldest first."""
+    where = ExecutionFilter(parent=handle.id, relations=("child", "started"))
+    return stage.app.host.call(stage.app.client.executions(where))[::-1]
+
+
+def until_children(stage: Stage, handle: Handle, count: int = 1) -> list[Handle]:
+    stage.until(f"{count} children", handle, lambda: len(children_of(stage, handle)) >= count)
+    return [stage.app.handle(view.id) for view in children_of(stage, handle)]
+
+
+def deploy(stage: Stage, *documents: dict[str, Any]) -> None:
+    for document in documents:
+        stage.app.deploy(document)
+
+
+# -- outputs and errors ---------------------------------------------------------------------------------------
+
+
+def test_the_output_of_the_child_is_the_output_of_the_node(stage: Stage) -> None:
+    deploy(stage, child("a > b", {"b": echo("{{ $trigger.n + 1 }}")}))
+    document = graph("w > x", {"w": workflow("child", {"n": "{{ $trigger.n }}"}), "x": echo("{{ $w * 10 }}")})
+    ended = stage.run(document, {"n": 4})
+    assert ended.output == 50
+    [one] = children_of(stage, ended.handle)
+    assert (one.workflow, one.state, one.relation, one.kind) == ("child", "COMPLETED", "child", "graph")
+    assert [event.kind for event in ended.events if event.node in ("w", "child")] == [
+        "ChildStarted",
+        "NodeWaiting",
+        "ChildEnded",
+        "NodeCompleted",
+    ]
+    assert ended.data("NodeWaiting", "w")[0]["child"] == one.id
+
+
+def test_the_child_gets_what_came_over_the_edge(stage: Stage) -> None:
+    deploy(stage, child("b", {"b": echo("{{ $trigger }}")}))
+    assert stage.run(graph("a > w", {"a": echo([1, 2]), "w": workflow("child")})).output == [1, 2]
+
+
+def test_the_node_waits_until_the_child_has_ended(stage: Stage) -> None:
+    deploy(stage, child("h", {"h": hold("gate")}))
+    handle = stage.start(graph("w > x", {"w": workflow("child")}))
+    [one] = until_children(stage, handle)
+    [waiting] = handle.why()
+    assert (waiting.kind, waiting.node) == ("child", "w")
+    assert waiting.sentence == f"node 'w' waits for execution {one.id} to end"
+    assert handle.nodes()["w"].state == "WAITING"
+    stage.until_comers(handle, "gate")
+    stage.door("gate").open()
+    assert stage.end_of(handle).output == "x"
+
+
+def test_a_child_that_nobody_waits_for_lives_on(stage: Stage) -> None:
+    deploy(stage, child("h", {"h": hold("gate")}))
+    ended = stage.run(graph("w", {"w": workflow("child", {}, wait=False)}))
+    [one] = until_children(stage, ended.handle)
+    assert ended.output == {"id": one.id}
+    assert (one.status().state, one.status().relation) == ("RUNNING", "started")
+    stage.door("gate").open()
+    assert stage.end_of(one).state == "COMPLETED"
+
+
+def test_the_error_of_the_child_is_the_error_of_the_node(stage: Stage) -> None:
+    deploy(stage, child("f", {"f": fail("no money", "DECLINED")}))
+    ended = stage.run(graph("w", {"w": workflow("child", {})}))
+    assert (ended.state, ended.states["w"]) == ("FAILED", "FAILED")
+    assert ended.error == error_object("no money", "DECLINED", "w")
+
+
+def test_the_error_strategy_applies_to_the_error_of_a_child(stage: Stage) -> None:
+    deploy(stage, child("f", {"f": fail("no money", "DECLINED")}))
+    node = {**workflow("child", {}), "error": {"type": "branch"}}
+    ended = stage.run(graph("w > x, w !> y", {"w": node, "y": echo("{{ $w.error.code }}")}))
+    assert (ended.context["$y"], ended.states["x"]) == ("DECLINED", "SKIPPED")
+
+
+def test_every_attempt_starts_another_child(stage: Stage) -> None:
+    deploy(stage, child("f", {"f": fail()}))
+    handle = stage.start(
+        graph("w", {"w": workflow("child", {}, retry={"max_attempts": 3, "initial_delay": 1})})
+    )
+    for attempt in (1, 2):
+        stage.until_event(handle, "NodeRetrying", "w", times=attempt)
+        stage.pass_time(10)
+    ended = stage.end_of(handle)
+    assert ended.error["code"] == "BROKEN"
+    found = children_of(stage, handle)
+    assert [view.state for view in found] == ["FAILED"] * 3
+    assert len({view.id for view in found}) == 3
+
+
+def test_a_cancelled_child_fails_the_node(stage: Stage) -> None:
+    deploy(stage, child("h", {"h": hold("gate")}))
+    handle = stage.start(graph("w", {"w": workflow("child", {})}))
+    [one] = until_children(stage, handle)
+    one.cancel("not wanted")
+    ended = stage.end_of(handle)
+    assert (ended.state, ended.error["code"]) == ("FAILED", "CancelledError")
+    assert "not wanted" in ended.error["message"]
+
+
+def test_a_workflow_that_is_not_there_fails_the_node(stage: Stage) -> None:
+    ended = stage.run(graph("w", {"w": workflow("nowhere", {})}))
+    assert (ended.state, ended.error["code"]) == ("FAILED", "NOT_FOUND")
+    assert "no workflow is named 'nowhere'" in ended.error["message"]
+
+
+def test_an_input_that_does_not_fit_fails_the_node(stage: Stage) -> None:
+    deploy(stage, child("a", input_schema={"required": ["n"]}))
+    ended = stage.run(graph("w", {"w": workflow("child", {})}))
+    assert (ended.error["code"], ended.error["node"]) == ("INVALID_INPUT", "w")
+    assert "'n' is a required property" in ended.error["message"]
+
+
+def test_a_large_output_travels_whole(stage: Stage) -> None:
+    deploy(stage, child("b", {"b": echo("{{ 'x'.repeat(400000) }}")}))
+    ended = stage.run(graph("w > x", {"w": workflow("child", {}), "x": echo("{{ $w.length }}")}))
+    assert (ended.output, len(ended.context["$w"])) == (400_000, 400_000)
+
+
+def test_the_version_of_the_child_may_be_chosen(stage: Stage) -> None:
+    for number in (1, 2, 3):
+        deploy(stage, child("b", {"b": echo(number)}))
+    archive = stage.app.client.stack.archive
+    stage.app.host.call(archive.set_alias("child", "stable", 2))
+    document = graph(
+        "a > b > c > d",
+        {
+            "a": workflow("child", {}, version=1),
+            "b": workflow("child", {}, version="stable"),
+            "c": workflow("child@2", {}),
+            "d": workflow("child", {}),
+        },
+    )
+    ended = stage.run(document)
+    assert [ended.context[f"${name}"] for name in "abcd"] == [1, 2, 2, 3]
+
+
+def test_every_item_of_a_split_has_its_own_child(stage: Stage) -> None:
+    deploy(stage, child("b", {"b": echo("{{ $trigger.n * 2 }}")}))
+    document = graph(
+        "s > w > g",
+        {"s": split(list(range(20))), "w": workflow("child", {"n": "{{ $item }}"}), "g": aggregator()},
+    )
+    assert stage.run(document).output == [2 * number for number in range(20)]
+
+
+def test_a_node_with_several_dependencies_may_be_a_workflow(stage: Stage) -> None:
+    deploy(stage, child("b", {"b": echo("{{ $trigger }}")}))
+    document = dependencies(
+        {"id": "a", "handler": "task", "config": {"task": "echo", "input": 1}},
+        {"id": "b", "handler": "task", "config": {"task": "echo", "input": 2}},
+        {
+            "id": "w",
+            "handler": "workflow",
+            "config": {"name": "child", "input": {"sum": "{{ $a + $b }}"}},
+            "dependencies": ["a", "b"],
+        },
+    )
+    assert stage.run(document).output == {"sum": 3}
+
+
+def test_children_may_have_children(stage: Stage) -> None:
+    deploy(
+        stage,
+        child("x", {"x": echo("{{ $trigger.n * 2 }}")}, name="inner"),
+        child("y", {"y": workflow("inner", {"n": "{{ $trigger.n + 1 }}"})}, name="middle"),
+    )
+    assert stage.run(graph("w", {"w": workflow("middle", {"n": 1})})).output == 4
+
+
+def test_a_rerun_starts_a_child_of_its_own(stage: Stage) -> None:
+    deploy(stage, child("b", {"b": echo("{{ $trigger.n }}")}))
+    ended = stage.run(graph("w > x", {"w": workflow("child", {"n": 5}), "x": echo("{{ $w }}")}))
+    again = stage.end_of(ended.handle.rerun("w"))
+    assert again.output == 5
+    assert children_of(stage, again.handle)[0].id != children_of(stage, ended.handle)[0].id
+
+
+# -- time limits ----------------------------------------------------------------------------------------------
+
+
+def test_the_nodes_time_limit_ends_the_child_too(stage: Stage) -> None:
+    deploy(stage, child("h", {"h": hold("gate")}))
+    handle = stage.start(graph("w", {"w": {**workflow("child", {}), "timeout": "1m"}}))
+    [one] = until_children(stage, handle)
+    stage.until_event(handle, "NodeWaiting", "w")
+    stage.pass_time(61)
+    ended = stage.end_of(handle)
+    assert (ended.error["code"], ended.error["details"]) == ("TIMEOUT", {"execution": one.id})
+    assert stage.end_of(one).state == "CANCELLED"
+
+
+def test_an_attempt_that_takes_too_long_is_followed_by_another(stage: Stage) -> None:
+    deploy(stage, child("h", {"h": hold("gate")}))
+    node = {**workflow("child", {}), "timeout": "1m", "retry": {"max_attempts": 2, "initial_delay": 5}}
+    handle = stage.start(graph("w", {"w": node}))
+    [first] = until_children(stage, handle)
+    stage.until_event(handle, "NodeWaiting", "w")
+    stage.pass_time(61)
+    stage.until_event(handle, "NodeRetrying", "w")
+    assert stage.end_of(first).state == "CANCELLED"
+    stage.pass_time(6)
+    until_children(stage, handle, 2)
+    stage.door("gate").open()
+    ended = stage.end_of(handle)
+    assert (ended.output, ended.nodes["w"]) == ("gate", ("COMPLETED", 1))
+
+
+# -- who is cancelled with whom -------------------------------------------------------------------------------
+
+
+def test_children_are_cancelled_with_a_cancelled_parent(stage: Stage) -> None:
+    deploy(
+        stage,
+        child("h", {"h": hold("gate")}, name="inner"),
+        child("y", {"y": workflow("inner", {})}, name="middle"),
+    )
+    handle = stage.start(graph("a, b", {"a": workflow("middle", {}), "b": workflow("inner", {}, wait=False)}))
+    middle, started = sorted(until_children(stage, handle, 2), key=lambda one: one.status().relation or "")
+    [inner] = until_children(stage, middle)
+    stage.until_event(handle, "NodeCompleted", "b")
+    handle.cancel()
+    assert [stage.end_of(one).state for one in (middle, inner)] == ["CANCELLED", "CANCELLED"]
+    assert started.status().state == "RUNNING"
+
+
+def test_children_are_cancelled_with_a_failed_parent(stage: Stage) -> None:
+    deploy(stage, child("h", {"h": hold("gate")}))
+    document = graph("w, h > f", {"w": workflow("child", {}), "h": hold("failing"), "f": fail()})
+    handle = stage.start(document)
+    [one] = until_children(stage, handle)
+    stage.door("failing").open()
+    assert stage.end_of(handle).states["w"] == "CANCELLED"
+    assert stage.end_of(one).state == "CANCELLED"
+
+
+def test_children_are_cancelled_with_a_parent_whose_time_is_up(stage: Stage) -> None:
+    deploy(stage, child("h", {"h": hold("gate")}))
+    handle = stage.start(graph("w", {"w": workflow("child", {})}, timeout="1m"))
+    [one] = until_children(stage, handle)
+    stage.until_event(handle, "NodeWaiting", "w")
+    stage.pass_time(61)
+    assert stage.end_of(handle).error["code"] == "TIMEOUT"
+    assert stage.end_of(one).state == "CANCELLED"
+
+
+def test_children_of_a_failed_item_are_cancelled_and_those_of_others_are_not(stage: Stage) -> None:
+    deploy(stage, child("h", {"h": task("hold", "{{ $trigger.door }}")}))
+    document = graph(
+        "s > a > g, s > b > f > g",
+        {
+            "s": split([{"door": "one", "bad": True}, {"door": "two", "bad": False}]),
+            "a": workflow("child", "{{ $item }}"),
+            "b": hold("failing"),
+            "f": task("fail_if", {"when": "{{ $item.bad }}"}),
+            "g": aggregator(output="$a"),
+        },
+    )
+    handle = stage.start(document)
+    first, second = sorted(until_children(stage, handle, 2), key=lambda one: bytes(one.status().input))
+    stage.until_comers(handle, "one")
+    stage.until_comers(handle, "two")
+    stage.door("failing").open()
+    assert stage.end_of(first).state == "CANCELLED"
+    assert second.status().state == "RUNNING"
+    stage.door("two").open()
+    output = stage.end_of(handle).output
+    assert (output[0]["error"]["code"], output[1]) == ("REFUSED", "two")
+
+
+def test_children_of_all_items_are_cancelled_where_one_failure_fails_the_split(stage: Stage) -> None:
+    deploy(stage, child("h", {"h": hold("gate")}))
+    nodes = {
+        "s": {**split([False, False, True], on_item_error="halt"), "error": {"type": "ignore"}},
+        "f": task("fail_if", {"when": "{{ $item }}"}),
+        "w": workflow("child", {}),
+        "g": aggregator(),
+        "z": hold("end"),
+    }
+    handle = stage.start(graph("s > w > g, s > b > f > g, g > z", {**nodes, "b": hold("failing")}))
+    found = until_children(stage, handle, 3)
+    stage.door("failing").open()
+    assert {stage.end_of(one).state for one in found} == {"CANCELLED"}
+    stage.door("end").open()
+    assert stage.end_of(handle).state == "COMPLETED"
+
+
+def test_children_of_items_are_cancelled_when_the_aggregator_gives_up(stage: Stage) -> None:
+    deploy(stage, child("h", {"h": hold("gate")}))
+    nodes = {
+        "s": split([1, 2]),
+        "w": workflow("child", {}),
+        "g": {**aggregator(timeout=60), "error": {"type": "ignore"}},
+        "z": hold("end"),
+    }
+    handle = stage.start(graph("s > w > g > z", nodes))
+    found = until_children(stage, handle, 2)
+    stage.until_event(handle, "NodeWaiting", "w", times=2)
+    stage.pass_time(61)
+    assert {stage.end_of(one).state for one in found} == {"CANCELLED"}
+    stage.door("end").open()
+    assert stage.end_of(handle).state == "COMPLETED"
+
+
+def test_children_of_the_losers_of_a_race_are_cancelled(stage: Stage) -> None:
+    deploy(stage, child("h", {"h": task("hold", "{{ $trigger.door }}")}))
+    nodes = {
+        "a": workflow("child", {"door": "fast"}),
+        "b": workflow("child", {"door": "slow"}),
+        "s": split([1]),
+        "c": workflow("child", {"door": "slow"}),
+        "g": aggregator(),
+        "o": workflow("child", {"door": "aside"}),
+        "m": race(losers="cancel", mode="first"),
+        "z": hold("end"),
+    }
+    handle = stage.start(graph("a > m, b > m, s > c > g > m, o, m > z", nodes))
+    found = {bytes(one.status().input): one for one in until_children(stage, handle, 4)}
+    aside = found[b'{"door":"aside"}']
+    losers = [
+        one for one in until_children(stage, handle, 4) if bytes(one.status().input) == b'{"door":"slow"}'
+    ]
+    stage.door("fast").open()
+    assert [stage.end_of(one).state for one in losers] == ["CANCELLED", "CANCELLED"]
+    assert aside.status().state == "RUNNING"
+    stage.door("aside").open()
+    stage.door("end").open()
+    assert stage.end_of(handle).state == "COMPLETED"

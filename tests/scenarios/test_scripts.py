@@ -1,0 +1,387 @@
+"""Scripts on every stack: tasks, timers, signals and children, and what happens when they fail or race."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scenarios.stage import Stage
+
+
+def test_a_script_returns_what_its_task_gave(stage: Stage) -> None:
+    ended = stage.run_script('let r = await Task.run("echo", {n: inputs.n + 1})\nreturn r.n * 2', {"n": 20})
+    assert (ended.state, ended.output) == ("COMPLETED", 42)
+    assert ended.count("TaskCompleted", "echo") == 1
+
+
+def test_a_chain_of_tasks_keeps_its_variables(stage: Stage) -> None:
+    source = """
+    let total = 0
+    for (let i = 0; i < 20; i++) {
+      total += await Task.run("echo", i)
+    }
+    return total
+    """
+    ended = stage.run_script(source)
+    assert ended.output == 190
+    assert ended.count("TaskCompleted") == 20
+
+
+def test_an_awaited_failure_is_thrown_at_the_await(stage: Stage) -> None:
+    source = """
+    try {
+      await Task.run("fail", {message: "no money", code: "DECLINED"})
+    } catch (e) {
+      return {code: e.code, message: e.message}
+    }
+    """
+    assert stage.run_script(source).output == {"code": "DECLINED", "message": "no money"}
+
+
+def test_an_uncaught_failure_fails_the_execution_with_its_error(stage: Stage) -> None:
+    ended = stage.run_script('await Task.run("fail", {message: "no money", code: "DECLINED"})')
+    assert ended.state == "FAILED"
+    assert ended.error["code"] == "DECLINED"
+    assert ended.error["message"] == "no money"
+
+
+def test_all_gives_results_in_the_order_asked_for(stage: Stage) -> None:
+    source = """
+    let handles = []
+    for (let i = 0; i < 50; i++) { handles.push(Task.run("echo", i)) }
+    return await Task.all(handles)
+    """
+    assert stage.run_script(source).output == list(range(50))
+
+
+def test_a_failure_inside_all_is_thrown_while_others_still_run(stage: Stage) -> None:
+    source = """
+    try {
+      await Task.all([Task.run("hold", "slow"), Task.run("fail", {message: "broken", code: "BROKEN"})])
+    } catch (e) { return e.code }
+    """
+    assert stage.run_script(source).output == "BROKEN"
+
+
+def test_any_ignores_failures_and_takes_the_first_success(stage: Stage) -> None:
+    source = """
+    let good = Task.run("echo", "good")
+    let won = await Task.any([Task.run("fail", {message: "x", code: "X"}), good])
+    return {same: won.item_id == good, result: won.result}
+    """
+    assert stage.run_script(source).output == {"same": True, "result": "good"}
+
+
+def test_any_of_failures_only_is_an_aggregate_error(stage: Stage) -> None:
+    source = """
+    try {
+      await Task.any([Task.run("fail", {message: "a", code: "A"}), Task.run("fail", {message: "b", code: "B"})])
+    } catch (e) { return e.code }
+    """
+    assert stage.run_script(source).output == "AggregateError"
+
+
+def test_race_tells_a_failure_that_comes_first(stage: Stage) -> None:
+    source = """
+    let bad = Task.run("fail", {message: "x", code: "X"})
+    let won = await Task.race([bad, Task.run("hold", "slow")])
+    return [won.item_id == bad.id, won.status, won.error.code]
+    """
+    assert stage.run_script(source).output == [True, "failed", "X"]
+
+
+def test_a_race_against_a_timer_is_a_timeout(stage: Stage) -> None:
+    source = """
+    let timeout_timer = Task.delay(30)
+    let result = await Task.race([Task.run("hold", "slow"), timeout_timer])
+    if (result.item_id == timeout_timer) { return {error: "Operation timed out"} }
+    return result
+    """
+    handle = stage.start_script(source)
+    stage.until_comers(handle, "slow")
+    stage.pass_time(30)
+    assert stage.end_of(handle).output == {"error": "Operation timed out"}
+
+
+def test_a_sleeping_script_holds_nothing_and_wakes_in_time(stage: Stage) -> None:
+    handle = stage.start_script('await Timer.delay("7d")\nreturn Date.now()')
+    stage.until_event(handle, "Suspended", "timer")
+    before = stage.clock.now()
+    stage.pass_time(7 * 86400)
+    assert stage.end_of(handle).output == pytest.approx((before + 7 * 86400) * 1000, abs=5)
+
+
+def test_signals_are_kept_and_taken_in_order(stage: Stage) -> None:
+    source = """
+    await Task.run("hold", "door")
+    let a = await Signal.next("go")
+    let b = await wait_for_signal("go")
+    return [a, b]
+    """
+    handle = stage.start_script(source)
+    stage.until_comers(handle, "door")
+    handle.signal("go", 1)
+    handle.signal("other", "ignored")
+    handle.signal("go", 2, id="second")
+    handle.signal("go", 3, id="second")
+    stage.door("door").open()
+    assert stage.end_of(handle).output == [1, 2]
+
+
+def test_a_signal_wakes_a_waiting_script(stage: Stage) -> None:
+    handle = stage.start_script('let d = await Signal.next("decision")\nreturn d.by')
+    stage.until_event(handle, "Suspended", "signal decision")
+    assert [wait.kind for wait in handle.why()] == ["signal"]
+    handle.signal("decision", {"by": "ann"})
+    assert stage.end_of(handle).output == "ann"
+
+
+def test_a_wait_for_a_signal_ends_with_a_timeout_error(stage: Stage) -> None:
+    source = """
+    try { return await Signal.when("decision", {timeout: "1h"}) } catch (e) { return e.code }
+    """
+    handle = stage.start_script(source)
+    stage.until_event(handle, "Suspended", "signal decision")
+    stage.pass_time(3600)
+    assert stage.end_of(handle).output == "TimeoutError"
+
+
+def test_a_lost_race_does_not_swallow_the_next_signal(stage: Stage) -> None:
+    source = """
+    await Promise.race([Signal.next("go"), Timer.delay(5)])
+    return await Signal.next("go")
+    """
+    handle = stage.start_script(source)
+    stage.until_event(handle, "Suspended", "race of 2")
+    stage.pass_time(5)
+    stage.until_event(handle, "TimerFired")
+    handle.signal("go", "first")
+    assert stage.end_of(handle).output == "first"
+
+
+def test_a_child_script_gives_its_result(stage: Stage) -> None:
+    stage.app.deploy_script("workflow double(inputs) { return await Task.run(\"echo\", inputs.n * 2) }")
+    ended = stage.run_script('return await Workflow.run("double", {n: 21})')
+    assert ended.output == 42
+    assert ended.count("ChildStarted", "double") == 1
+    assert ended.count("ChildEnded", "double") == 1
+
+
+def test_a_child_may_be_a_graph(stage: Stage) -> None:
+    stage.app.deploy(
+        {
+            "name": "graph-child",
+            "nodes": [{"id": "work", "type": "task", "parameters": {"task": "echo", "input": "$trigger"}}],
+            "edges": [],
+        }
+    )
+    assert stage.run_script('return await Workflow.run("graph-child", {a: 1})').output == {"a": 1}
+
+
+def test_a_child_that_fails_throws_at_the_await(stage: Stage) -> None:
+    stage.app.deploy_script('throw {code: "NOPE", message: "not today"}', "failing")
+    source = 'try { await Workflow.run("failing", {}) } catch (e) { return [e.code, e.message] }'
+    assert stage.run_script(source).output == ["NOPE", "not today"]
+
+
+def test_a_child_that_nobody_deployed_throws_at_the_await(stage: Stage) -> None:
+    source = 'try { await Workflow.run("missing", {}) } catch (e) { return e.code }'
+    assert stage.run_script(source).output == "NOT_FOUND"
+
+
+def test_a_started_child_outlives_its_parent(stage: Stage) -> None:
+    stage.app.deploy_script('await Task.run("hold", "child")\nreturn "done"', "slow-child")
+    parent = stage.run_script('return Workflow.start("slow-child", {})')
+    assert parent.state == "COMPLETED"
+    child = stage.app.handle(parent.output)
+    stage.until_comers(parent.handle, "child")
+    stage.door("child").open()
+    assert stage.end_of(child).output == "done"
+
+
+def test_tasks_nobody_awaits_outlive_the_script(stage: Stage) -> None:
+    ended = stage.run_script('Task.run("hold", "mail")\nTask.run("note", "logged")\nreturn "ok"')
+    assert ended.output == "ok"
+    stage.until_comers(ended.handle, "mail")
+    stage.door("mail").open()
+    tasks = {handle.status().workflow: handle for handle in stage.app.executions() if handle.id != ended.id}
+    assert set(tasks) == {"hold", "note"}
+    assert stage.end_of(tasks["hold"]).output == "mail"
+    assert stage.end_of(tasks["note"]).output == "logged"
+    assert tasks["hold"].status().parent == ended.id
+    assert stage.seen == ["logged"]
+
+
+def test_a_task_that_runs_when_its_script_ends_is_not_run_again(stage: Stage) -> None:
+    source = 'let slow = Task.run("hold", "slow")\nawait Task.run("hold", "first")\nreturn "over"'
+    handle = stage.start_script(source)
+    stage.until_comers(handle, "slow")
+    stage.until_comers(handle, "first")
+    stage.door("first").open()
+    ended = stage.end_of(handle)
+    stage.door("slow").open()
+    (task,) = [one for one in stage.app.executions() if one.id != ended.id]
+    assert stage.end_of(task).output == "slow"
+    assert len(stage.door("slow").comers) == 1
+
+
+def test_cancel_lets_finally_run(stage: Stage) -> None:
+    source = """
+    try {
+      await Task.run("hold", "work")
+    } finally {
+      await Task.run("note", "compensated")
+    }
+    """
+    handle = stage.start_script(source)
+    stage.until_comers(handle, "work")
+    handle.cancel("enough")
+    ended = stage.end_of(handle)
+    assert ended.state == "CANCELLED"
+    assert stage.seen == ["compensated"]
+
+
+def test_a_second_cancel_ends_it_at_once(stage: Stage) -> None:
+    source = 'try { await Signal.next("never") } finally { await Signal.next("also-never") }'
+    handle = stage.start_script(source)
+    stage.until_event(handle, "Suspended", "signal never")
+    handle.cancel()
+    stage.until_event(handle, "Suspended", "signal also-never")
+    handle.cancel()
+    assert stage.end_of(handle).state == "CANCELLED"
+
+
+def test_cleaning_up_is_limited_by_the_grace(stage: Stage) -> None:
+    source = 'try { await Signal.next("never") } finally { await Signal.next("also-never") }'
+    handle = stage.start_script(source)
+    stage.until_event(handle, "Suspended", "signal never")
+    handle.cancel()
+    stage.until_event(handle, "Suspended", "signal also-never")
+    stage.pass_time(31)
+    assert stage.end_of(handle).state == "CANCELLED"
+
+
+def test_cancel_reaches_children(stage: Stage) -> None:
+    stage.app.deploy_script('await Signal.next("never")', "child")
+    handle = stage.start_script('await Workflow.run("child", {})')
+    stage.until_event(handle, "ChildStarted", "child")
+    (child,) = [one for one in _eventually(stage, handle) if one.id != handle.id]
+    stage.until_event(child, "Suspended", "signal never")
+    handle.cancel()
+    assert stage.end_of(handle).state == "CANCELLED"
+    assert stage.end_of(child).state == "CANCELLED"
+
+
+def _eventually(stage: Stage, handle: object) -> list:
+    stage.until("two executions", handle, lambda: len(stage.app.executions()) == 2)  # type: ignore[arg-type]
+    return stage.app.executions()
+
+
+def test_the_execution_timeout_throws_at_the_await_and_fails(stage: Stage) -> None:
+    source = """```
+timeout: 60s
+```
+    try { await Signal.next("never") } catch (e) { await Task.run("note", e.code); throw e }
+    """
+    handle = stage.start_script(source)
+    stage.until_event(handle, "Suspended", "signal never")
+    stage.pass_time(61)
+    ended = stage.end_of(handle)
+    assert (ended.state, ended.error["code"]) == ("FAILED", "TimeoutError")
+    assert stage.seen == ["TimeoutError"]
+
+
+def test_a_paused_script_waits_and_goes_on(stage: Stage) -> None:
+    handle = stage.start_script('let a = await Signal.next("go")\nreturn await Task.run("echo", a)')
+    stage.until_event(handle, "Suspended", "signal go")
+    handle.pause()
+    handle.signal("go", 5)
+    assert handle.status().state == "PAUSED"
+    handle.resume()
+    assert stage.end_of(handle).output == 5
+
+
+def test_retries_of_a_task_are_durable(stage: Stage) -> None:
+    source = 'return (await Task.with({retries: 3}).run("flaky", {failures: 2})).attempt'
+    handle = stage.start_script(source)
+    stage.until_event(handle, "TaskRetrying", "flaky")
+    stage.pass_time(1)
+    stage.until_event(handle, "TaskRetrying", "flaky", 2)
+    stage.pass_time(2)
+    assert stage.end_of(handle).output == 3
+
+
+def test_an_unknown_task_fails_with_a_clear_error(stage: Stage) -> None:
+    ended = stage.run_script('await Task.run("nothing_like_it", {})')
+    assert ended.error["code"] == "TASK_NOT_FOUND"
+    assert "nothing_like_it" in ended.error["message"]
+
+
+def test_a_bad_option_is_named(stage: Stage) -> None:
+    ended = stage.run_script('await Task.with({colour: "red"}).run("echo", 1)')
+    assert ended.state == "FAILED"
+    assert "colour" in ended.error["message"]
+
+
+def test_a_library_node_runs_from_a_script(stage: Stage) -> None:
+    source = 'let d = await Node.run("limit", {input_array: [1, 2, 3], limit: 2})\nreturn d.items'
+    ended = stage.run_script(source)
+    assert ended.output == [1, 2], ended.error
+
+
+def test_a_hundred_completions_cause_two_or_three_resumes(stage: Stage) -> None:
+    source = """
+    let handles = []
+    for (let i = 0; i < 100; i++) { handles.push(Task.run("echo", i)) }
+    let results = await Task.all(handles)
+    return results.length
+    """
+    ended = stage.run_script(source)
+    assert ended.output == 100
+    assert ended.count("Suspended") <= 3
+    assert ended.count("TaskCompleted") == 100
+
+
+def test_an_endless_loop_fails_with_a_named_limit(stage: Stage) -> None:
+    ended = stage.run_script("while (true) { let x = 1 }")
+    assert ended.error["code"] == "LimitExceeded"
+    assert stage.run_script("return 1", name="after").output == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'return "x".repeat(1000000000)',
+        "function f(n) { return f(n + 1) }\nreturn f(0)",
+        "let s = 'x'\nwhile (true) { s = s + s }",
+    ],
+)
+def test_greed_fails_the_script_and_not_the_worker(stage: Stage, source: str) -> None:
+    ended = stage.run_script(source)
+    assert (ended.state, ended.error["code"]) == ("FAILED", "LimitExceeded")
+    assert stage.run_script("return 1", name="after").output == 1
+
+
+def test_a_large_result_travels_as_a_blob(stage: Stage) -> None:
+    ended = stage.run_script('let big = await Task.run("echo", "x".repeat(600000))\nreturn big.length')
+    assert ended.output == 600000
+
+
+def test_a_large_variable_is_kept_across_an_await(stage: Stage) -> None:
+    source = """
+    let big = "ab".repeat(40000)
+    await Task.run("hold", "door")
+    return big.length
+    """
+    handle = stage.start_script(source)
+    stage.until_comers(handle, "door")
+    stage.door("door").open()
+    assert stage.end_of(handle).output == 80000
+
+
+def test_the_picture_shows_line_and_variables(stage: Stage) -> None:
+    handle = stage.start_script('let order = {id: 7}\nlet ok = await Signal.next("go")\nreturn ok')
+    stage.until_event(handle, "Suspended", "signal go")
+    seen = handle.picture()
+    assert seen is not None
+    assert (seen.line, seen.source) == (2, 'let ok = await Signal.next("go")')
+    assert seen.variables["order"] == {"id": 7}
