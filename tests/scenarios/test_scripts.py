@@ -385,3 +385,30 @@ def test_the_picture_shows_line_and_variables(stage: Stage) -> None:
     assert seen is not None
     assert (seen.line, seen.source) == (2, 'let ok = await Signal.next("go")')
     assert seen.variables["order"] == {"id": 7}
+
+
+def test_the_tasks_of_a_cancelled_script_are_interrupted(stage: Stage) -> None:
+    @stage.app.task
+    async def endless(ctx) -> None:  # type: ignore[no-untyped-def]
+        try:
+            await stage.door("endless").passing(ctx.idempotency_key)
+        except BaseException as error:
+            stage.seen.append(type(error).__name__)
+            raise
+
+    handle = stage.start_script('await Task.run("endless", {})')
+    stage.until_comers(handle, "endless")
+    handle.cancel()
+    assert stage.end_of(handle).state == "CANCELLED"
+    stage.until("the task was interrupted", handle, lambda: stage.seen == ["CancelledError"])
+
+
+def test_losers_of_a_race_are_cancelled_on_demand(stage: Stage) -> None:
+    source = """
+    await Task.race([Task.run("echo", 1), Task.run("hold", "loser")], {cancel: true})
+    return "over"
+    """
+    ended = stage.run_script(source)
+    assert ended.output == "over"
+    assert ended.count("TaskHandedOver") == 0
+    assert [handle.id for handle in stage.app.executions()] == [ended.id]

@@ -18,32 +18,40 @@ from dalsegno.engine.memory import tune_memory
 from dalsegno.errors import UsageError
 
 Workload = Callable[..., Awaitable[Report]]
-WORKLOADS = ("chain", "fanout", "latency", "timers", "split100k")
+WORKLOADS = ("chain", "script", "python", "fanout", "latency", "resume", "timers", "split100k")
 
 
-def _workload(name: str) -> Workload:
-    from dalsegno.bench import timers, workloads  # noqa: PLC0415 - only what is used is loaded
+def _workload(name: str, *, script: bool) -> Workload:
+    from dalsegno.bench import resuming, scripts, timers, workloads  # noqa: PLC0415 - only what is used is loaded
 
     found: dict[str, Workload] = {
         "chain": workloads.chain,
-        "fanout": workloads.fanout,
+        "script": scripts.script,
+        "python": scripts.python,
+        "fanout": scripts.fanout if script else workloads.fanout,
         "latency": workloads.latency,
+        "resume": resuming.resume,
         "timers": timers.timers,
         "split100k": workloads.split100k,
     }
     if name not in found:
         raise UsageError(f"there is no workload '{name}'; choose one of {', '.join(WORKLOADS)}")
+    if script and name != "fanout":
+        raise UsageError("only fanout takes --script; the chain of a script is the workload 'script'")
     return found[name]
 
 
 def bench(
-    workload: Annotated[str, typer.Argument(help="chain, fanout, latency, timers or split100k.")],
+    workload: Annotated[str, typer.Argument(help=f"{', '.join(WORKLOADS[:-1])} or {WORKLOADS[-1]}.")],
     store: Annotated[str | None, typer.Option(help="Store URL; without it a fresh SQLite file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
-    executions: Annotated[int | None, typer.Option(help="chain: how many executions.")] = None,
-    steps: Annotated[int | None, typer.Option(help="chain: steps per execution.")] = None,
+    executions: Annotated[
+        int | None, typer.Option(help="chain, script, python: how many executions.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="chain, script, python: steps of each.")] = None,
     items: Annotated[int | None, typer.Option(help="fanout, split100k: items.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="fanout, latency: rounds.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="fanout, latency, resume: rounds.")] = None,
+    script: Annotated[bool, typer.Option("--script", help="fanout: of a script, by Task.all.")] = False,
     parked: Annotated[int | None, typer.Option(help="timers: how many are parked.")] = None,
     due: Annotated[int | None, typer.Option(help="timers: how many come due in one second.")] = None,
 ) -> None:
@@ -57,7 +65,7 @@ def bench(
         "due": due,
     }
     given = {name: size for name, size in sizes.items() if size is not None}
-    chosen = _workload(workload)
+    chosen = _workload(workload, script=script)
     tune_memory()
     console = Console(stderr=True)
     report = _measure(chosen, store, given, lambda line: console.print(f"  {line}", style="dim"))

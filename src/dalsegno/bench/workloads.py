@@ -36,7 +36,8 @@ def application(url: str, concurrency: int = 500) -> App:
     return app
 
 
-async def _timed(started: Awaitable[Handle], deadline: float) -> float:
+async def timed(started: Awaitable[Handle], deadline: float) -> float:
+    """Milliseconds from the start to the result."""
     began = time.perf_counter()
     handle = await started
     await handle.aresult(deadline)
@@ -48,11 +49,11 @@ async def chain(url: str, progress: Progress, *, executions: int = 500, steps: i
     app = application(url)
     async with app.running():
         definition = await app.adeploy(documents.chain(steps))
-        await asyncio.gather(*(_timed(app.astart(definition.name), 60) for _ in range(20)))
+        await asyncio.gather(*(timed(app.astart(definition.name), 60) for _ in range(20)))
         progress(f"{executions} executions × {steps} steps")
         with Meter() as meter:
             times = await asyncio.gather(
-                *(_timed(app.astart(definition.name), 600) for _ in range(executions))
+                *(timed(app.astart(definition.name), 600) for _ in range(executions))
             )
     return Report(
         "chain",
@@ -73,10 +74,10 @@ async def fanout(url: str, progress: Progress, *, items: int = 1000, rounds: int
     async with app.running():
         definition = await app.adeploy(documents.fan_out("bench-fanout"))
         payload = {"items": list(range(items))}
-        await _timed(app.astart(definition.name, payload), 60)
+        await timed(app.astart(definition.name, payload), 60)
         progress(f"{rounds} rounds of 1 → {items} → 1")
         with Meter() as meter:
-            times = [await _timed(app.astart(definition.name, payload), 600) for _ in range(rounds)]
+            times = [await timed(app.astart(definition.name, payload), 600) for _ in range(rounds)]
     return Report(
         "fanout",
         url,
@@ -96,10 +97,10 @@ async def latency(url: str, progress: Progress, *, rounds: int = 500) -> Report:
     async with app.running():
         definition = await app.adeploy(documents.chain(1))
         for _ in range(20):
-            await _timed(app.astart(definition.name), 60)
+            await timed(app.astart(definition.name), 60)
         progress(f"{rounds} executions, one after the other")
         with Meter() as meter:
-            times = [await _timed(app.astart(definition.name), 60) for _ in range(rounds)]
+            times = [await timed(app.astart(definition.name), 60) for _ in range(rounds)]
     return Report(
         "latency",
         url,
@@ -118,11 +119,11 @@ async def split100k(url: str, progress: Progress, *, items: int = 100_000) -> Re
     app = application(url)
     async with app.running():
         definition = await app.adeploy(documents.fan_out("bench-split", "hundred"))
-        await _timed(app.astart(definition.name, {"items": list(range(100))}), 60)
+        await timed(app.astart(definition.name, {"items": list(range(100))}), 60)
         progress(f"one split of {items} items")
         payload = {"items": list(range(items))}
         with Meter() as meter:
-            taken = await _timed(app.astart(definition.name, payload), 3600)
+            taken = await timed(app.astart(definition.name, payload), 3600)
     return Report(
         "split100k",
         url,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
-from dalsegno.errors import NotFound
+from dalsegno.errors import BadConfiguration, NotFound
 from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.plan import Node, Plan
 from dalsegno.lang import FlowProgram
 from dalsegno.lang.python import PythonProgram
+from dalsegno.lang.python.program import stored_program
 from dalsegno.model.definition import Definition, Version, is_part, no_such_version
 from dalsegno.model.execution import SCRIPTED
 from dalsegno.ports.archive import Archive
@@ -91,16 +93,24 @@ class Definitions:
 
     def add_script(self, definition: Definition) -> ScriptProgram:
         """Loads a stored program; nothing is compiled again."""
-        code: FlowProgram | PythonProgram
-        if definition.kind == "python":
-            code = PythonProgram.load(definition.source, self._resolve)
-        else:
-            code = FlowProgram.load(definition.source)
+        is_python = definition.kind == "python"
+        code = self._load_python(definition) if is_python else FlowProgram.load(definition.source)
         program = ScriptProgram(definition, code, self._machine_limits)
         self._scripts[definition.hash] = program
         if len(self._scripts) > self._capacity:
             self._scripts.popitem(last=False)
         return program
+
+    def _load_python(self, definition: Definition) -> PythonProgram:
+        """Its native parts live in the user's module; nothing is imported because a record says so."""
+        stored = stored_program(definition.source)
+        running = self._resolve(stored.module, stored.qualname) if self._resolve is not None else None
+        if running is None and stored.module not in sys.modules:
+            raise BadConfiguration(
+                f"the Python workflow '{definition.name}' lives in module '{stored.module}', which this process has"
+                f" not imported; start the worker with its application (dalsegno worker --app {stored.module}:app)"
+            )
+        return PythonProgram.load(definition.source, self._resolve)
 
     async def by_hash(self, hash: str) -> Program:
         program = self._programs.get(hash)

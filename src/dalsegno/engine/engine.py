@@ -32,6 +32,7 @@ from dalsegno.engine.timers import Timers
 from dalsegno.engine.worker import Worker
 from dalsegno.engine.workflows import Workflows
 from dalsegno.errors import OperatorError
+from dalsegno.model.effect import DropTokens, FinishExecution
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.node import NodeTypes
@@ -127,6 +128,7 @@ class Engine:
 
     def _focus(self, broker: FocusedBroker) -> None:
         self._broker = broker
+        self.outbox.started = broker.follow
         self.committer.broker = self.timers.broker = self.reconciler.broker = broker
 
     def _start_worker(self) -> None:
@@ -211,9 +213,18 @@ class Engine:
             self.worker.continuation.announced(applied.ready)
         if applied.owes:
             self.outbox.notice()
+        if self.worker is not None:
+            self._call_off(self.worker, transition)
         if applied.ended is not None:
             self.endings.notice(transition.execution, ending_in(transition))
             self.reconciler.notice_ending()
+
+    def _call_off(self, worker: Worker, transition: Transition) -> None:
+        for effect in transition.effects:
+            if type(effect) is DropTokens:
+                worker.call_off(transition.execution, effect.tokens)
+            elif type(effect) is FinishExecution and not effect.hand_over:
+                worker.call_off(transition.execution)
 
     def _task_queue(self, name: str) -> str | None:
         tasks = self.services.get("tasks")

@@ -17,7 +17,7 @@ from dalsegno.core.await_outside import awaited_children
 from dalsegno.core.orders import CancelOrder, Notice, StartOrder, decode_cancel, decode_notice, decode_start
 from dalsegno.core.script import error_object
 from dalsegno.core.script_bodies import encode_body, failed, succeeded
-from dalsegno.errors import Conflict, NotFound, OperatorError, UsageError
+from dalsegno.errors import Conflict, InternalError, NotFound, OperatorError, UsageError
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.model.effect import DeliverToToken, Effect, SettlePromise
 from dalsegno.model.event import NewEvent
@@ -42,6 +42,8 @@ class Outbox:
         self.client = client
         self.ledger = client.stack.ledger
         self.delivered = 0
+        self.started: Callable[[str | None, str], None] = lambda parent, execution: None
+        """Told of every execution that was started by order of another."""
         self._news = asyncio.Event()
 
     def notice(self) -> None:
@@ -68,23 +70,29 @@ class Outbox:
             entries = await self.ledger.outbox(BATCH)
             if not entries:
                 return
-            done = []
-            for entry in entries:
-                await self._deliver(entry)
-                done.append(entry.id)
+            done = [entry.id for entry in entries if await self._deliver(entry)]
             await self.ledger.delivered(done)
             self.delivered += len(done)
+            if not done:
+                return
 
-    async def _deliver(self, entry: OutboxEntry) -> None:
+    async def _deliver(self, entry: OutboxEntry) -> bool:
+        """Whether it is done with. What broke for a reason of ours stays, and is tried again later."""
         carry_out = self._orders().get(entry.topic)
         if carry_out is None:
             logger.error("outbox entry %s has the unknown topic '%s' and is dropped", entry.id, entry.topic)
-            return
+            return True
         try:
             await carry_out(entry)
+        except OperatorError:
+            raise
+        except InternalError:
+            logger.exception("outbox entry %s broke", entry.id)
+            return False
         except (UsageError, msgspec.ValidationError) as error:
             # Nobody is there to be told, and it would fail again wherever it is tried.
             logger.error("outbox entry %s could not be carried out: %s", entry.id, error)
+        return True
 
     def _orders(self) -> dict[str, Callable[[OutboxEntry], Awaitable[None]]]:
         return {
@@ -102,6 +110,7 @@ class Outbox:
             return
         try:
             await self.client.start_ordered(order)
+            self.started(order.parent, order.execution)
         except UsageError as error:
             if order.notify is None:
                 raise

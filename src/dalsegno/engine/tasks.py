@@ -19,6 +19,8 @@ from dalsegno.ports.node import NodeContext, NodeError
 
 PLAIN = (Any, object, dict, list, str, int, float, bool, None)
 """Annotations under which an input is taken as it comes."""
+TURN_THREADS = 8
+"""For turns of Python workflows: apart from tasks, which may keep their threads for long."""
 CONTEXT_NAMES = frozenset(("ctx", "context"))
 
 
@@ -72,6 +74,7 @@ class Tasks:
         self._tasks: dict[str, Task] = {}
         self._threads = threads
         self._pool: ThreadPoolExecutor | None = None
+        self._turns: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
         self.abandoned = 0
 
@@ -156,7 +159,9 @@ class Tasks:
 
     async def call(self, work: Callable[[], None]) -> None:
         """Runs a turn of a Python workflow beside the event loop, which renews leases and commits meanwhile."""
-        await asyncio.wrap_future(self._threads_pool().submit(copy_context().run, work))
+        if self._turns is None:
+            self._turns = ThreadPoolExecutor(TURN_THREADS, thread_name_prefix="dalsegno-turn")
+        await asyncio.wrap_future(self._turns.submit(copy_context().run, work))
 
     def _threads_pool(self) -> ThreadPoolExecutor:
         if self._pool is None:
@@ -164,6 +169,9 @@ class Tasks:
         return self._pool
 
     async def close(self) -> None:
+        if self._turns is not None:
+            self._turns.shutdown(wait=False, cancel_futures=True)
+            self._turns = None
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None

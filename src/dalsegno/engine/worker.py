@@ -14,7 +14,7 @@ from dalsegno.engine.committer import Committer
 from dalsegno.engine.continuation import Continuation, kept_leases
 from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.steps import Steps
-from dalsegno.errors import DalSegnoError, OperatorError
+from dalsegno.errors import BadConfiguration, DalSegnoError, OperatorError
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import SCRIPTED, NewExecution
 from dalsegno.model.failure import Failure
@@ -26,6 +26,7 @@ from dalsegno.ports.ledger import Ledger
 logger = logging.getLogger("dalsegno.worker")
 
 BROKEN_PAUSE = 1.0
+CANNOT_RUN_PAUSE = 2.0
 LONGEST_PAUSE = 15.0
 SCRIPT_TOKENS = frozenset(("resume", "task", "timer", "schedule"))
 
@@ -70,6 +71,9 @@ class Worker:
         self._doubts = 0
         self._tasks: dict[asyncio.Task[None], str] = {}
         """Runs in progress, and the name under which each was leased."""
+        self._runs: dict[str, asyncio.Task[None] | None] = {}
+        """Tasks of scripts in progress, by their tokens."""
+        self._called_off: set[str] = set()
         self._free = asyncio.Event()
         self._busy = asyncio.Event()
         self._stopping = False
@@ -127,6 +131,17 @@ class Worker:
         for lease in kept_leases(new.id, new.definition, 0, kept, applied, self.ledger.now(), new.kind):
             self._launch(lease, None, self.name)
 
+    def call_off(self, execution: str, tokens: Sequence[str] | None = None) -> None:
+        """Tasks of a script that nobody is interested in any more are interrupted; what they return would be refused.
+        In other processes they are left to find that out themselves."""
+        for token, lease in list(self.running.items()):
+            if lease.execution != execution or (tokens is not None and token not in tokens):
+                continue
+            run = self._runs.get(token)
+            if run is not None and run is not asyncio.current_task():
+                self._called_off.add(token)
+                run.cancel()
+
     async def stop(self, grace: float = 10.0) -> None:
         """No more claims; running steps finish, or are handed back once the grace is over."""
         self._stopping = True
@@ -159,6 +174,8 @@ class Worker:
             while following is not None:
                 lease, hops = following, hops + 1
                 now = self.started[lease.token] = clock()
+                if lease.kind == "task":
+                    self._runs[lease.token] = asyncio.current_task()
                 going_on = self._continues and self.continuation.may_go_on(hops, now - began, lease.priority)
                 if lease.kind in SCRIPT_TOKENS or lease.execution_kind in SCRIPTED:
                     following = await self._advance_script(lease, going_on, name)
@@ -167,6 +184,17 @@ class Worker:
                 self._done(lease)
                 if following is not None:
                     self.running[following.token] = following
+        except asyncio.CancelledError:
+            if lease.token not in self._called_off:
+                raise
+            self._called_off.discard(lease.token)
+            self._done(lease)
+        except BadConfiguration as error:
+            # This process cannot run it, another one may.
+            logger.warning("token %s of execution %s is handed back: %s", lease.token, lease.execution, error)
+            await asyncio.sleep(CANNOT_RUN_PAUSE)
+            await self._give_back(name, [lease])
+            self._done(lease)
         except Exception:
             # Not the node's failure (those are values) but ours: the token goes back and is tried elsewhere.
             logger.exception("step of token %s (node %s) broke", lease.token, lease.node)
@@ -181,6 +209,7 @@ class Worker:
         if self.running.get(lease.token) is lease:
             del self.running[lease.token]
             self.started.pop(lease.token, None)
+            self._runs.pop(lease.token, None)
 
     async def _give_back(self, name: str, leases: Sequence[Lease]) -> None:
         """Until it is done: what is neither run nor handed back would stay leased for ever."""

@@ -160,9 +160,7 @@ class Turns:
         turn.status = "suspended"
         turn.reachable = machine.reachable()
         signals = machine.waiting_signals()
-        names = tuple(
-            dict.fromkeys(wait.name for wait in signals if wait.id not in job.known)
-        )
+        names = tuple(dict.fromkeys(wait.name for wait in signals if wait.id not in job.known))
         turn.wake = wake_of(awaiting, job.known, names)
         turn.awaited = describe(awaiting)
 

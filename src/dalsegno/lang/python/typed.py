@@ -174,7 +174,7 @@ def _make_decoder(annotation: Any) -> Callable[[Any], Any] | None:
         return _pydantic_decoder(annotation)
     if not _understood(annotation):
         return None
-    return lambda value: msgspec.convert(value, annotation, dec_hook=_rebuild)
+    return lambda value: msgspec.convert(value, annotation, str_keys=True, dec_hook=_rebuild)
 
 
 def _understood(annotation: Any) -> bool:

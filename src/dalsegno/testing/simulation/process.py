@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs
@@ -24,6 +24,7 @@ from dalsegno.testing.simulation.nodes import simulation_registry
 LEASE_SECONDS = 20.0
 RECONCILE_EVERY = 5.0
 UNTOUCHED_AFTER = 30.0
+NO_SERVICES: Mapping[str, Any] = {}
 
 
 class SimulatedHeartbeat(Heartbeat):
@@ -61,7 +62,13 @@ class Process:
     """``kill`` stops it where it stands: nothing of it runs any more, not even its clean-up."""
 
     def __init__(
-        self, name: str, ledger: ProcessLedger, broker: Broker, concurrency: int, deaths: Counter[str]
+        self,
+        name: str,
+        ledger: ProcessLedger,
+        broker: Broker,
+        concurrency: int,
+        deaths: Counter[str],
+        services: Mapping[str, Any] = NO_SERVICES,
     ) -> None:
         self.life = Life(name)
         truth = ledger.truth
@@ -81,8 +88,8 @@ class Process:
             untouched_after=UNTOUCHED_AFTER,
             worker_name=name,
         )
-        services = {"life": self.life, "deaths": deaths}
-        self.engine = SimulatedEngine(stack, simulation_registry(), services, settings)
+        own = {"life": self.life, "deaths": deaths, **services}
+        self.engine = SimulatedEngine(stack, simulation_registry(), own, settings)
 
     def start(self) -> None:
         self.spawn(self._boot())

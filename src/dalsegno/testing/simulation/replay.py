@@ -23,7 +23,8 @@ from dalsegno.testing.simulation.ledger import Commit, Decision, Wake
 from dalsegno.testing.simulation.loop import Life, virtual_loop
 from dalsegno.testing.simulation.nodes import ALWAYS, simulation_registry
 from dalsegno.testing.simulation.scenario import Scenario
-from dalsegno.testing.simulation.world import MAX_STEPS, MAX_TIME, Observation
+from dalsegno.testing.simulation.system import MAX_STEPS, MAX_TIME
+from dalsegno.testing.simulation.world import Observation
 
 
 class DivergedError(Exception):

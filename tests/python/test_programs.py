@@ -1,0 +1,282 @@
+"""Programs as bytes: stored once, loaded beside the running code, old code going on with its own source."""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+import sys
+
+import pytest
+
+from dalsegno.lang.effects import Ok
+from dalsegno.lang.python import PythonMachine, PythonProgram, compile_workflow
+from dalsegno.lang.snapshots import SnapshotError
+from tests.python import failures, statements
+from tests.python.driving import Driver, outcome
+from tests.python.tasks import double, echo
+
+
+async def simple(x):
+    """Doubles twice.
+
+    And says so.
+    """
+    first = await double(x)
+    pick = lambda n: n + first  # noqa: E731
+    return pick(await double(first))
+
+
+def test_a_program_knows_its_name_kind_and_description():
+    program = compile_workflow(simple)
+    assert (program.kind, program.name) == ("python", "simple")
+    assert compile_workflow(simple, "other").name == "other"
+    assert program.description.startswith("Doubles twice.")
+    assert program.source.text.startswith("async def simple(x):")
+    assert program.source.line(program.source.first_line) == "async def simple(x):"
+
+
+def test_a_stored_program_runs_as_the_compiled_one_did():
+    program = PythonProgram.load(compile_workflow(simple).dump(), lambda module, name: simple)
+    assert Driver(program).run(3).result == 18
+    assert program.hash == compile_workflow(simple).hash
+
+
+@pytest.mark.parametrize("function", [*statements.CASES, *failures.CASES], ids=lambda function: function.__name__)
+def test_every_program_survives_storing(function):
+    program = compile_workflow(function)
+    loaded = PythonProgram.load(program.dump(), lambda module, name: function)
+    assert loaded.stored == program.stored
+    expected = outcome(Driver(program, "hot").run(3))
+    assert outcome(Driver(loaded, "stored", lossy=True).run(3)) == expected
+
+
+def test_a_program_is_found_by_its_module_alone():
+    data = compile_workflow(simple).dump()
+    assert Driver(PythonProgram.load(data)).run(3).result == 18
+
+
+def test_a_module_that_is_not_imported_is_named():
+    program = compile_workflow(simple)
+    stored = program.stored
+    other = type(stored)(**{name: getattr(stored, name) for name in stored.__struct_fields__} | {"module": "far.away"})
+    data = PythonProgram(other, program.surroundings).dump()
+    with pytest.raises(SnapshotError, match=r"module 'far\.away' is not imported in this process"):
+        PythonProgram.load(data)
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage", b"dalsegno-python\n", b"dalsegno-python\n" + b"x" * 100])
+def test_damaged_programs_are_refused(data):
+    with pytest.raises(SnapshotError):
+        PythonProgram.load(data)
+
+
+# -- versions ---------------------------------------------------------------------------------------------------
+
+FIRST = """
+from tests.python.tasks import double, echo
+
+def helper(x):
+    return x + 1
+
+def far(x):
+    return x
+
+async def flow(x):
+    a = await double(x)
+    # a comment
+    b = await double(helper(a))
+    return ["old", a, b]
+
+async def unrelated(x):
+    return 1
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A function that (re)writes and (re)imports a module."""
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "versioned_module.py"
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def write(text):
+        path.write_text(text)
+        linecache.clearcache()
+        importlib.invalidate_caches()
+        if "versioned_module" in sys.modules:
+            return importlib.reload(sys.modules["versioned_module"])
+        return importlib.import_module("versioned_module")
+
+    yield write
+    sys.modules.pop("versioned_module", None)
+
+
+def hash_of(module):
+    return compile_workflow(module.flow).hash
+
+
+def test_the_hash_changes_with_what_the_workflow_does_and_with_nothing_else(module):
+    base = hash_of(module(FIRST))
+    assert hash_of(module(FIRST)) == base
+    assert hash_of(module("\n\n" + FIRST.replace("# a comment", "# another"))) == base
+    assert hash_of(module(FIRST.replace("return 1", "return 2"))) == base
+    assert hash_of(module(FIRST.replace("    return x\n\nasync", "    return -x\n\nasync"))) == base
+    assert hash_of(module(FIRST.replace('"old"', '"new"'))) != base
+    assert hash_of(module(FIRST.replace("double(x)", "echo(x)"))) != base
+    changed_helper = hash_of(module(FIRST.replace("return x + 1", "return x + 2")))
+    assert changed_helper != base
+    calls_far = FIRST.replace("return x + 1", "return far(x) + 1")
+    assert hash_of(module(calls_far)) != hash_of(module(calls_far.replace("    return x\n", "    return 5\n")))
+
+
+def test_an_execution_goes_on_with_the_code_it_started_with(module):
+    old = compile_workflow(module(FIRST).flow)
+    stored = old.dump()
+    machine = PythonMachine.start(old, 3)
+    data = machine.dumps()
+    changed = FIRST.replace('["old", a, b]', '"entirely different"').replace("x + 1", "x + 100")
+    new_module = module(changed)
+    program = PythonProgram.load(stored, lambda _, name: getattr(new_module, name, None))
+    machine = PythonMachine.loads(program, data)
+    machine.resume({"p0": Ok(6)})
+    [effect] = machine.take_effects()[-1:]
+    assert effect.inputs == 106  # native functions are those of the running code
+    machine.resume({"p1": Ok(212)})
+    assert machine.result == ["old", 6, 212]
+
+
+def test_a_snapshot_of_another_version_is_refused(module):
+    data = PythonMachine.start(compile_workflow(module(FIRST).flow), 3).dumps()
+    newer = compile_workflow(module(FIRST.replace('"old"', '"new"')).flow)
+    with pytest.raises(SnapshotError, match="belongs to another version of the workflow 'flow'"):
+        PythonMachine.loads(newer, data)
+
+
+def test_names_that_are_gone_are_an_error_that_says_so(module):
+    first = module(FIRST.replace("b = await", "f = helper\n    b = await").replace("a, b]", "f(a), b]"))
+    program = compile_workflow(first.flow)
+    stored = program.dump()
+    machine = PythonMachine.start(program, 3)
+    machine.resume({"p0": Ok(6)})
+    data = machine.dumps()
+    second = module(FIRST)
+    del second.helper
+    with pytest.raises(SnapshotError, match=r"uses 'versioned_module\.helper', which its module does not know"):
+        PythonMachine.loads(PythonProgram.load(stored, lambda _, name: getattr(second, name)), data)
+
+
+# -- looking at a machine ---------------------------------------------------------------------------------------
+
+
+async def looked_at(order, limit=3):
+    count = 1
+    items = [await double(n) for n in range(2)]
+
+    async def inner(n):
+        count = n * 10
+        hidden = object()
+        await echo(count)
+        return n
+
+    call = inner(5)
+    await call
+
+
+def test_variables_are_flat_plain_and_innermost_wins():
+    program = compile_workflow(looked_at)
+    machine = PythonMachine.start(program, {"order": {"id": 1}})
+    assert machine.variables() == {"order": {"id": 1}, "limit": 3, "count": 1}
+    machine.resume({"p0": Ok(0)})
+    machine.resume({"p1": Ok(2)})
+    assert machine.status == "suspended"
+    shown = machine.variables()
+    assert (shown["items"], shown["count"], shown["n"]) == ([0, 2], 50, 5)
+    assert shown["inner"] == "<NestedFunction>"
+    assert shown["hidden"] == "<object>"
+
+
+def test_the_line_is_where_the_machine_waits():
+    program = compile_workflow(simple)
+    machine = PythonMachine.start(program, 1)
+    first = program.source.first_line
+    assert machine.line == first + 5
+    machine.resume({"p0": Ok(2)})
+    assert machine.line == first + 7
+    loaded = PythonMachine.loads(program, machine.dumps())
+    assert loaded.line == first + 7
+    loaded.resume({"p1": Ok(4)})
+    assert loaded.line == first + 7
+    assert PythonMachine.loads(program, loaded.dumps()).result == 6
+
+
+def test_a_finished_machine_is_stored_too():
+    program = compile_workflow(simple)
+    done = Driver(program).run(3)
+    again = PythonMachine.loads(program, done.dumps())
+    assert (again.status, again.result, again.error) == ("completed", 18, None)
+    assert not again.resume({})
+    failed = Driver(compile_workflow(failures.uncaught)).run(1)
+    again = PythonMachine.loads(failed.program, failed.dumps())
+    assert again.status == "failed"
+    assert again.error == failed.error
+    assert again.reachable() == ()
+
+
+def test_effects_that_nobody_took_stay_in_the_snapshot():
+    program = compile_workflow(simple)
+    machine = PythonMachine.start(program, 3)
+    loaded = PythonMachine.loads(program, machine.dumps())
+    assert loaded.take_effects() == machine.take_effects()
+    assert PythonMachine.loads(program, machine.dumps()).take_effects() == []
+
+
+def test_a_machine_says_that_it_runs_native_code_and_misses_nothing():
+    machine = PythonMachine.start(compile_workflow(simple), 3)
+    assert machine.native is True
+    assert machine.missing == ()
+    machine.provide({})
+    assert machine.status == "suspended"
+
+
+# -- blobs ------------------------------------------------------------------------------------------------------
+
+
+async def bulky(x):
+    text, data = "ä" * 40_000, b"\x00" * 50_000
+    rows = [{"n": n, "name": f"row {n}"} for n in range(3_000)]
+    first, same = rows[0], rows
+    await echo(1)
+    return [len(text), len(data), len(rows), rows[0] is first, same is rows, rows[-1]["name"]]
+
+
+def test_large_parts_are_kept_outside_if_there_is_a_place():
+    program = compile_workflow(bulky)
+    machine = PythonMachine.start(program, 1)
+    kept: dict[str, bytes] = {}
+
+    def put(data: bytes) -> str:
+        name = f"b{hash(data)}"
+        kept[name] = data
+        return name
+
+    data = machine.dumps(put)
+    assert len(data) < 35_000
+    assert len(machine.dumps()) > 200_000
+    names = PythonMachine.blobs_in(data)
+    assert set(names) <= set(kept)
+    assert len(names) >= 3
+    with pytest.raises(SnapshotError, match="keeps a part of its state outside"):
+        PythonMachine.loads(program, data)
+    loaded = PythonMachine.loads(program, data, blobs=kept)
+    assert loaded.dumps() == machine.dumps()
+    loaded.resume({"p0": Ok(1)})
+    assert loaded.result == [40_000, 50_000, 3_000, True, True, "row 2999"]
+
+
+def test_unchanged_parts_are_the_same_blobs_again():
+    program = compile_workflow(bulky)
+    first: set[bytes] = set()
+    second: set[bytes] = set()
+    for kept in (first, second):
+        PythonMachine.start(program, 1).dumps(lambda data, kept=kept: (kept.add(data), str(len(kept)))[1])
+    assert first == second
