@@ -153,12 +153,24 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "The items of a split did not all end in time.",
         "Raise the aggregator's `timeout`.",
     ),
+    "BAD_EXPRESSION": (
+        "A condition or expression that a script gave to `Node.run` cannot be read.",
+        "The message shows the place.",
+    ),
     "BAD_TASK_INPUT": (
         "A task with several parameters was not given an object.",
         "Give `input` as an object.",
     ),
     "CANCELLED": (
         "The execution was cancelled.",
+        "",
+    ),
+    "CHILD_FAILED": (
+        "The execution a `workflow` or `script` node waited for failed without a code; else the node has its code.",
+        "Look at that execution; the event `ChildStarted` names it.",
+    ),
+    "CancelledError": (
+        "The execution a `workflow` or `script` node waited for was cancelled.",
         "",
     ),
     "EDIT_FAILED": (
@@ -225,6 +237,10 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "More than ten redirects.",
         "",
     ),
+    "INVALID_INPUT": (
+        "The execution a node wants to start does not take that input.",
+        "The message names the place; see the other workflow's `input_schema`.",
+    ),
     "INVALID_PARAMETERS": (
         "Rendered parameters do not fit the node's model.",
         "The message names the parameter.",
@@ -254,7 +270,7 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "Use `append`.",
     ),
     "NOT_FOUND": (
-        "Something the node needs is not there.",
+        "Something the node needs is not there: a workflow or a version of it, a node type.",
         "",
     ),
     "LIMIT_EXCEEDED": (
@@ -278,11 +294,23 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "Register it there, or use a queue.",
     ),
     "TIMEOUT": (
-        "An attempt, or the execution as a whole, took longer than its `timeout`.",
+        "An attempt, or the whole execution, took longer than its `timeout`; or a signal or decision came too late.",
         "",
+    ),
+    "UNACCEPTABLE_SIGNAL": (
+        "A signal that an `approval` waited for is no decision, or does not fit its form. The node waits on.",
+        "Send decisions with `handle.decide`, which refuses such ones.",
     ),
     "WORKER_LOST": (
         "The process died five times while it ran this node.",
         "See [What happens when X dies](../what-happens-when-x-dies.md#a-poison-node).",
+    ),
+    "WRONG_ARG_TYPE": (
+        "A script gave something of the wrong kind, or ran a node that has no meaning in a script.",
+        "The message says what to use instead.",
+    ),
+    "WRONG_NODE_TYPE": (
+        "A node type of yours waits for an execution without being declared for it, or names no signal or workflow.",
+        "Declare it with `children=True`; the message says what is missing.",
     ),
 }

@@ -19,10 +19,10 @@ needed before anything runs.
 """
 
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "Do": ("http", "task", "log", "datetime"),
+    "Do": ("http", "task", "script", "workflow", "log", "datetime"),
     "Decide": ("conditional", "switch"),
     "Fan out and join": ("split", "aggregator", "merge"),
-    "Wait": ("wait",),
+    "Wait": ("wait", "approval"),
     "Shape data": ("edit", "filter", "map", "sort", "limit", "group", "dedupe"),
     "Begin and end": ("input", "output", "manual", "schedule", "webhook"),
 }
@@ -35,7 +35,14 @@ NOTES = {
     "task": "See [the tutorial](../tutorial.md#tasks-in-python). The function gets its whole input if it has one "
     "parameter, the fields of an object if it has several, and a `TaskContext` where a parameter is annotated so or is "
     "called `ctx`.",
-    "wait": "A past time wakes at once. While it waits it is a row: no thread, no process, no memory.",
+    "wait": "A past time wakes at once. While it waits it is a row: no thread, no process, no memory. About signals, "
+    "see [Wait for people and other systems](../how-to/wait-for-people-and-systems.md).",
+    "approval": "Decided by `handle.decide` or by a signal: see [Wait for people and other "
+    "systems](../how-to/wait-for-people-and-systems.md#somebodys-decision).",
+    "script": "The script is checked with the document and stored with it. It runs as an execution of its own, which "
+    "shares its retries, errors, time limit and end with the node as a `workflow` does.",
+    "workflow": "See [Wait for people and other "
+    "systems](../how-to/wait-for-people-and-systems.md#another-workflow).",
     "merge": "See [Joins](../concepts.md#joins). The timeout of a merge that waits for any has no effect.",
     "split": "See [Splits](../concepts.md#splits).",
 }
@@ -134,6 +141,8 @@ def _text(field: Mapping[str, Any]) -> str:
 
 def _output(schema: Mapping[str, Any]) -> str:
     properties = schema.get("properties")
+    if "description" in schema:
+        return f"Output: {schema['description'][:1].lower()}{schema['description'][1:]}\n"
     if not properties:
         return ""
     fields = [

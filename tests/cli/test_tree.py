@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
-from dalsegno.cli.activity import Activity
+from dalsegno.cli.activity import Activity, activities
 from dalsegno.cli.output import span
 from dalsegno.cli.progress import Snapshot
 from dalsegno.cli.tree import TreeView, countdown
@@ -16,6 +17,7 @@ from dalsegno.core.summary import NodeSummary
 from dalsegno.graph.build import load_graph
 from dalsegno.graph.plan import Plan
 from dalsegno.model.execution import ExecutionView
+from dalsegno.model.token import TokenView
 from dalsegno.nodes.registry import builtin_registry
 from tests.cli.documents import STEPS
 
@@ -125,3 +127,21 @@ def test_spans_read_well(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(-1, "0 s"), (0.2, "1 s"), (65, "1:05"), (7209, "2:00:09")])
 def test_countdowns_read_well(seconds: float, text: str) -> None:
     assert countdown(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [
+        ({"awaits": "signal:go"}, "waiting for signal go"),
+        ({"awaits": "signal:go", "due": 170.0}, "waiting for signal go, gives up in 1:00"),
+        ({"awaits": "child:abc", "attempt": 2}, "waiting for execution abc"),
+    ],
+)
+def test_a_node_that_waits_for_something_from_outside_says_so(token: dict[str, Any], words: str) -> None:
+    plan = plan_of("{name: a, nodes: [{id: gate, type: approval}]}")
+    view = TokenView(
+        "t", "", "node", "gate", "parked", "default", 0, None, True, 1, 0, "", None, None, 1, b""
+    )
+    parked = msgspec.structs.replace(view, **token)
+    drawn = draw(plan, snapshot(plan, {"gate": "WAITING"}, activities=activities([parked])))
+    assert words in drawn

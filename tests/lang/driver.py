@@ -7,7 +7,7 @@ instruction, and whether its lists are changed in place or copied.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -153,34 +153,42 @@ class World:
         return {id: outcome for id, outcome in self.done.items() if id in wanted}
 
 
-Route = Callable[[FlowProgram, Machine], Machine]
+class Route:
+    """What is done with a machine at every stop: here nothing, it stays in memory."""
+
+    def stop(self, program: FlowProgram, machine: Machine) -> Machine:
+        return machine
+
+    def fetch(self, machine: Machine) -> None:
+        raise AssertionError(f"nothing was stored apart, but {machine.missing} is missing")
 
 
-def stay(program: FlowProgram, machine: Machine) -> Machine:
-    return machine
+class Stored(Route):
+    """The machine is stored and loaded."""
+
+    def stop(self, program: FlowProgram, machine: Machine) -> Machine:
+        data = machine.dumps()
+        loaded = Machine.loads(program, data)
+        assert loaded.dumps() == data
+        return loaded
 
 
-def store_and_load(program: FlowProgram, machine: Machine) -> Machine:
-    data = machine.dumps()
-    loaded = Machine.loads(program, data)
-    assert loaded.dumps() == data
-    return loaded
+class StoredApart(Route):
+    """The machine is stored and loaded, its large values apart; they are fetched when they are missing."""
 
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
 
-def apart(program: FlowProgram, machine: Machine) -> Machine:
-    """Large values are stored apart and given back when they are missing."""
-    blobs: dict[str, bytes] = {}
+    def put(self, data: bytes) -> str:
+        name = f"blob-{len(self.blobs)}"
+        self.blobs[name] = data
+        return name
 
-    def put(data: bytes) -> str:
-        blobs[f"blob-{len(blobs)}"] = data
-        return f"blob-{len(blobs) - 1}"
+    def stop(self, program: FlowProgram, machine: Machine) -> Machine:
+        return Machine.loads(program, machine.dumps(self.put))
 
-    loaded = Machine.loads(program, machine.dumps(put))
-    assert loaded.status == machine.status
-    while loaded.status == "paused" and loaded.missing:
-        loaded.provide({name: blobs[name] for name in loaded.missing})
-    loaded.provide(blobs)
-    return loaded
+    def fetch(self, machine: Machine) -> None:
+        machine.provide({name: self.blobs[name] for name in machine.missing})
 
 
 def drive(
@@ -188,19 +196,23 @@ def drive(
     world: World,
     inputs: Any = None,
     *,
-    route: Route = stay,
+    route: Route | None = None,
     budget: int | None = None,
     limits: Limits | None = None,
     context: Mapping[str, Any] | None = CONTEXT,
 ) -> tuple[Machine, Ending]:
     """Run until the machine ends, or nothing can wake it any more."""
+    route = route or Route()
     chosen = {} if limits is None else {"limits": limits}
     machine = Machine.start(program, inputs, context, now=world.now, budget=budget, **chosen)
     logs = []
     while True:
         world.take(machine.take_effects())
         logs += machine.take_logs()
-        machine = route(program, machine)
+        if machine.missing:
+            route.fetch(machine)
+        else:
+            machine = route.stop(program, machine)
         if machine.status == "paused":
             assert machine.resume({}, now=world.now, budget=budget)
             continue
@@ -227,16 +239,16 @@ def play(
         chosen = FlowProgram.load(program.dump()) if stored else program
         return drive(chosen, World(tasks or {}, signals), inputs, route=route, budget=budget)[1]
 
-    ending = by(stay, None, stored=False)
+    ending = by(Route(), None, stored=False)
     assert ending.error is None or ending.error.code != "INTERNAL_ERROR", ending.error
     if routes:
-        assert by(store_and_load, None) == ending
-        assert by(apart, None) == ending
-        assert by(stay, 1) == ending
-        assert by(store_and_load, 1) == ending
+        assert by(Stored(), None) == ending
+        assert by(StoredApart(), None) == ending
+        assert by(Route(), 1) == ending
+        assert by(Stored(), 1) == ending
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(places, "UNSHARED", -1)
-            assert by(stay, None) == ending
+            assert by(Route(), None) == ending
     return ending
 
 

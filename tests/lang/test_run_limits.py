@@ -36,9 +36,7 @@ TOO_LARGE = [
     "let l = []; while (true) { l.push(l) }",
     "let o = {}; while (true) { o = {a: o, b: o}; JSON.stringify(o) }",
     "let l = []; while (true) { l = [l, l]; if (l == [l]) { } }",
-    "let l = [1]; for (let i = 0; i < 40; i++) { l = [l, l] } return l",
     "let l = [1]; for (let i = 0; i < 40; i++) { l = [l, l] } Task.run('t', l)",
-    "let l = [1]; for (let i = 0; i < 300; i++) { l = [l] } return l",
     "let p = Task.run('t', 1); while (true) { p = Promise.all([p, p]) }",
     "let p = Task.run('t', 1); while (true) { p = Promise.all([p]) }",
     "while (true) { Task.run('t', 'x'.repeat(100000)) }",
@@ -58,6 +56,14 @@ def test_limits_end_it(source: str) -> None:
     assert machine.error.stack
     assert machine.take_logs()[:1] in ([], [("info", "x" * 100000)])
     assert time.perf_counter() - started < 10
+
+
+@pytest.mark.parametrize("grow", ["l = [l, l]", "l = [l, l, l, l]", "l = {a: l, b: l}"])
+def test_a_result_too_large_to_write_out_is_refused(grow: str) -> None:
+    source = f"let l = [1]\nfor (let i = 0; i < 40; i++) {{ {grow} }}\nreturn l"
+    machine = Machine.start(compile(source, "test"), now=START, limits=Limits(instructions=50_000))
+    assert machine.error is not None
+    assert (machine.error.code, machine.error.stack) == ("LimitExceeded", ("test (test:3)",))
 
 
 def test_limits_are_per_resume() -> None:
@@ -119,10 +125,9 @@ def test_a_value_that_refers_to_its_parts_many_times_is_stored_once() -> None:
     source = "let l = ['leaf']; for (let i = 0; i < 40; i++) { l = [l, l] } await Task.run('t', 1); for (let i = 0; i < 40; i++) { l = l[i % 2] } return l"
     program = compile(source)
     machine = Machine.start(program, now=START)
-    data = machine.dumps()
-    assert len(data) < 10_000
-    machine = Machine.loads(program, data)
-    assert machine.dumps() == data
+    for _ in range(5):
+        assert len(machine.dumps()) < 10_000
+        machine = Machine.loads(program, machine.dumps())
     assert len(str(machine.variables())) < 2_000_000
     machine.resume({"p0": Ok(1)}, now=START)
     assert machine.result == ["leaf"]

@@ -7,6 +7,7 @@ from typing import Any
 from dalsegno.handle import Handle
 from dalsegno.model.execution import ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.ports.node import AwaitSignal, StartChild, Unacceptable
 from tests.scenarios.documents import (
     aggregator,
     dependencies,
@@ -364,3 +365,40 @@ def test_children_of_the_losers_of_a_race_are_cancelled(stage: Stage) -> None:
     stage.door("aside").open()
     stage.door("end").open()
     assert stage.end_of(handle).state == "COMPLETED"
+
+
+# -- node types of an application -----------------------------------------------------------------------------
+
+
+def test_a_node_type_of_the_application_may_wait_for_a_workflow_if_declared_so(stage: Stage) -> None:
+    deploy(stage, child("b", {"b": echo("{{ $trigger.n }}")}))
+
+    async def start(ctx: Any, parameters: Any) -> StartChild:
+        return StartChild("child", {"n": 3})
+
+    stage.app.node("careful", children=True)(start)
+    stage.app.node("careless")(start)
+    assert stage.run(graph("w", {"w": {"type": "careful"}})).output == 3
+    assert stage.run(graph("w", {"w": {"type": "careless"}})).error["code"] == "WRONG_NODE_TYPE"
+
+
+def test_a_node_type_of_the_application_may_wait_for_a_signal(stage: Stage) -> None:
+    async def ask(ctx: Any, parameters: Any) -> AwaitSignal:
+        return AwaitSignal(parameters["name"])
+
+    def receive(raw: Any, payload: Any) -> Any:
+        if not isinstance(payload, int):
+            raise Unacceptable("a number, please")
+        return payload * 2
+
+    stage.app.node("ask", receive=receive)(ask)
+    handle = stage.start(graph("w", {"w": {"type": "ask", "parameters": {"name": "go"}}}))
+    handle.signal("go", "four")
+    handle.signal("go", 4)
+    ended = stage.end_of(handle)
+    assert ended.output == 8
+    assert ended.data("NodeWaiting", "w")[1]["error"]["message"] == "a number, please"
+    assert (
+        stage.run(graph("w", {"w": {"type": "ask", "parameters": {"name": 7}}})).error["code"]
+        == "WRONG_NODE_TYPE"
+    )

@@ -105,7 +105,9 @@ def test_a_signal_resumes_the_workflow(tasks: Stage) -> None:
 
 
 def test_tasks_and_timers_mix_in_all(tasks: Stage) -> None:
-    source = 'return await Task.all([Task.run("process_data", 1), Task.delay(30), Task.run("process_data", 2)])'
+    source = (
+        'return await Task.all([Task.run("process_data", 1), Task.delay(30), Task.run("process_data", 2)])'
+    )
     handle = tasks.start_script(source)
     tasks.until_event(handle, "TaskCompleted", "process_data", 2)
     tasks.pass_time(30)

@@ -33,9 +33,7 @@ def test_a_script_goes_on_in_another_process(file: Path) -> None:
     """
     with _stage(file) as first:
         handle = first.start_script(source)
-        first.until(
-            "it waits", handle, lambda: any(wait.kind == "signal" for wait in handle.why())
-        )
+        first.until("it waits", handle, lambda: any(wait.kind == "signal" for wait in handle.why()))
     with _stage(file) as second:
         again = second.app.handle(handle.id)
         again.signal("go", 2)
@@ -125,7 +123,7 @@ def test_a_snapshot_beyond_its_limit_fails_with_its_name(store_url: str) -> None
     return more.length
     """
     with Stage(store_url, limits=EngineLimits(snapshot_bytes=1000)) as stage:
-        pieces = 'let parts = {}\n' + "".join(f'parts.k{i} = "value {i}"\n' for i in range(200))
+        pieces = "let parts = {}\n" + "".join(f'parts.k{i} = "value {i}"\n' for i in range(200))
         ended = stage.run_script(pieces + 'await Task.run("echo", 1)\nreturn parts.k1')
         assert (ended.state, ended.error["code"]) == ("FAILED", "LimitExceeded")
         assert "snapshot_bytes" in ended.error["message"]

@@ -159,7 +159,7 @@ def test_a_lost_race_does_not_swallow_the_next_signal(stage: Stage) -> None:
 
 
 def test_a_child_script_gives_its_result(stage: Stage) -> None:
-    stage.app.deploy_script("workflow double(inputs) { return await Task.run(\"echo\", inputs.n * 2) }")
+    stage.app.deploy_script('workflow double(inputs) { return await Task.run("echo", inputs.n * 2) }')
     ended = stage.run_script('return await Workflow.run("double", {n: 21})')
     assert ended.output == 42
     assert ended.count("ChildStarted", "double") == 1

@@ -71,7 +71,9 @@ def serving(stage: Stage, queue: str) -> Iterator[None]:
     ledger.heartbeat("second", LEASE)
 
     async def begin() -> tuple[Worker, asyncio.Task[None]]:
-        worker = Worker("second", ledger, broker, engine.committer, engine.steps, engine.scripts, queues=(queue,))
+        worker = Worker(
+            "second", ledger, broker, engine.committer, engine.steps, engine.scripts, queues=(queue,)
+        )
         return worker, asyncio.create_task(worker.run())
 
     async def end(worker: Worker, running: asyncio.Task[None]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from dalsegno.core.await_outside import CHILD
+from dalsegno.core.settlement.signals import SIGNAL
 from dalsegno.engine.processes import dead_among
 from dalsegno.model.token import TokenKind, TokenView
 
@@ -24,6 +26,8 @@ class Activity:
     due: float | None = None
     retrying: int = 0
     """The attempt that is due next, if a failed run is to be tried again."""
+    awaits: str = ""
+    """What it waits for from outside, in a word."""
     attempt: int = 1
     """The highest attempt that is running."""
     queue: str = ""
@@ -60,8 +64,16 @@ def _add_parked(activity: Activity, token: TokenView) -> None:
     activity.sleeping += 1
     if token.due is not None:
         activity.due = min(token.due, activity.due or token.due)
-    if token.attempt > 1:
+    if token.awaits is not None:
+        signal = signal_in(token.awaits)
+        activity.awaits = f"signal {signal}" if signal else f"execution {token.awaits.removeprefix(CHILD)}"
+    elif token.attempt > 1:
         activity.retrying = max(token.attempt, activity.retrying)
+
+
+def signal_in(awaits: str | None) -> str:
+    """The name of the signal that a parked token waits for, if it waits for one."""
+    return awaits.removeprefix(SIGNAL) if awaits is not None and awaits.startswith(SIGNAL) else ""
 
 
 def busy_words(activity: Activity, *, paused: bool) -> list[str]:

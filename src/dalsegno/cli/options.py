@@ -34,7 +34,8 @@ AppName: TypeAlias = Annotated[
     typer.Option(
         "--app",
         metavar="MODULE:NAME",
-        help="A Python App whose tasks and nodes are used; modules in the current directory are found.",
+        help="A Python App whose tasks, nodes and workflows are used: MODULE:NAME or FILE.py:NAME; the NAME is app if "
+        "it is not given.",
         show_default=False,
     ),
 ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from os.path import relpath
 from typing import Any
 
 from rich.text import Text
 
 from dalsegno.cli.facts import children_of, event_as_object, latest_events, print_events, print_facts
+from dalsegno.cli.inside import look_inside
 from dalsegno.cli.listing import brief
 from dalsegno.cli.output import iso, print_table, stdout
 from dalsegno.cli.reasons import gone_hint
@@ -20,8 +20,6 @@ from dalsegno.cli.variables import as_json, print_variables
 from dalsegno.core.values import decode_value
 from dalsegno.engine.client import Client
 from dalsegno.engine.scripting.looking import Picture
-from dalsegno.errors import UsageError
-from dalsegno.lang import SnapshotError
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView
 
@@ -84,11 +82,7 @@ def _pending(pending: Pending) -> dict[str, Any]:
 async def portray_script(client: Client, view: ExecutionView, events: int) -> ScriptPortrait:
     moment = await ScriptProgress(client, view.id).look(complete=True)
     source = await stored_source(client, view)
-    missing, picture = "", None
-    try:
-        picture = await client.picture(view.id)
-    except (UsageError, SnapshotError) as error:
-        missing = _why_missing(source, error)
+    picture, missing = await look_inside(client, view.id, source, variables=True)
     return ScriptPortrait(
         moment,
         source,
@@ -97,13 +91,6 @@ async def portray_script(client: Client, view: ExecutionView, events: int) -> Sc
         await children_of(client, view.id),
         missing,
     )
-
-
-def _why_missing(source: SourceText | None, error: Exception) -> str:
-    """Objects of a Python workflow are made by its own classes."""
-    if source is None or not source.file:
-        return str(error)
-    return f"they need the workflow's own code; give it with --app {min(relpath(source.file), source.file, key=len)}"
 
 
 def print_script_portrait(portrait: ScriptPortrait, command: Command) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dalsegno.cli.activity import Activity
+from dalsegno.cli.inside import look_inside
 from dalsegno.cli.reasons import Reason, gone_hint, queued_or_not, workers_for
 from dalsegno.cli.result import Command
 from dalsegno.cli.script_progress import Pending, ScriptMoment, ScriptProgress
 from dalsegno.core.diagnosis import Wait, WaitKind
 from dalsegno.engine.client import Client
 from dalsegno.engine.scripting.looking import AwaitedThing
-from dalsegno.errors import UsageError
-from dalsegno.lang import SnapshotError
 from dalsegno.model.execution import ExecutionView
 from dalsegno.model.token import SYSTEM_QUEUE
 
@@ -33,10 +32,7 @@ async def script_reasons(client: Client, view: ExecutionView, command: Command) 
 
 async def _awaited(client: Client, moment: ScriptMoment) -> list[AwaitedThing]:
     """As the machine says; where its code is not at hand, everything that is out."""
-    try:
-        picture = await client.picture(moment.execution.id, variables=False)
-    except (UsageError, SnapshotError):
-        picture = None
+    picture, _ = await look_inside(client, moment.execution.id, None, variables=False)
     return list(picture.things) if picture is not None else list(_out(moment))
 
 

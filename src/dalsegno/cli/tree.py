@@ -118,6 +118,8 @@ class TreeView:
         left = f" in {countdown(activity.due - snapshot.now)}" if activity.due is not None else ""
         if activity.retrying:
             return f"{count}attempt {activity.retrying}{left}"
+        if activity.awaits:
+            return f"{count}waiting for {activity.awaits}" + (f", gives up{left}" if left else "")
         if node.id in snapshot.counts:
             arrived, expected = snapshot.counts[node.id]
             limit = f", gives up{left}" if left else ""

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 from rich.text import Text
 
-from dalsegno.cli.activity import gone_tokens
+from dalsegno.cli.activity import gone_tokens, signal_in
 from dalsegno.cli.output import STYLES, moment, signs_for, stdout
 from dalsegno.cli.reasons import Reason, gone_hint, queued_or_not, workers_for
 from dalsegno.cli.result import Command
@@ -48,13 +48,23 @@ async def explain(client: Client, execution: str, command: Command) -> Explanati
     gone = gone_tokens(inspection.tokens)
     alive = tuple(token for token in inspection.tokens if token.id not in gone)
     lost = tuple(token for token in inspection.tokens if token.id in gone)
-    reasons = [queued_or_not(wait, queues) for wait in waits(replace(inspection, tokens=alive))]
+    signals = {token.node: signal_in(token.awaits) for token in alive if signal_in(token.awaits)}
+    reasons = [
+        signal_or_not(wait, signals, command, execution) or queued_or_not(wait, queues)
+        for wait in waits(replace(inspection, tokens=alive))
+    ]
     hint = gone_hint(command, execution)
     for wait in waits(replace(inspection, tokens=lost)):
         if wait.kind == "running":
             was = replace(wait, sentence=wait.sentence.replace(" is running ", " was running "))
             reasons.append(Reason(was, gone=True, hint=hint))
     return Explanation(view, reasons, client.stack.clock.now())
+
+
+def signal_or_not(wait: Wait, signals: dict[str, str], command: Command, execution: str) -> Reason | None:
+    if wait.kind != "signal" or wait.node not in signals:
+        return None
+    return Reason(wait, hint=f"send it with `{command.signal(execution, signals[wait.node])}`")
 
 
 def print_explanation(explanation: Explanation) -> None:

@@ -11,7 +11,7 @@ from dalsegno.model.transition import Transition
 
 
 def cancel(execution: str, now: float, reason: str | None = None, *, children: bool = False) -> Transition:
-    """A graph ends at once; whatever was running commits into the void. ``children``: it may have some, which end too."""
+    """A graph ends at once; whatever was running commits into the void. ``children``: it may have some to end, too."""
     message = f"the execution was cancelled: {reason}" if reason else "the execution was cancelled"
     error = encode_record(Failure(message, code="CANCELLED", type="CancelledError").as_dict())
     event = NewEvent("ExecutionCancelled", "", "", now, b'{"error":%b}' % error)

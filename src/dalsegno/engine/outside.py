@@ -35,14 +35,16 @@ class Outside:
     # -- what a node asks for ---------------------------------------------------------------------------------
 
     def await_signal(self, situation: Situation, asked: AwaitSignal) -> Step:
+        _require_text(situation, "the name of the signal", asked.name)
         question = dict(asked.question) if asked.question is not None else None
-        if question is not None:
-            encode_value(question, f"what node '{situation.lease.node}' asks")
+        what = f"what node '{situation.lease.node}' asks"
+        refuse_large(encode_value(question, what), what, self.results.limits)
         return await_outside.await_signal(situation, asked.name, _due(situation, asked.timeout), question)
 
     def start_child(self, situation: Situation, asked: StartChild) -> Step | Result:
         """The parked token; or, where nobody waits, the node's output."""
         node = situation.node
+        _require_text(situation, "the name of the workflow", asked.workflow)
         if asked.wait and node.id not in situation.plan.children:
             raise NodeError(
                 f"a node of type '{node.type}' cannot wait for an execution: declare the type with children=True",
@@ -101,6 +103,16 @@ class Outside:
             problem = Failure(str(error), code="UNACCEPTABLE_SIGNAL", type="Unacceptable", node=node.id)
             return await_outside.wait_on(situation, awaiting, problem)
         return await self.results.of(execution, received, what)
+
+
+def _require_text(situation: Situation, what: str, name: Any) -> None:
+    """Node types of others may return anything."""
+    if not isinstance(name, str) or not name:
+        raise NodeError(
+            f"node '{situation.lease.node}' of type '{situation.node.type}' gives as {what} {name!r}, which is no text",
+            code="WRONG_NODE_TYPE",
+            retryable=False,
+        )
 
 
 def _due(situation: Situation, timeout: float | None) -> float | None:

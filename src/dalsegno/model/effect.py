@@ -171,7 +171,8 @@ class SaveMachine(Struct, frozen=True, gc=False):
 
     ``settled`` is the completion that this transition's own token brings, when the worker that ran it went on with the
     machine at once (a fused commit). It takes the next number and counts as read; it is kept only if it stays
-    reachable. Such a commit is also refused as ``Stale("version")`` if any completion arrived after ``read``.
+    reachable. Such a commit is also refused as ``Stale("version")`` if any completion arrived after ``read``, or if a
+    resume is pending: that one will read it.
 
     A run that ends the script carries this effect before its ``FinishExecution``: an ending must not come from a
     machine that has moved on either. (What it would save is not written then.) A transition that uses up the resume

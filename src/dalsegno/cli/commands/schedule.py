@@ -209,8 +209,11 @@ def _with_book(
     from dalsegno.cli.schedules import in_our_words
     from dalsegno.engine.schedules import ScheduleBook
 
+    made = make_app(store, app)
+
     async def run() -> None:
-        async with opened(make_app(store, app), create=make_store) as client:
+        async with opened(made, create=make_store) as client:
+            await made.workflows.ensure_all(client)
             with in_our_words():
                 await work(ScheduleBook(client.stack, client.committer, client.definitions), client)
 

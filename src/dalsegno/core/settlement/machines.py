@@ -43,7 +43,7 @@ def is_outdated(transition: Transition, rows: Workspace) -> bool:
             machine = rows.machine(transition.execution)
             if machine is None or machine.version != effect.version:
                 return True
-            if effect.settled is not None and machine.inbox != effect.read:
+            if effect.settled is not None and (machine.inbox != effect.read or machine.resuming):
                 return True
     return False
 

@@ -234,10 +234,14 @@ def _give_signals(machine: RunningMachine, job: Job) -> None:
 
 
 def _expire_timers(awaiting: Awaited, job: Job) -> None:
-    """A timer whose time has passed has fired, whether or not its token still exists."""
-    for leaf in (awaiting,) if awaiting.id else leaves_of(awaiting):
-        if leaf.kind == "timer" and leaf.due is not None and leaf.due <= job.now and leaf.id not in job.known:
-            job.known[leaf.id] = Ok(None)
+    """A timer whose time has passed has fired, whether or not its token still exists; the earliest one first."""
+    past = [
+        (leaf.due, promise_number(leaf.id), leaf.id)
+        for leaf in ((awaiting,) if awaiting.id else leaves_of(awaiting))
+        if leaf.kind == "timer" and leaf.due is not None and leaf.due <= job.now and leaf.id not in job.known
+    ]
+    for _, _, name in sorted(past):
+        job.known[name] = Ok(None)
 
 
 def lost_timers(execution: str, before: Awaited | None, turn: Turn) -> tuple[str, ...]:

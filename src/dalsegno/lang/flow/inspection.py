@@ -17,6 +17,7 @@ MANY = 2_000
 _ATOMS = frozenset({str, int, bool, type(None)})
 _PLAIN = _ATOMS | {float, list, dict}
 _PER_ITEM = 4
+_ENOUGH = 2**60
 
 
 def plain_size(value: Value) -> int:
@@ -53,16 +54,16 @@ def _may_stay(items: Collection[Value], kinds: set[type], deeper: list[Value]) -
 
 
 def _is_tree(value: Value) -> bool:
-    """Whether few of its containers are referred to from more than one place, found without writing it out."""
-    seen: set[int] = set()
-    waiting = [value]
-    again = 0
+    """Whether no container occurs in it twice. (A little repetition, allowed, would grow with every storing.)"""
+    written: dict[int, int] = {}
+    waiting: list[tuple[Value, list[Value] | None]] = [(value, None)]
     while waiting:
-        container = waiting.pop()
-        if id(container) in seen:
-            again += 1
-            continue
-        seen.add(id(container))
-        items = container if type(container) is list else container.values()
-        waiting.extend([item for item in items if type(item) is list or type(item) is dict])
-    return again * 4 < len(seen)
+        container, inside = waiting.pop()
+        if inside is not None:
+            written[id(container)] = min(_ENOUGH, 1 + sum([written[id(item)] for item in inside]))
+        elif id(container) not in written:
+            items = container if type(container) is list else container.values()
+            inside = [item for item in items if type(item) is list or type(item) is dict]
+            waiting.append((container, inside))
+            waiting.extend([(item, None) for item in inside])
+    return written[id(value)] == len(written)

@@ -82,10 +82,6 @@ class Machine(Runner):
         return True
 
     def _answer(self, known: Known, now: float, budget: int | None) -> bool:
-        if self.needed:
-            self.known = known
-            self.lack(self.needed)
-            return True
         frame = self.top
         promise = frame.stack[-1]
         verdict = settle(promise, known, present)
@@ -93,6 +89,9 @@ class Machine(Runner):
             return False
         self.known = known
         self._packed = None
+        if self.needed:
+            self.lack(self.needed)
+            return True
         frame.position += 1
         self.prepare(now, budget)
         self.conclude(frame, promise, verdict)

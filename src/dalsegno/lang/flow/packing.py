@@ -141,9 +141,11 @@ class Packer:
         return {TAG: -len(self.values)}
 
     def vacancy(self, vacancy: Vacant) -> Packed:
-        """What nobody has looked at since it was loaded goes back as it came."""
+        """What nobody has decoded since it was loaded goes back as it came."""
         if vacancy is UNSET:
             return {TAG: [Mark.UNSET]}
+        if vacancy.value is not vacancy:
+            return self.value(vacancy.value, stays=True)
         reference = self.references.get(id(vacancy))
         if reference is None:
             reference = {TAG: [Mark.BLOB, vacancy.blob]} if vacancy.blob else self.add(vacancy.data)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from dalsegno.errors import DalSegnoError, NotJson
+from dalsegno.errors import NotJson
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.python.errors import TaskError, cancelled_error
 from dalsegno.lang.python.naming import Naming, dotted_name
@@ -41,9 +41,9 @@ def error_value(error: BaseException, data: Any = None) -> ErrorValue:
             record.args,
         )
     kind = type(error)
-    code = None if isinstance(error, DalSegnoError) else getattr(error, "code", None)
+    code = getattr(error, "code", None)
     return ErrorValue(
-        code if isinstance(code, str) and code else kind.__name__,
+        code if isinstance(code, str) and code and not code.startswith("DS-") else kind.__name__,
         text_of(error) or kind.__name__,
         kind.__name__,
         data,

@@ -72,7 +72,7 @@ def judge(case: Case) -> Verdict:
     confluent, foretold = _foretold(case.scenario, calm, findings)
     stormy = observe(case.scenario, case.schedule, case.order)
     findings += stormy.findings
-    if confluent and not _is_cancelled(case.schedule):
+    if confluent and not is_cancelled(case.schedule):
         findings += [f"confluent, but with faults {each}" for each in _compared(calm, stormy)]
     for run in (calm, stormy):
         findings += _replayed(case.scenario, run)
@@ -81,7 +81,7 @@ def judge(case: Case) -> Verdict:
     return Verdict(tuple(findings), confluent, foretold, stormy.steps, tuple(stormy.struck))
 
 
-def _is_cancelled(schedule: Sequence[Fault]) -> bool:
+def is_cancelled(schedule: Sequence[Fault]) -> bool:
     """A pause changes nothing in the end; a cancel does."""
     return any(fault.kind == "cancel" for fault in schedule)
 

@@ -13,11 +13,10 @@ from typing import Any
 from dalsegno.lang.promises import Promise
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.snapshot.building import BUILDERS, SHELLS, NotYet
-from dalsegno.lang.python.snapshot.stored import Row, Tag, Written
+from dalsegno.lang.python.snapshot.stored import MOST_PROMISES, Row, Tag, Written
 from dalsegno.lang.snapshots import SnapshotError
 
 _ABSENT = object()
-_MOST_PROMISES = 10_000_000
 
 
 class Reader:
@@ -32,7 +31,7 @@ class Reader:
         self._made = made
         self._built: list[Any] = [_ABSENT] * len(rows)
         self._last: list[Callable[[], None]] = []
-        self._promises_left = _MOST_PROMISES
+        self._promises_left = MOST_PROMISES
 
     def read(self) -> None:
         waiting: list[int] = []

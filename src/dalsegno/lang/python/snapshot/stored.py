@@ -16,6 +16,9 @@ from dalsegno.lang.effects import ErrorValue
 
 FORMAT = 1
 
+MOST_PROMISES = 1_000_000
+"""Handles of promises in one snapshot; a loader must not be made to build more."""
+
 Written: TypeAlias = Any
 """A value as JSON."""
 

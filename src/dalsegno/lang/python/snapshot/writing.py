@@ -17,7 +17,7 @@ from dalsegno.lang.python.exceptions import RECORD, arguments_of, class_names, r
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.snapshot.complaints import complaint, path_of
 from dalsegno.lang.python.snapshot.explode import Parts, base64_text, explode
-from dalsegno.lang.python.snapshot.stored import DEAD, Row, Tag, Written
+from dalsegno.lang.python.snapshot.stored import DEAD, MOST_PROMISES, Row, Tag, Written
 from dalsegno.lang.python.traces import TRACE, text_of, trace_of
 
 _UNKNOWN = object()
@@ -60,6 +60,7 @@ class Writer:
         self._descriptions: dict[tuple[str, str | None, float | None], int] = {}
         self._excused = excused
         """Exceptions whose parts are being tried already."""
+        self._handles = 0
         self.rows: list[Row] = []
         self.promises: dict[int, Promise] = {}
         self.size = 200
@@ -134,6 +135,9 @@ class Writer:
         return self._references.get(id(value), _UNKNOWN)
 
     def _promise(self, promise: Promise) -> Written:
+        self._handles += 1
+        if self._handles > MOST_PROMISES:
+            raise NotStorable(f"the workflow holds more than {MOST_PROMISES:,} promises at line {self._line}", self._line)
         self.promises[promise.number] = promise
         key = (promise.kind, promise.name, promise.due)
         row = self._descriptions.get(key)

@@ -160,7 +160,7 @@ class _Drawing:
         return 0.0 if kind == "all" and self.chance(0.7) else self.character.failures
 
     def _timer(self) -> Timer:
-        return Timer(self.random.choice((0, 0.2, 1.5, 20, 300)))
+        return Timer(self.random.choice((0, 0.2, 1.5, 20, 90)))
 
     def _child(self) -> Child | None:
         if not self.children:
@@ -178,7 +178,9 @@ class _Drawing:
             fails,
             retries,
             random.choice((0.0, 0.3, 4.0)) if retries else 0.0,
-            random.choice((0.01, 0.4, 3.0, 30.0)) if self.chance(character.slow) else 0.0,
+            random.choice((0.01, 0.4) if character.wide else (0.01, 0.4, 3.0, 30.0))
+            if self.chance(character.slow)
+            else 0.0,
             random.choice((0.5, 10.0)) if self.chance(character.slow * 0.2) else 0.0,
             random.choice((300, 40_000)) if character.large and self.chance(0.4) else 0,
         )

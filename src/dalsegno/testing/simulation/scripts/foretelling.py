@@ -55,7 +55,7 @@ class Thrown(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How a promise went, and when (None: nobody knows)."""
+    """How a promise went, and when (None: nobody knows, as of timers, which count as fired once their time is over)."""
 
     value: Any
     error: str | None
@@ -72,10 +72,11 @@ class Foretold:
 
 
 class _Leaf:
-    def __init__(self, number: int, value: Any, error: str | None) -> None:
+    def __init__(self, number: int, value: Any, error: str | None, *, timer: bool = False) -> None:
         self.number = number
         self.value = value
         self.error = error
+        self.timer = timer
 
 
 class _Join:
@@ -151,7 +152,7 @@ class _Reading:
             case Work():
                 return self._work(promise, index)
             case Timer():
-                return _Leaf(next(self._numbers), None, None)
+                return _Leaf(next(self._numbers), None, None, timer=True)
             case Signal(name, None):
                 return _Leaf(next(self._numbers), next(self.signals[name]), None)
             case Signal():
@@ -202,7 +203,7 @@ class _Reading:
         if isinstance(promise, _Join):
             return self._joined(promise)
         place = None
-        if self.order is not None:
+        if self.order is not None and not promise.timer:
             place = self.order.get(self.execution, {}).get(promise.number)
             if place is None:
                 return None
@@ -236,6 +237,8 @@ def _first(items: list[Settled]) -> Settled:
     if len(items) == 1:
         return items[0]
     places = [item.place for item in items]
+    if all((item.value, item.error) == (items[0].value, items[0].error) for item in items):
+        return Settled(items[0].value, items[0].error, None if None in places else min(places, key=lambda p: p or 0))
     if None in places:
         raise OrderMattersError("several things may come first")
     return min(items, key=lambda item: item.place or 0)

@@ -1,0 +1,52 @@
+r"""An expense that somebody must approve: with reminders while nobody decides, and a deadline.
+
+    dalsegno run examples/approval/expense.py:expense \
+        --input '{"who": "Ada", "cents": 4200, "remind_every": 1, "deadline": 3}'
+
+Nobody decides within three seconds, so it expires. Give it more time, and decide from another terminal while it
+waits (it costs nothing to wait for weeks):
+
+    dalsegno run examples/approval/expense.py:expense --input '{"who": "Ada", "cents": 4200}'
+    dalsegno signal last decision --payload '{"approved": true, "by": "Grace"}'
+
+The same as a script is expense.flow; expense.yaml does it with the `approval` node of graphs.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TypedDict
+
+from dalsegno import App, TaskContext, race, signal, sleep
+
+app = App()
+
+
+class Decision(TypedDict):
+    approved: bool
+    by: str
+
+
+@app.task(retries=5)
+async def mail(ctx: TaskContext, to: str, text: str) -> None:
+    ctx.log(f"to {to}: {text}")
+
+
+@app.workflow
+async def expense(
+    who: str, cents: int, remind_every: float = 24 * 3600, deadline: float = 3 * 24 * 3600
+) -> dict[str, str]:
+    amount = f"{cents / 100:.2f} EUR"
+    end = datetime.now(UTC) + timedelta(seconds=deadline)
+    await mail("boss@example.com", f"{who} asks for {amount}")
+
+    decision = signal("decision")
+    while True:
+        answer: Decision | None = await race(decision, sleep(remind_every), sleep(end))
+        if answer is not None:
+            verdict = "approved" if answer["approved"] else "rejected"
+            await mail(f"{who.lower()}@example.com", f"{amount} {verdict} by {answer['by']}")
+            return {"status": verdict, "by": answer["by"]}
+        if datetime.now(UTC) >= end:
+            return {"status": "expired"}
+        await mail("boss@example.com", f"reminder: {who} waits for {amount}")

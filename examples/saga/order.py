@@ -1,0 +1,78 @@
+"""An order as a saga: reserve, charge, ship. When a step fails, what was done before is undone, the newest first.
+
+    dalsegno run examples/saga/order.py:place_order --input '{"sku": "A-1", "count": 2, "address": "12 Mill Lane"}'
+    dalsegno run examples/saga/order.py:place_order --input '{"sku": "A-1", "count": 2, "address": ""}'
+
+The second order cannot be shipped, so its payment is refunded and its goods are released. Kill either run at any
+moment: `dalsegno resume last --app examples/saga/order.py` goes on from there. The same workflow as a script is
+order.flow, as a graph order.yaml; both use the tasks of this file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from dalsegno import App, TaskContext
+
+app = App()
+
+
+@dataclass(frozen=True)
+class Order:
+    sku: str
+    count: int
+    address: str
+
+
+class Receipt(TypedDict):
+    id: str
+
+
+class CannotShip(Exception):
+    """Nobody can bring it there."""
+
+
+@app.task(retries=3)
+async def reserve(ctx: TaskContext, order: Order) -> Receipt:
+    ctx.log(f"{order.count} × {order.sku} reserved")
+    return {"id": f"reservation-{order.sku}"}
+
+
+@app.task(retries=10)
+async def release(ctx: TaskContext, reservation: Receipt) -> None:
+    ctx.log(f"{reservation['id']} released")
+
+
+@app.task(retries=3)
+async def charge(ctx: TaskContext, order: Order) -> Receipt:
+    """A real one would give ``ctx.idempotency_key`` to the bank: it stays the same if the task runs twice."""
+    ctx.log(f"{order.count * 250} cents charged")
+    return {"id": f"payment-{order.sku}"}
+
+
+@app.task(retries=10)
+async def refund(ctx: TaskContext, payment: Receipt) -> None:
+    ctx.log(f"{payment['id']} refunded")
+
+
+@app.task
+async def ship(ctx: TaskContext, order: Order) -> Receipt:
+    if not order.address:
+        raise CannotShip("there is no address to ship to")
+    ctx.log(f"shipped to {order.address}")
+    return {"id": f"parcel-{order.sku}"}
+
+
+@app.workflow
+async def place_order(order: Order) -> dict[str, str]:
+    undo = []
+    try:
+        undo.append((release, await reserve(order)))
+        undo.append((refund, await charge(order)))
+        parcel = await ship(order)
+        return {"status": "shipped", "parcel": parcel["id"]}
+    except CannotShip as problem:
+        for step, receipt in reversed(undo):
+            await step(receipt)
+        return {"status": "undone", "reason": str(problem)}

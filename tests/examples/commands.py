@@ -1,0 +1,45 @@
+"""The examples as data: which files there are, and the commands that their first lines tell the reader to type."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+NEEDS_NETWORK = {"fetch.yaml"}
+DEMO = {"demo.py", "demo.yaml", "demo_tasks.py"}
+"""Has a command of its own, `make demo`, and a test of its own."""
+
+_COMMAND = re.compile(r"^(?:#|//)?\s*(?:[^`]*  )?(dalsegno (?:run|signal|deploy|schedule|worker) .*)$")
+
+
+@dataclass(frozen=True)
+class Example:
+    file: Path
+    commands: tuple[tuple[str, ...], ...]
+    """In order, without the program's name."""
+
+    @property
+    def name(self) -> str:
+        return str(self.file.relative_to(EXAMPLES))
+
+    def runs(self) -> list[tuple[str, ...]]:
+        return [command for command in self.commands if command[0] == "run"]
+
+
+def examples() -> list[Example]:
+    files = [path for path in sorted(EXAMPLES.rglob("*")) if path.suffix in (".py", ".flow", ".yaml")]
+    return [Example(path, _commands(path)) for path in files if path.name not in DEMO]
+
+
+def example(name: str) -> Example:
+    return next(each for each in examples() if each.name == name)
+
+
+def _commands(path: Path) -> tuple[tuple[str, ...], ...]:
+    text = re.sub(r"\\\n\s*", "", path.read_text(encoding="utf-8"))
+    found = [_COMMAND.match(line) for line in text.splitlines()]
+    return tuple(tuple(shlex.split(match.group(1)))[1:] for match in found if match is not None)
