@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.pages import capabilities, cli, errors, nodes, schema, states
+from scripts.pages import capabilities, cli, errors, flow_library, nodes, schema, states
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
@@ -17,6 +17,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "capabilities.md": capabilities.page,
     "cli.md": cli.page,
     "errors.md": errors.page,
+    "flow-library.md": flow_library.page,
     "graph.schema.json": schema.page,
     "nodes.md": nodes.page,
     "states.md": states.page,

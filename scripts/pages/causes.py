@@ -139,6 +139,16 @@ CAUSES: dict[str, tuple[str, str]] = {
         "A setting or URL is wrong, a directory does not exist, or a node plugin cannot be loaded.",
         "The message names the setting, and how it is written.",
     ),
+    "DS-270": (
+        (
+            "The stored state of a script or Python workflow, or its stored program, cannot be read: it is damaged, "
+            "belongs to another program, or was written by a later version."
+        ),
+        (
+            "Run workers of the version that wrote it, or a later one. If the store is damaged, restore it from a "
+            "backup; `dalsegno retry EXECUTION` starts the execution anew."
+        ),
+    ),
     "DS-900": (
         "A bug in Dal Segno.",
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,12 +17,17 @@ Invoke = Callable[..., Result]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test works in a directory of its own, with the default store in it."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Every test works in a directory of its own, with the default store and its own modules in it."""
     monkeypatch.chdir(tmp_path)
     for name in ("DALSEGNO_STORE", "DALSEGNO_DEBUG", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    return tmp_path
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        home = getattr(module, "__file__", None)
+        if home is not None and Path(home).is_relative_to(tmp_path):
+            del sys.modules[name]
 
 
 @pytest.fixture

@@ -134,3 +134,118 @@ def write(folder: Path, **files: str) -> None:
 
 def lines(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
+
+
+SCRIPT = """\
+// Charges an order, rests, and waits for somebody.
+async function main() {
+  const paid = await Task.run("charge", inputs.cents)
+  await Timer.delay("10ms")
+  const [a, b] = await Promise.all([Task.run("charge", 1), Task.run("charge", 2)])
+  const go = await Signal.when("go", {timeout: "1h"})
+  return {paid, sum: a + b, by: go.by}
+}
+"""
+
+SHORT_SCRIPT = """\
+workflow double(inputs) {
+  return await Task.run("charge", inputs.n) * 2
+}
+"""
+
+THROWING_SCRIPT = """\
+function price(order) {
+  return order.price
+}
+await Task.run("charge", 1)
+return price(inputs)
+"""
+
+SCRIPT_TASKS = """\
+import asyncio
+from pathlib import Path
+from dalsegno import App, TaskContext
+
+app = App()
+
+
+@app.task
+async def charge(cents: int) -> int:
+    return cents
+
+
+@app.task
+async def slow(ctx: TaskContext, number: int) -> int:
+    with Path("runs.txt").open("a") as file:
+        file.write(f"{number} {ctx.idempotency_key}\\n")
+    while not Path("go").exists():
+        await asyncio.sleep(0.02)
+    return number
+"""
+
+PROGRAM = '''\
+from dataclasses import dataclass
+from dalsegno import App, signal, sleep
+
+app = App()
+
+
+@dataclass
+class Order:
+    cents: int
+    customer: str = "Ada"
+
+
+@app.task
+async def charge(order: Order) -> int:
+    return order.cents
+
+
+def greeting(name):
+    return {"Ada": "Hello"}[name]
+
+
+@app.workflow
+async def shop(order: Order):
+    """Sells something."""
+    paid = await charge(order)
+    by = (await signal("go"))["by"]
+    return f"{greeting(order.customer)}: {paid} by {by}"
+
+
+async def not_a_workflow():
+    pass
+'''
+
+TWO_WORKFLOWS = """\
+from dalsegno import App
+
+app = App()
+
+
+@app.workflow
+async def one():
+    return 1
+
+
+@app.workflow
+async def two(n: int = 2):
+    return n
+"""
+
+UNFIT = """\
+from dalsegno import App
+
+app = App()
+
+
+async def fetch():
+    return 1
+
+
+@app.workflow
+async def unfit(items):
+    await fetch()
+    class Inner: pass
+    return [x async for x in items]
+"""

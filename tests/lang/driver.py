@@ -131,9 +131,9 @@ class World:
             self.now = max(self.now, START + signal.seconds)
             self.mailbox.append(signal)
             return True
-        due, _, id, outcome = heapq.heappop(self.due)
+        due, _, promise, outcome = heapq.heappop(self.due)
         self.now = max(self.now, due)
-        self.done.setdefault(id, outcome)
+        self.done.setdefault(promise, outcome)
         return True
 
     def deliver_signals(self, machine: Machine) -> bool:
@@ -150,7 +150,7 @@ class World:
 
     def known(self, awaited: Awaitable) -> dict[str, Outcome]:
         wanted = set(leaf_ids(awaited))
-        return {id: outcome for id, outcome in self.done.items() if id in wanted}
+        return {promise: outcome for promise, outcome in self.done.items() if promise in wanted}
 
 
 class Route:
@@ -167,9 +167,15 @@ class Stored(Route):
     """The machine is stored and loaded."""
 
     def stop(self, program: FlowProgram, machine: Machine) -> Machine:
-        data = machine.dumps()
-        loaded = Machine.loads(program, data)
-        assert loaded.dumps() == data
+        loaded = Machine.loads(program, machine.dumps())
+        assert loaded.variables() == (
+            {} if machine.status in ("completed", "failed") else machine.variables()
+        )
+        assert (loaded.reachable(), loaded.waiting_signals()) == (
+            machine.reachable(),
+            machine.waiting_signals(),
+        )
+        assert (loaded.awaiting, loaded.status) == (machine.awaiting, machine.status)
         return loaded
 
 
@@ -219,7 +225,9 @@ def drive(
         if machine.status != "suspended":
             break
         assert machine.awaiting is not None
-        if not machine.resume(world.known(machine.awaiting), now=world.now, budget=budget) and not world.step(machine):
+        if not machine.resume(world.known(machine.awaiting), now=world.now, budget=budget) and not world.step(
+            machine
+        ):
             break
     return machine, Ending(machine.status, machine.result, machine.error, world.effects, logs)
 

@@ -52,7 +52,11 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("return await Task.run('echo', await Task.run('double', 3))", 6),
     ("let o = {n: 1}; o[await Task.run('echo', 'n')] += await Task.run('double', 2); return o", {"n": 5}),
     ("let l = []; l.push(await Task.run('double', 1)); return l", [2]),
-    ("let x = true && await Task.run('double', 1); let y = false && await Task.run('fail', 1); return [x, y]", [2, False]),
+    (
+        ("let x = true && await Task.run('double', 1); let y = false && await Task.run('fail', 1); "
+        "return [x, y]"),
+        [2, False],
+    ),
     ("return true ? await Task.run('double', 1) : await Task.run('fail', 1)", 2),
     ("let {a, b = await Task.run('double', 4)} = await Task.run('echo', {a: 1}); return [a, b]", [1, 8]),
     ("function f(x = await Task.run('double', 5)) { return x } return f()", 10),
@@ -75,9 +79,21 @@ PROGRAMS: list[tuple[str, Any]] = [
     # promises are values
     ("let ps = [Task.run('double', 1), Task.run('double', 2)]; return await ps[1] - await ps[0]", 2),
     ("let o = {p: Task.run('double', 3)}; let q = o.p; return [await o.p, await q, o.p == q]", [6, 6, True]),
-    ("let p = Task.run('a', 1), q = Task.run('a', 1); return [p == q, p == p.id, p.id, 'p0' == p, p != 'p0']", [False, True, "p0", True, False]),
-    ("let p = Task.run('a', 1); let o = {}; o[p] = 1; return [o, o[p], p in o, ['p0'].includes(p), [p].includes('p0'), [p].indexOf(p)]", [{"p0": 1}, 1, True, True, True, 0]),
-    ("let p = Task.run('a', 1); return ['' + p, `${p}`, JSON.stringify({p}), String(p), typeof p, [p, p].unique().length]", ["p0", "p0", '{"p":"p0"}', "p0", "promise", 1]),
+    (
+        ("let p = Task.run('a', 1), q = Task.run('a', 1); return [p == q, p == p.id, p.id, 'p0' == p, "
+        "p != 'p0']"),
+        [False, True, "p0", True, False],
+    ),
+    (
+        ("let p = Task.run('a', 1); let o = {}; o[p] = 1; return [o, o[p], p in o, "
+        "['p0'].includes(p), [p].includes('p0'), [p].indexOf(p)]"),
+        [{"p0": 1}, 1, True, True, True, 0],
+    ),
+    (
+        ("let p = Task.run('a', 1); return ['' + p, `${p}`, JSON.stringify({p}), String(p), typeof p, "
+        "[p, p].unique().length]"),
+        ["p0", "p0", '{"p":"p0"}', "p0", "promise", 1],
+    ),
     ("let p = Task.run('a', 1); return p?.nope", None),
     ("let p = Task.run('a', 1); if (p) { return !p }", False),
     # all
@@ -87,9 +103,21 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("return await Promise.all({})", {}),
     ("return await Task.all([Task.run('slow', 1), Task.run('quick', 2)])", [1, 2]),
     ("let [a, b] = await Promise.all([1, 2].map(n => Task.run('double', n))); return a + b", 6),
-    ("try { await Promise.all([Task.run('slow', 1), Task.run('quickfail', 2)]) } catch (e) { return [e.code, Date.now()] }", ["EARLY", int(START * 1000) + 500]),
-    ("try { await Promise.all([Task.run('slowfail', 1), Task.run('quickfail', 2)]) } catch (e) { return e.code }", "EARLY"),
-    ("return await Promise.all([Promise.all([Task.run('double', 1)]), Promise.all({x: Task.run('double', 2)})])", [[2], {"x": 4}]),
+    (
+        ("try { await Promise.all([Task.run('slow', 1), Task.run('quickfail', 2)]) } catch (e) { "
+        "return [e.code, Date.now()] }"),
+        ["EARLY", int(START * 1000) + 500],
+    ),
+    (
+        ("try { await Promise.all([Task.run('slowfail', 1), Task.run('quickfail', 2)]) } catch (e) { "
+        "return e.code }"),
+        "EARLY",
+    ),
+    (
+        ("return await Promise.all([Promise.all([Task.run('double', 1)]), Promise.all({x: "
+        "Task.run('double', 2)})])"),
+        [[2], {"x": 4}],
+    ),
     ("let all = Promise.all([Task.run('double', 1)]); return [await all, await all]", [[2], [2]]),
     # any
     ("return await Promise.any([Task.run('slow', 's'), Task.run('quick', 'q'), Task.run('quickfail', 0)])", "q"),
@@ -97,26 +125,61 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("return await Promise.any_kv({a: Task.run('slow', 's'), b: Task.run('quick', 'q')})", {"key": "b", "value": "q"}),
     ("return await Promise.any_kv([Task.run('slow', 's'), Task.run('quick', 'q')])", {"key": 1, "value": "q"}),
     ("return await Promise.any([Task.run('slow', 1), 'now'])", "now"),
-    ("try { await Promise.any([Task.run('slowfail', 1), Task.run('quickfail', 1)]) } catch (e) { return [e.code, e.data.map(x => x.code)] }", ["AggregateError", ["LATE", "EARLY"]]),
+    (
+        ("try { await Promise.any([Task.run('slowfail', 1), Task.run('quickfail', 1)]) } catch (e) { "
+        "return [e.code, e.data.map(x => x.code)] }"),
+        ["AggregateError", ["LATE", "EARLY"]],
+    ),
     ("try { await Promise.any([]) } catch (e) { return e.code }", "AggregateError"),
     ("return await Task.any([Task.run('slow', 's'), Task.run('quick', 'q')])", {"item_id": "p1", "result": "q"}),
     ("try { await Task.any([Task.run('fail', 1)]) } catch (e) { return e.code }", "AggregateError"),
     # race
     ("return await Promise.race([Task.run('slow', 's'), Task.run('quick', 'q')])", "q"),
-    ("try { await Promise.race([Task.run('slow', 1), Task.run('quickfail', 1)]) } catch (e) { return e.code }", "EARLY"),
+    (
+        ("try { await Promise.race([Task.run('slow', 1), Task.run('quickfail', 1)]) } catch (e) { "
+        "return e.code }"),
+        "EARLY",
+    ),
     ("return await Promise.race_kv({a: Task.run('slow', 1), b: Task.run('quick', 2)})", {"key": "b", "value": 2}),
     ("try { await Promise.race_kv([Task.run('fail', 1)]) } catch (e) { return e.code }", "NOPE"),
     ("try { Promise.race([]) } catch (e) { return e.code }", "WRONG_ARG_TYPE"),
-    ("return await Task.race([Task.run('slow', 's'), Task.run('quick', 'q')])", {"item_id": "p1", "status": "completed", "result": "q"}),
-    ("let r = await Task.race([Task.run('slow', 's'), Task.run('quickfail', 'q')]); return [r.item_id, r.status, r.error.code]", ["p1", "failed", "EARLY"]),
-    ("let t = Task.delay(3); let r = await Task.race([Task.run('slow', 1), t]); return [r.item_id == t, r.status, r.result]", [True, "completed", None]),
-    ("let t = Timer.delay(3); let r = await Promise.race_kv({job: Task.run('quick', 1), limit: t}); return r.key", "job"),
+    (
+        "return await Task.race([Task.run('slow', 's'), Task.run('quick', 'q')])",
+        {"item_id": "p1", "status": "completed", "result": "q"},
+    ),
+    (
+        ("let r = await Task.race([Task.run('slow', 's'), Task.run('quickfail', 'q')]); return "
+        "[r.item_id, r.status, r.error.code]"),
+        ["p1", "failed", "EARLY"],
+    ),
+    (
+        ("let t = Task.delay(3); let r = await Task.race([Task.run('slow', 1), t]); return [r.item_id "
+        "== t, r.status, r.result]"),
+        [True, "completed", None],
+    ),
+    (
+        ("let t = Timer.delay(3); let r = await Promise.race_kv({job: Task.run('quick', 1), limit: "
+        "t}); return r.key"),
+        "job",
+    ),
     # all settled
-    ("let [a, b] = await Promise.allSettled([Task.run('double', 1), Task.run('fail', 1)]); return [a, b.status, b.reason.code]", [{"status": "fulfilled", "value": 2}, "rejected", "NOPE"]),
+    (
+        ("let [a, b] = await Promise.allSettled([Task.run('double', 1), Task.run('fail', 1)]); return "
+        "[a, b.status, b.reason.code]"),
+        [{"status": "fulfilled", "value": 2}, "rejected", "NOPE"],
+    ),
     ("return await Promise.allSettled({x: 1})", {"x": {"status": "fulfilled", "value": 1}}),
     ("return await Promise.allSettled([])", []),
-    ("let r = await Promise.all([Promise.allSettled([Task.run('fail', 1)]), Promise.any_kv({k: Task.run('quick', 5)})]); return [r[0][0].reason.code, r[1]]", ["NOPE", {"key": "k", "value": 5}]),
-    ("return await Promise.race([Promise.all([Task.run('slow', 1), Task.run('quick', 2)]), Promise.all([Task.run('quick', 3)])])", [3]),
+    (
+        ("let r = await Promise.all([Promise.allSettled([Task.run('fail', 1)]), Promise.any_kv({k: "
+        "Task.run('quick', 5)})]); return [r[0][0].reason.code, r[1]]"),
+        ["NOPE", {"key": "k", "value": 5}],
+    ),
+    (
+        ("return await Promise.race([Promise.all([Task.run('slow', 1), Task.run('quick', 2)]), "
+        "Promise.all([Task.run('quick', 3)])])"),
+        [3],
+    ),
     # timers
     ("await Timer.delay(30); return Date.now()", int((START + 30) * 1000)),
     ("await Task.delay('1h30m'); return Date.now()", int((START + 5400) * 1000)),
@@ -245,8 +308,12 @@ def test_losers_are_cancelled_only_if_asked() -> None:
 
 
 def test_signals_come_in_order_and_early_ones_are_kept() -> None:
-    source = "await Timer.delay(10); let a = await Signal.next('s'); let b = await Signal.next('s'); return [a, b]"
-    assert result_of(source, signals=[Signal(1, "s", "first"), Signal(2, "s", "second"), Signal(3, "t", 0)]) == [
+    source = (
+        "await Timer.delay(10); let a = await Signal.next('s'); let b = await Signal.next('s'); return [a, b]"
+    )
+    assert result_of(
+        source, signals=[Signal(1, "s", "first"), Signal(2, "s", "second"), Signal(3, "t", 0)]
+    ) == [
         "first",
         "second",
     ]
@@ -272,7 +339,10 @@ def test_a_returned_promise_is_awaited_outside_of_try() -> None:
     source = "try { return Task.run('fail', 1) } catch (e) { return 'caught' } finally { log('cleanup') }"
     ending = play(source, tasks=TASKS)
     assert (ending.status, ending.logs) == ("failed", [("info", "cleanup")])
-    assert result_of("try { return await Task.run('fail', 1) } catch (e) { return e.code }", tasks=TASKS) == "NOPE"
+    assert (
+        result_of("try { return await Task.run('fail', 1) } catch (e) { return e.code }", tasks=TASKS)
+        == "NOPE"
+    )
 
 
 def test_forgotten_tasks_are_started_all_the_same() -> None:
@@ -288,7 +358,9 @@ def start(source: str, **options: Any) -> Machine:
 
 
 def test_awaiting_tells_what_to_wait_for() -> None:
-    machine = start("await Promise.all({a: Task.run('t', 1), b: Promise.race([Timer.delay(5), 7, Signal.next('s')])})")
+    machine = start(
+        "await Promise.all({a: Task.run('t', 1), b: Promise.race([Timer.delay(5), 7, Signal.next('s')])})"
+    )
     awaited = machine.awaiting
     assert awaited is not None
     assert (awaited.kind, awaited.keys, awaited.id) == ("all", ("a", "b"), "")
@@ -326,7 +398,9 @@ def test_any_and_race_go_by_the_order_of_completion() -> None:
 
 def test_a_race_is_never_decided_by_half_of_what_is_known() -> None:
     """p1 completed first, but when p0 was awaited nobody asked about p1: the machine must ask again."""
-    machine = start("let a = Task.run('a', 1), b = Task.run('b', 1); await a; return await Promise.race([a, b])")
+    machine = start(
+        "let a = Task.run('a', 1), b = Task.run('b', 1); await a; return await Promise.race([a, b])"
+    )
     assert machine.resume({"p0": Ok("a")}, now=START)
     assert machine.status == "suspended"
     assert machine.resume({"p1": Ok("b"), "p0": Ok("a")}, now=START)
@@ -334,7 +408,9 @@ def test_a_race_is_never_decided_by_half_of_what_is_known() -> None:
 
 
 def test_what_is_known_is_not_asked_for_twice_within_a_resume() -> None:
-    machine = start("let ps = [Task.run('a', 1), Task.run('b', 1)]; await Promise.all(ps); return [await ps[0], await ps[1]]")
+    machine = start(
+        "let ps = [Task.run('a', 1), Task.run('b', 1)]; await Promise.all(ps); return [await ps[0], await ps[1]]"
+    )
     machine.resume({"p1": Ok("b"), "p0": Ok("a")}, now=START)
     assert (machine.status, machine.result) == ("completed", ["a", "b"])
 
@@ -372,7 +448,10 @@ def test_reachable_promises() -> None:
 
 
 def test_waiting_signals_are_in_the_order_of_their_making() -> None:
-    machine = start("let l = [Signal.next('b'), Signal.next('a')]; Signal.next('lost'); let x = Signal.when('c', {timeout: 5}); await l[1]")
+    machine = start(
+        "let l = [Signal.next('b'), Signal.next('a')]; Signal.next('lost'); let x = "
+        "Signal.when('c', {timeout: 5}); await l[1]"
+    )
     assert machine.waiting_signals() == (
         WaitingSignal("p0", "b"),
         WaitingSignal("p1", "a"),
@@ -409,7 +488,13 @@ def test_line_of_a_waiting_machine() -> None:
 
 def test_scripts_of_the_first_design() -> None:
     """The shapes that the language grew from."""
-    assert result_of("workflow example(inputs) {\n  result = await Task.run('process_data', inputs)\n  return result\n}", 1) == "process_data!"
+    assert (
+        result_of(
+            "workflow example(inputs) {\n  result = await Task.run('process_data', inputs)\n  return result\n}",
+            1,
+        )
+        == "process_data!"
+    )
     race = """
     timeout_timer = Task.delay(30)
     result = await Task.race([

@@ -33,7 +33,10 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("let a, b; try { null.x } catch (e) { a = e } try { null.x } catch (e) { b = e } return a == b", True),
     ("let a, b; try { null.x } catch (e) { a = e } try { null.y } catch (e) { b = e } return a == b", False),
     ("try { null.x } catch (e) { return [e, e].unique().length }", 1),
-    ("try { null.x } catch (e) { return {e} }", {"e": {"code": "TYPE_ERROR", "message": "null.x: cannot read 'x' of null", "type": "TYPE_ERROR", "data": None}}),
+    (
+        "try { null.x } catch (e) { return {e} }",
+        {"e": {"code": "TYPE_ERROR", "message": "null.x: cannot read 'x' of null", "type": "TYPE_ERROR", "data": None}},
+    ),
     # nesting and rethrowing
     ("try { try { throw 1 } catch (e) { throw e + 1 } } catch (e) { return e }", 2),
     ("try { try { throw 1 } finally { log('f') } } catch (e) { return e }", 1),
@@ -52,20 +55,44 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("function f() { try { throw 1 } finally { return 2 } } return f()", 2),
     ("function f() { try { throw 1 } catch (e) { return 'c' } finally { log('x') } } return f()", "c"),
     ("let x = 1; function f() { try { return x } finally { x = 2 } } return [f(), x]", [1, 2]),
-    ("let n = 0; for (let i of [1, 2, 3]) { try { if (i == 2) { continue } n += i } finally { n += 10 } } return n", 34),
+    (
+        ("let n = 0; for (let i of [1, 2, 3]) { try { if (i == 2) { continue } n += i } finally { n "
+        "+= 10 } } return n"),
+        34,
+    ),
     ("let n = 0; for (let i of [1, 2, 3]) { try { if (i == 2) { break } n += i } finally { n += 10 } } return n", 21),
     ("let n = 0; while (true) { try { return n } finally { n++; if (n < 3) { continue } } }", 2),
     ("function f() { while (true) { try { return 1 } finally { break } } return 'after' } return f()", "after"),
     ("function f() { for (let i of [1, 2]) { try { throw i } finally { continue } } return 'end' } return f()", "end"),
-    ("let l = []; function f() { try { try { return 'r' } finally { l.push('a') } } finally { l.push('b') } } return [f(), l]", ["r", ["a", "b"]]),
-    ("let l = []; function f() { try { try { throw 1 } finally { l.push('a') } } catch (e) { l.push(e); return 'c' } finally { l.push('b') } } return [f(), l]", ["c", ["a", 1, "b"]]),
+    (
+        ("let l = []; function f() { try { try { return 'r' } finally { l.push('a') } } finally { "
+        "l.push('b') } } return [f(), l]"),
+        ["r", ["a", "b"]],
+    ),
+    (
+        ("let l = []; function f() { try { try { throw 1 } finally { l.push('a') } } catch (e) { "
+        "l.push(e); return 'c' } finally { l.push('b') } } return [f(), l]"),
+        ["c", ["a", 1, "b"]],
+    ),
     ("function f() { try { return 1 } finally { while (true) { try { return 2 } finally { break } } } } return f()", 1),
     ("try { try { throw 1 } finally { throw 2 } } catch (e) { return e }", 2),
     ("try { try { return 'body' } finally { throw 'f' } } catch (e) { return e }", "f"),
-    ("let l = []; for (let i = 0; i < 2; i++) { try { try { if (i == 0) { continue } l.push(i) } finally { l.push('x') } } finally { l.push('y') } } return l", ["x", "y", 1, "x", "y"]),
-    ("function f() { try { return [1].map(x => { try { return x } finally { log('i') } })[0] } finally { log('o') } } return f()", 1),
+    (
+        ("let l = []; for (let i = 0; i < 2; i++) { try { try { if (i == 0) { continue } l.push(i) } "
+        "finally { l.push('x') } } finally { l.push('y') } } return l"),
+        ["x", "y", 1, "x", "y"],
+    ),
+    (
+        ("function f() { try { return [1].map(x => { try { return x } finally { log('i') } })[0] } "
+        "finally { log('o') } } return f()"),
+        1,
+    ),
     ("try { return 1 } finally { log('cleanup') }", 1),
-    ("function f(x) { try { if (x) { throw 'x' } return 'no' } catch (e) { return e } finally { if (x == 2) { return 'f' } } } return [f(0), f(1), f(2)]", ["no", "x", "f"]),
+    (
+        ("function f(x) { try { if (x) { throw 'x' } return 'no' } catch (e) { return e } finally { "
+        "if (x == 2) { return 'f' } } } return [f(0), f(1), f(2)]"),
+        ["no", "x", "f"],
+    ),
 ]  # fmt: skip
 
 
@@ -113,7 +140,9 @@ def test_a_failed_task_throws_at_its_await() -> None:
 
 
 def test_an_uncaught_failure_of_a_task_is_the_execution_s() -> None:
-    failed = ErrorValue("TASK_FAILED", "boom", "ValueError", {"n": 1}, (), ("builtins.ValueError",), ("boom",))
+    failed = ErrorValue(
+        "TASK_FAILED", "boom", "ValueError", {"n": 1}, (), ("builtins.ValueError",), ("boom",)
+    )
     error = error_of("\nawait Task.run('t', {})", tasks={"t": failed})
     assert error.stack == ("test (test:2)",)
     assert (error.code, error.type, error.data, error.classes, error.args) == (
@@ -147,6 +176,8 @@ def test_awaits_in_try_catch_and_finally() -> None:
 
 
 def test_cleanup_runs_before_the_error_leaves() -> None:
-    ending = play("try { await Task.run('a', 1) } finally { await Task.run('undo', 1) }", tasks={"a": Failed("X")})
+    ending = play(
+        "try { await Task.run('a', 1) } finally { await Task.run('undo', 1) }", tasks={"a": Failed("X")}
+    )
     assert ending.status == "failed"
     assert [effect.name for effect in ending.effects] == ["a", "undo"]  # type: ignore[union-attr]

@@ -12,7 +12,11 @@ from tests.lang.driver import error_of, play, result_of
 PROGRAMS: list[tuple[str, Any]] = [
     # hoisting
     ("return f(); function f() { return 1 }", 1),
-    ("function even(n) { return n == 0 || odd(n - 1) } function odd(n) { return n != 0 && even(n - 1) } return even(10)", True),
+    (
+        ("function even(n) { return n == 0 || odd(n - 1) } function odd(n) { return n != 0 && even(n "
+        "- 1) } return even(10)"),
+        True,
+    ),
     ("function f() { return x } let x = 5; return f()", 5),
     ("{ return g(); function g() { return 2 } }", 2),
     ("function f() { return inner(); function inner() { return 3 } } return f()", 3),
@@ -34,10 +38,18 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("function f(x) { x = x + 1; return x } let y = 1; return [f(y), y]", [2, 1]),
     ("function f(g = () => 7) { return g() } return f()", 7),
     # closures
-    ("function counter() { let n = 0; return () => { n++; return n } } let a = counter(), b = counter(); return [a(), a(), b()]", [1, 2, 1]),
+    (
+        ("function counter() { let n = 0; return () => { n++; return n } } let a = counter(), b = "
+        "counter(); return [a(), a(), b()]"),
+        [1, 2, 1],
+    ),
     ("let fs = []; for (let i = 0; i < 3; i++) { fs.push(() => i) } return fs.map(f => f())", [0, 1, 2]),
     ("let fs = []; for (let i = 0; i < 3; i++) { fs.push(() => i); i += 0 } return fs.map(f => f())", [0, 1, 2]),
-    ("let fs = []; for (let i = 0; i < 2; i++) { fs.push(() => { i += 10; return i }) } return [fs[0](), fs[0](), fs[1]()]", [10, 20, 11]),
+    (
+        ("let fs = []; for (let i = 0; i < 2; i++) { fs.push(() => { i += 10; return i }) } return "
+        "[fs[0](), fs[0](), fs[1]()]"),
+        [10, 20, 11],
+    ),
     ("let fs = []; for (let x of [1, 2]) { fs.push(() => x) } return fs.map(f => f())", [1, 2]),
     ("let fs = []; let n = 0; while (n < 2) { let m = n; fs.push(() => m); n++ } return fs.map(f => f())", [0, 1]),
     ("let x = 1; let f = () => x; x = 2; return f()", 2),
@@ -45,12 +57,20 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("let get, set; { let hidden = 1; get = () => hidden; set = v => { hidden = v } } set(9); return get()", 9),
     ("function f(x) { return () => { x += 1; return x } } let g = f(1); g(); return g()", 3),
     ("let f = n => n < 2 ? 1 : n * f(n - 1); return f(10)", 3628800),
-    ("function a() { let x = 1; function b() { let y = 2; function c() { return x + y } return c } return b()() } return a()", 3),
+    (
+        ("function a() { let x = 1; function b() { let y = 2; function c() { return x + y } return c "
+        "} return b()() } return a()"),
+        3,
+    ),
     ("function outer() { return () => () => total } let total = 4; return outer()()()", 4),
     ("let x = 'outer'; function f() { let g = () => x; let x = 'inner'; return g() } return f()", "inner"),
     ("try { throw 1 } catch (e) { return [1].map(() => e) }", [1]),
     # functions are values with identity
-    ("let f = () => 1; let g = f; let h = () => 1; return [f == g, f == h, f === f, [f].includes(g)]", [True, False, True, True]),
+    (
+        ("let f = () => 1; let g = f; let h = () => 1; return [f == g, f == h, f === f, "
+        "[f].includes(g)]"),
+        [True, False, True, True],
+    ),
     ("let o = {run: x => x + 1}; return [o.run(1), o['run'](2)]", [2, 3]),
     ("return typeof (() => 1) + typeof Math.max", "functionfunction"),
     ("let f = Math.max; return f(1, 5, 3)", 5),
@@ -71,12 +91,20 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("return [1, 2].map(x => [3, 4].map(y => x * y))", [[3, 4], [6, 8]]),
     ("function f(x) { return x * 2 } return [1, 2].map(f)", [2, 4]),
     ("return [1, 2, 3].map(x => { if (x == 2) { return 'two' } return x })", [1, "two", 3]),
-    ("let out = []; [1, 2, 3].forEach(x => { for (let y of [1, 2]) { if (y > 1) { break } out.push(x) } }); return out", [1, 2, 3]),
+    (
+        ("let out = []; [1, 2, 3].forEach(x => { for (let y of [1, 2]) { if (y > 1) { break } "
+        "out.push(x) } }); return out"),
+        [1, 2, 3],
+    ),
     # async changes nothing
     ("async function f() { return 1 } return f()", 1),
     ("let f = async x => x + 1; return await f(1)", 2),
     # operators as functions
-    ("return [add(1, 2), sub(5, 3), mul(2, 3), div(6, 2), eq(1, 1), ne(1, 1), lt(1, 2), lte(2, 2), gt(1, 2), gte(1, 2)]", [3, 2, 6, 3, True, False, True, True, False, False]),
+    (
+        ("return [add(1, 2), sub(5, 3), mul(2, 3), div(6, 2), eq(1, 1), ne(1, 1), lt(1, 2), lte(2, "
+        "2), gt(1, 2), gte(1, 2)]"),
+        [3, 2, 6, 3, True, False, True, True, False, False],
+    ),
     ("return [not(0), and(1, 2), and(0, 2), or(0, 3), or(1, 2)]", [True, 2, 0, 3, 1]),
 ]  # fmt: skip
 
@@ -107,7 +135,9 @@ def test_program_fails(source: str, code: str) -> None:
 
 
 def test_the_stack_names_functions_and_lines() -> None:
-    source = "function a() {\n  return b(1)\n}\nlet b = x => {\n  throw {code: 'X'}\n}\n[1].map(\n  y => a())\n"
+    source = (
+        "function a() {\n  return b(1)\n}\nlet b = x => {\n  throw {code: 'X'}\n}\n[1].map(\n  y => a())\n"
+    )
     error = error_of(source)
     assert error.stack == ("b (test:5)", "a (test:2)", "arrow function (test:8)", "test (test:7)")
 
@@ -128,7 +158,11 @@ def test_functions_see_no_variables_of_the_workflow_beside_them() -> None:
         ("workflow(ctx, inputs) { return [ctx.workflow, inputs.n] }", ["test", 5]),
         ("workflow w({n, m = 2}) { return n + m }", 7),
         ("workflow w(ctx, {n}) { let f = () => n; return [f(), ctx.version] }", [5, 1]),
-        ("workflow w(order) { return [order.n, inputs.n, helper(order)] } function helper(o) { return o.n * 2 }", [5, 5, 10]),
+        (
+            ("workflow w(order) { return [order.n, inputs.n, helper(order)] } function helper(o) { "
+            "return o.n * 2 }"),
+            [5, 5, 10],
+        ),
         ("workflow w() { inputs.n += 1; return inputs.n }", 6),
         ("inputs = {n: 1}; return inputs.n", 1),
         ("workflow w(inputs) { inputs.n = 1; return [inputs.n, Inputs.n] }", [1, 5]),
@@ -144,7 +178,9 @@ def test_lower_case_names_of_the_library_give_way_to_variables() -> None:
     assert result_of("return math.max(1, 2) + string(3) + json.stringify([1])") == "23[1]"
     source = "let task = {run: (a, b) => a}; return task.run('x', 1)"
     assert play(source).effects == []
-    assert len(play("task.run('x', {}); timer.delay(1); signal.next('s'); workflow.run('w', {})").effects) == 4
+    assert (
+        len(play("task.run('x', {}); timer.delay(1); signal.next('s'); workflow.run('w', {})").effects) == 4
+    )
 
 
 def test_variables_by_name_innermost_first() -> None:

@@ -47,7 +47,9 @@ TOO_LARGE = [
 
 @pytest.mark.parametrize("source", [*ENDLESS, *TOO_LARGE])
 def test_limits_end_it(source: str) -> None:
-    guarded = f"try {{ {source} }} catch (e) {{ log('caught') }} finally {{ log('cleanup') }} return 'survived'"
+    guarded = (
+        f"try {{ {source} }} catch (e) {{ log('caught') }} finally {{ log('cleanup') }} return 'survived'"
+    )
     limits = Limits(instructions=300_000)
     started = time.perf_counter()
     machine = Machine.start(compile(guarded), now=START, limits=limits)
@@ -67,7 +69,9 @@ def test_a_result_too_large_to_write_out_is_refused(grow: str) -> None:
 
 
 def test_limits_are_per_resume() -> None:
-    source = "for (let i = 0; i < 5; i++) { for (let j = 0; j < 100; j++) { } await Task.run('t', i) } return 'ok'"
+    source = (
+        "for (let i = 0; i < 5; i++) { for (let j = 0; j < 100; j++) { } await Task.run('t', i) } return 'ok'"
+    )
     program = compile(source)
     limits = Limits(instructions=3_000)
     machine = Machine.start(program, now=START, limits=limits)
@@ -94,8 +98,33 @@ def test_budget_pauses_and_goes_on() -> None:
     assert Machine.start(program, now=START, budget=10**9).result == 1225
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "while (true) { }",
+        "let l = []; while (true) { l.push('x'.repeat(10000)) }",
+        "while (true) { [1, 2].map(x => x) }",
+    ],
+)
+def test_a_budget_does_not_stretch_the_limits(source: str) -> None:
+    """Pausing, also with a snapshot, changes nothing about when a script has used up what one resume may use."""
+    program = compile(source)
+    limits = Limits(instructions=10_000, allocated_bytes=1_000_000)
+    whole = Machine.start(program, now=START, limits=limits)
+    for store in (False, True):
+        machine = Machine.start(program, now=START, budget=100, limits=limits)
+        while machine.status == "paused":
+            machine = Machine.loads(program, machine.dumps(), limits=limits) if store else machine
+            machine.resume({}, now=START, budget=100)
+        assert machine.error == whole.error
+        assert machine.error is not None
+        assert machine.error.code == "LimitExceeded"
+
+
 def test_a_budget_beyond_the_limit_does_not_pause_but_fail() -> None:
-    machine = Machine.start(compile("while (true) { }"), now=START, budget=5_000, limits=Limits(instructions=1_000))
+    machine = Machine.start(
+        compile("while (true) { }"), now=START, budget=5_000, limits=Limits(instructions=1_000)
+    )
     assert machine.status == "failed"
 
 
@@ -113,7 +142,10 @@ def test_deep_values_from_outside_are_carried_but_not_sent_on() -> None:
 
 
 def test_a_deep_value_survives_being_stored() -> None:
-    source = "let l = [1]; for (let i = 0; i < 3000; i++) { l = [l] } let n = 0; await Task.run('t', 1); while (typeof l == 'list') { l = l[0]; n++ } return n"
+    source = (
+        "let l = [1]; for (let i = 0; i < 3000; i++) { l = [l] } let n = 0; await Task.run('t', 1); "
+        "while (typeof l == 'list') { l = l[0]; n++ } return n"
+    )
     program = compile(source)
     machine = Machine.start(program, now=START)
     machine = Machine.loads(program, machine.dumps())
@@ -122,7 +154,10 @@ def test_a_deep_value_survives_being_stored() -> None:
 
 
 def test_a_value_that_refers_to_its_parts_many_times_is_stored_once() -> None:
-    source = "let l = ['leaf']; for (let i = 0; i < 40; i++) { l = [l, l] } await Task.run('t', 1); for (let i = 0; i < 40; i++) { l = l[i % 2] } return l"
+    source = (
+        "let l = ['leaf']; for (let i = 0; i < 40; i++) { l = [l, l] } await Task.run('t', 1); for "
+        "(let i = 0; i < 40; i++) { l = l[i % 2] } return l"
+    )
     program = compile(source)
     machine = Machine.start(program, now=START)
     for _ in range(5):
@@ -134,7 +169,9 @@ def test_a_value_that_refers_to_its_parts_many_times_is_stored_once() -> None:
 
 
 def test_deep_recursion_within_the_limit_works() -> None:
-    assert play("function f(n) { return n == 0 ? 0 : 1 + f(n - 1) } return f(400)", routes=False).result == 400
+    assert (
+        play("function f(n) { return n == 0 ? 0 : 1 + f(n - 1) } return f(400)", routes=False).result == 400
+    )
 
 
 def test_deeply_nested_blocks_compile() -> None:

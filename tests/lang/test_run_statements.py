@@ -62,7 +62,11 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("let s = 0; for (let x of [1, 2, 3]) { s += x } return s", 6),
     ("let s = []; for (let x of {a: 1, b: 2}) { s.push(x) } return s", [["a", 1], ["b", 2]]),
     ("let s = ''; for (let [k, v] of {a: 1, b: 2}) { s += k + v } return s", "a1b2"),
-    ("let s = ''; for (const {id, n = 0} of [{id: 1}, {id: 2, n: 5}]) { s += id + ':' + n + ' ' } return s", "1:0 2:5 "),
+    (
+        ("let s = ''; for (const {id, n = 0} of [{id: 1}, {id: 2, n: 5}]) { s += id + ':' + n + ' ' } "
+        "return s"),
+        "1:0 2:5 ",
+    ),
     ("let s = []; for (let k in {b: 1, a: 2}) { s.push(k) } return s", ["b", "a"]),
     ("let s = []; for (let i in ['x', 'y']) { s.push(i) } return s", [0, 1]),
     ("let s = []; for (let x of []) { s.push(x) } for (let k in {}) { s.push(k) } return s", []),
@@ -71,7 +75,11 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("let s = 0; for (let i = 0, j = 10; i < j; i++, j--) { s += j - i } return s", 30),
     ("let i = 0; for (;;) { i++; if (i > 3) { break } } return i", 4),
     ("let s = 0; for (let i = 0; i < 9; i++) { if (i % 2) { continue } s += i } return s", 20),
-    ("let s = ''; for (let x of [1, 2]) { for (let y of [3, 4]) { if (y == 4) { break } s += x * y + ' ' } } return s", "3 6 "),
+    (
+        ("let s = ''; for (let x of [1, 2]) { for (let y of [3, 4]) { if (y == 4) { break } s += x * "
+        "y + ' ' } } return s"),
+        "3 6 ",
+    ),
     ("let l = [1, 2]; for (let x of l) { if (l.length < 9) { l.push(x) } } return l", [1, 2, 1, 2]),
     ("for (let x of [1, 2, 3]) { for (let y of [1, 2]) { if (x == 2) { return [x, y] } } }", [2, 1]),
     ("let o = {a: 1}; for (let [k, v] of o) { o.b = 2 } return o", {"a": 1, "b": 2}),

@@ -15,7 +15,10 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("let a = {x: 1}; let b = a; b.x = 2; return [a, b]", [{"x": 1}, {"x": 2}]),
     ("let a = [1]; let b = a; a.push(2); return [a, b]", [[1, 2], [1]]),
     ("let a = {l: [1]}; let b = a.l; b.push(2); a.l.push(3); return [a, b]", [{"l": [1, 3]}, [1, 2]]),
-    ("let a = {l: [[1]]}; let b = a; let c = a.l[0]; a.l[0][0] = 9; return [a, b, c]", [{"l": [[9]]}, {"l": [[1]]}, [1]]),
+    (
+        "let a = {l: [[1]]}; let b = a; let c = a.l[0]; a.l[0][0] = 9; return [a, b, c]",
+        [{"l": [[9]]}, {"l": [[1]]}, [1]],
+    ),
     ("let inner = [1]; let outer = [inner, inner]; outer[0].push(2); return [inner, outer]", [[1], [[1, 2], [1]]]),
     ("function f(list) { list.push(1); return list } let a = []; let b = f(a); return [a, b]", [[], [1]]),
     ("let a = []; function f() { return a } let b = f(); b.push(1); return [a, b]", [[], [1]]),
@@ -30,8 +33,14 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("let a = inputs; a.list.push(1); return [a.list, inputs.list]", [[0, 1], [0]]),
     ("inputs.list.push(1); return inputs.list", [0, 1]),
     ("let a = {l: []}; let {l} = a; l.push(1); return [a, l]", [{"l": []}, [1]]),
-    ("let a = [1]; let b = [...a]; let c = {...{a}}; b.push(2); c.a.push(3); return [a, b, c]", [[1], [1, 2], {"a": [1, 3]}]),
-    ("let p = [1]; let q = p; try { q.push(2); throw q } catch (e) { e.push(3); return [p, q, e] }", [[1], [1, 2], [1, 2, 3]]),
+    (
+        "let a = [1]; let b = [...a]; let c = {...{a}}; b.push(2); c.a.push(3); return [a, b, c]",
+        [[1], [1, 2], {"a": [1, 3]}],
+    ),
+    (
+        "let p = [1]; let q = p; try { q.push(2); throw q } catch (e) { e.push(3); return [p, q, e] }",
+        [[1], [1, 2], [1, 2, 3]],
+    ),
     # mutators on places
     ("let a = [1]; return [a.push(2, 3), a]", [3, [1, 2, 3]]),
     ("let a = [1, 2]; return [a.pop(), a]", [2, [1]]),
@@ -52,7 +61,11 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("let o = {l: [{n: [5]}]}; return [o.l.pop().n.push(6), o]", [2, {"l": []}]),
     ("let items = [1, 2]; items.push(...[3, 4]); return items", [1, 2, 3, 4]),
     ("let l = [1]; function f() { l.push(2); return l.length } l.push(f()); return l", [1, 2, 2]),
-    ("function make() { let l = []; return {add: x => { l.push(x) }, get: () => l} } let m = make(); m.add(1); m.add(2); return m.get()", [1, 2]),
+    (
+        ("function make() { let l = []; return {add: x => { l.push(x) }, get: () => l} } let m = "
+        "make(); m.add(1); m.add(2); return m.get()"),
+        [1, 2],
+    ),
     ("let o = {push: x => x * 2}; return o.push(4)", 8),
     ("let o = {list: {pop: () => 'mine'}}; return o.list.pop()", "mine"),
     ("return [1, 2].pop()", 2),
@@ -62,14 +75,24 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("let o = null; return o?.list.push(1)", None),
     ("let n = 0; function k() { n++; return 0 } let l = [[]]; l?.[k()].push(1); return [n, l]", [1, [[1]]]),
     ("let a = [1, 2, 3]; let b = a.slice(); b.reverse(); return [a, b]", [[1, 2, 3], [3, 2, 1]]),
-    ("let seen = []; let l = [3, 1, 2]; l.sort((a, b) => { seen.push(l.length); return a - b }); return [l, seen.length > 0]", [[1, 2, 3], True]),
+    (
+        ("let seen = []; let l = [3, 1, 2]; l.sort((a, b) => { seen.push(l.length); return a - b }); "
+        "return [l, seen.length > 0]"),
+        [[1, 2, 3], True],
+    ),
     # keys keep their order
     ("let o = {b: 1, a: 2}; o.c = 3; o.b = 9; return Object.keys(o)", ["b", "a", "c"]),
     # numbers
-    ("return [9007199254740993, inputs.big + 0, 0.1 + 0.2, -7 % 3]", [9007199254740993, 2**60 + 1, 0.30000000000000004, -1]),
+    (
+        "return [9007199254740993, inputs.big + 0, 0.1 + 0.2, -7 % 3]",
+        [9007199254740993, 2**60 + 1, 0.30000000000000004, -1],
+    ),
     ("return {a: 1.0, b: 2.50}", {"a": 1, "b": 2.5}),
     # keys that snapshots use themselves
-    ("let o = {'$': 1}; let l = [{'$': ['x']}]; o['$'] += 1; return [o, l, inputs.tricky]", [{"$": 2}, [{"$": ["x"]}], {"$": [0]}]),
+    (
+        "let o = {'$': 1}; let l = [{'$': ['x']}]; o['$'] += 1; return [o, l, inputs.tricky]",
+        [{"$": 2}, [{"$": ["x"]}], {"$": [0]}],
+    ),
     ("let f = () => 1; let o = {'$': 5, f, l: [{'$': 0}]}; return [o['$'], o.f(), o.l]", [5, 1, [{"$": 0}]]),
 ]  # fmt: skip
 INPUTS = {"list": [0], "big": 2**60 + 1, "tricky": {"$": [0]}}

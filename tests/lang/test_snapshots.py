@@ -35,9 +35,21 @@ def resumed(source: str, inputs: Any = None, outcome: Any = None) -> Any:
     ("source", "expected"),
     [
         # cells are shared by closures
-        (f"let n = 0; let up = () => {{ n++; return n }}; let get = () => n; up(); {WAIT}; up(); return [n, get()]", [2, 2]),
-        (f"function c() {{ let n = 0; return [() => {{ n++ }}, () => n] }} let [a, b] = c(); {WAIT}; a(); a(); return b()", 2),
-        (f"let fs = []; for (let i = 0; i < 3; i++) {{ fs.push(() => {{ i += 10; return i }}) }} {WAIT}; fs[0](); return fs.map(f => f())", [20, 11, 12]),
+        (
+            (f"let n = 0; let up = () => {{ n++; return n }}; let get = () => n; up(); {WAIT}; up(); "
+            f"return [n, get()]"),
+            [2, 2],
+        ),
+        (
+            (f"function c() {{ let n = 0; return [() => {{ n++ }}, () => n] }} let [a, b] = c(); "
+            f"{WAIT}; a(); a(); return b()"),
+            2,
+        ),
+        (
+            (f"let fs = []; for (let i = 0; i < 3; i++) {{ fs.push(() => {{ i += 10; return i }}) }} "
+            f"{WAIT}; fs[0](); return fs.map(f => f())"),
+            [20, 11, 12],
+        ),
         # functions keep their identity
         (f"let f = () => 1; let g = f; let h = () => 1; {WAIT}; return [f == g, f == h]", [True, False]),
         (f"let f = n => n < 2 ? 1 : n * f(n - 1); {WAIT}; return f(5)", 120),
@@ -45,11 +57,19 @@ def resumed(source: str, inputs: Any = None, outcome: Any = None) -> Any:
         # promises keep theirs
         (f"let p = Task.run('a', 1); let q = p; {WAIT}; return [p == q, p.id, q == 'p0']", [True, "p0", True]),
         # special numbers
-        (f"let a = 0 / 0, b = 1 / 0, c = -1 / 0, d = -0.0; {WAIT}; return ['' + a, '' + b, '' + c, 1 / d < 0, a == a]", ["NaN", "Infinity", "-Infinity", True, False]),
+        (
+            (f"let a = 0 / 0, b = 1 / 0, c = -1 / 0, d = -0.0; {WAIT}; return ['' + a, '' + b, '' + c, "
+            f"1 / d < 0, a == a]"),
+            ["NaN", "Infinity", "-Infinity", True, False],
+        ),
         (f"let l = [0 / 0, [1 / 0]]; {WAIT}; return ['' + l[0], '' + l[1][0]]", ["NaN", "Infinity"]),
         (f"let big = inputs.big, f = 1.0, g = 1e300; {WAIT}; return [big, f, g]", [10**30, 1, 1e300]),
         # errors
-        (f"let e = null; try {{ null.x }} catch (p) {{ e = p }} {WAIT}; return [e.code, e.stack.length, e == e]", ["TYPE_ERROR", 1, True]),
+        (
+            (f"let e = null; try {{ null.x }} catch (p) {{ e = p }} {WAIT}; return [e.code, "
+            f"e.stack.length, e == e]"),
+            ["TYPE_ERROR", 1, True],
+        ),
         # library functions and options
         (f"let m = Math.max, w = Task.with({{queue: 'q'}}); {WAIT}; w.run('b', 2); return m(1, 2)", 2),
         # variables without a value
@@ -59,7 +79,11 @@ def resumed(source: str, inputs: Any = None, outcome: Any = None) -> Any:
         (f"return [1, {{a: [2, {WAIT}]}}, 3].length + 'x'", "3x"),
         (f"function f(a, b, c) {{ return [a, b, c] }} return f([1], {WAIT}, {{x: 1}})", [[1], None, {"x": 1}]),
         # objects that look like marks
-        (f"let o = {{'$': 1, a: {{'$': [1]}}}}; let l = [{{'$': -1}}]; let p = {{'$': 0, q: Task.run('a', 1)}}; {WAIT}; return [o, l, p['$']]", [{"$": 1, "a": {"$": [1]}}, [{"$": -1}], 0]),
+        (
+            (f"let o = {{'$': 1, a: {{'$': [1]}}}}; let l = [{{'$': -1}}]; let p = {{'$': 0, q: "
+            f"Task.run('a', 1)}}; {WAIT}; return [o, l, p['$']]"),
+            [{"$": 1, "a": {"$": [1]}}, [{"$": -1}], 0],
+        ),
         # loops
         (f"let s = ''; for (let k in ['a', 'b']) {{ {WAIT}; s += k; break }} return s", "0"),
         (f"let s = ''; for (let [k, v] of {{a: 1}}) {{ {WAIT}; s += k + v }} return s", "a1"),
@@ -70,7 +94,10 @@ def test_state_survives(source: str, expected: Any) -> None:
 
 
 def test_a_snapshot_is_json_and_small() -> None:
-    source = "let order = inputs; let total = 0; for (let item of order.items) { total += await Task.run('price', item) } return total"
+    source = (
+        "let order = inputs; let total = 0; for (let item of order.items) { total += await "
+        "Task.run('price', item) } return total"
+    )
     inputs = {"id": "o-1", "items": [{"sku": "a", "count": 1}, {"sku": "b", "count": 2}]}
     _, machine = suspended(source, inputs)
     data = machine.dumps()
@@ -86,7 +113,9 @@ def test_dumps_is_stable() -> None:
 
 
 def test_variables_out_of_scope_are_not_stored() -> None:
-    _, machine = suspended(f"{{ let secret = 'gone-gone-gone' }} for (let x of [1]) {{ let y = 'gone' }} {WAIT}")
+    _, machine = suspended(
+        f"{{ let secret = 'gone-gone-gone' }} for (let x of [1]) {{ let y = 'gone' }} {WAIT}"
+    )
     assert b"gone" not in machine.dumps()
 
 
@@ -117,7 +146,9 @@ def test_ended_machines_can_be_stored() -> None:
 
 
 def test_a_machine_goes_on_in_memory_after_it_was_stored() -> None:
-    _, machine = suspended("let l = [1]; l.push(await Task.run('t', 1)); l.push(await Task.run('t', 2)); return l")
+    _, machine = suspended(
+        "let l = [1]; l.push(await Task.run('t', 1)); l.push(await Task.run('t', 2)); return l"
+    )
     machine.dumps()
     machine.resume({"p0": Ok("a")}, now=START)
     machine.dumps()
@@ -209,7 +240,9 @@ def test_a_large_value_in_use_is_put_once_while_it_stays_the_same() -> None:
 )  # fmt: skip
 def test_large_values_may_stand_anywhere(source: str) -> None:
     program = compile(source, "test")
-    endings = [drive(program, World({"t": 1}), LARGE, route=route)[1] for route in (Route(), Stored(), StoredApart())]
+    endings = [
+        drive(program, World({"t": 1}), LARGE, route=route)[1] for route in (Route(), Stored(), StoredApart())
+    ]
     assert endings[0].status == "completed"
     assert endings[0] == endings[1] == endings[2]
 
@@ -242,7 +275,9 @@ def test_damaged_blobs_are_refused() -> None:
 
 
 def test_an_interrupted_machine_may_miss_values_too() -> None:
-    source = "try { return [inputs, await Task.run('t', 1)].length } catch (e) { return inputs.length + e.code }"
+    source = (
+        "try { return [inputs, await Task.run('t', 1)].length } catch (e) { return inputs.length + e.code }"
+    )
     program, machine = suspended(source, LARGE)
     blobs = Blobs()
     machine = Machine.loads(program, machine.dumps(blobs.put))
@@ -281,7 +316,8 @@ def test_the_same_source_under_another_name_is_the_same_program() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"[]", b"{}", b"null", b"\xff\xfe", b"[1]", b'[1,"x",0,[]]', b"[" * 100_000, b'[99,"x",0,[]]', b"[1,2,3,4]", b"1" * 5_000],
+    [b"", b"[]", b"{}", b"null", b"\xff\xfe", b"[1]", b'[1,"x",0,[]]', b"[" * 100_000, b'[99,"x",0,[]]',
+     b"[1,2,3,4]", b"1" * 5_000],
     ids=repr,
 )  # fmt: skip
 def test_garbage_is_refused(data: bytes) -> None:

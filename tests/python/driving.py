@@ -25,7 +25,14 @@ from dalsegno.lang.effects import (
     StartWorkflow,
 )
 from dalsegno.lang.limits import DEFAULT_LIMITS, Limits
-from dalsegno.lang.python import Durable, PythonMachine, PythonProgram, compile_workflow, error_value, to_plain
+from dalsegno.lang.python import (
+    Durable,
+    PythonMachine,
+    PythonProgram,
+    compile_workflow,
+    error_value,
+    to_plain,
+)
 
 Mode = Literal["hot", "stored", "every"]
 MODES: tuple[Mode, ...] = ("hot", "stored", "every")
@@ -77,6 +84,7 @@ class Driver:
             elif not self._advance(machine):
                 return machine
             else:
+                self.told(self.outcomes)
                 assert machine.resume(dict(self.outcomes), now=self.now, budget=budget)
         self.take(machine)
         return machine
@@ -93,6 +101,9 @@ class Driver:
         assert self.lossy or loaded.dumps() == data
         self.take(loaded)
         return loaded
+
+    def told(self, outcomes: dict[str, Outcome]) -> None:
+        """The machine is about to be told this."""
 
     def take(self, machine: PythonMachine) -> None:
         for effect in machine.take_effects():
@@ -146,7 +157,11 @@ class Driver:
         return False
 
     def _next_timer(self) -> bool:
-        dues = [(wait.due, wait.id) for wait in self.waiting if wait.due is not None and wait.id not in self.outcomes]
+        dues = [
+            (wait.due, wait.id)
+            for wait in self.waiting
+            if wait.due is not None and wait.id not in self.outcomes
+        ]
         upcoming = sorted([*self.timers, *dues])
         if not upcoming:
             return False

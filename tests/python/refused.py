@@ -78,7 +78,7 @@ async def async_in_plain_function(x):
 async def await_in_except(x):
     try:
         await echo(1)
-    except (await echo(ValueError)):
+    except await echo(ValueError):
         pass
 
 
@@ -114,6 +114,7 @@ async def everything_at_once(x, *args):
     global a
     async for y in x:
         yield y
+
     class Z: ...
 
 
@@ -141,10 +142,19 @@ def outside_variable_deeper():
 
 
 REFUSED = [
-    (yields, [("'yield' is not supported: collect the items in a list", "yield x"), ("'yield' is not", "(yield)")]),
+    (
+        yields,
+        [("'yield' is not supported: collect the items in a list", "yield x"), ("'yield' is not", "(yield)")],
+    ),
     (async_for, [("'async for' is not supported: let a task collect the items", "async for item in x:")]),
-    (async_comprehension, [("'async for' in a comprehension is not supported", "return [item async for item in x]")]),
-    (await_in_generator, [("'await' inside a generator expression is not supported: write a list", "return sum(")]),
+    (
+        async_comprehension,
+        [("'async for' in a comprehension is not supported", "return [item async for item in x]")],
+    ),
+    (
+        await_in_generator,
+        [("'await' inside a generator expression is not supported: write a list", "return sum(")],
+    ),
     (uses_global, [("'global' is not supported", "global counter")]),
     (defines_class, [("a class cannot be defined inside a workflow: define it at the top", "class Local:")]),
     (decorates, [("decorators inside a workflow are not supported", "@asyncio.coroutines")]),
@@ -152,27 +162,54 @@ REFUSED = [
     (
         star_parameters,
         [
-            ("a workflow cannot take '*rest': its input is stored by parameter name", "async def star_parameters"),
+            (
+                "a workflow cannot take '*rest': its input is stored by parameter name",
+                "async def star_parameters",
+            ),
             ("a workflow cannot take '**named'", "async def star_parameters"),
         ],
     ),
-    (async_in_plain_function, [("the async function 'inner' stands inside a plain function", "async def inner():")]),
-    (await_in_except, [("'await' in an 'except' clause is not supported: await before the 'try'", "except (await")]),
+    (
+        async_in_plain_function,
+        [("the async function 'inner' stands inside a plain function", "async def inner():")],
+    ),
+    (
+        await_in_except,
+        [("'await' in an 'except' clause is not supported: await before the 'try'", "except (await")],
+    ),
     (
         uses_locals,
-        [(f"'{name}()' is not supported", "return [locals()") for name in ("locals", "vars", "dir", "eval", "exec", "super")],
+        [
+            (f"'{name}()' is not supported", "return [locals()")
+            for name in ("locals", "vars", "dir", "eval", "exec", "super")
+        ],
     ),
     (plain_coroutine, [("'helper' is a coroutine function but no task", "return await helper(x)")]),
-    (nested_yield, [("'yield' is not supported", "yield await echo(1)"), ("'async for'", "async for y in inner():")]),
+    (
+        nested_yield,
+        [("'yield' is not supported", "yield await echo(1)"), ("'async for'", "async for y in inner():")],
+    ),
     (
         asyncio_misuse,
         [
-            ("'asyncio.create_task' cannot be used in a workflow: calling a task starts it already", "task = asyncio"),
-            ("'asyncio.wait_for' cannot be used in a workflow: write 'async with timeout(seconds):'", "await asyncio"),
+            (
+                "'asyncio.create_task' cannot be used in a workflow: calling a task starts it already",
+                "task = asyncio",
+            ),
+            (
+                "'asyncio.wait_for' cannot be used in a workflow: write 'async with timeout(seconds):'",
+                "await asyncio",
+            ),
             ("'asyncio.wait_for' cannot be used", "await wait_for(double(1), 5)"),
-            ("'asyncio.TaskGroup' cannot be used in a workflow: call the tasks and await gather()", "async with"),
+            (
+                "'asyncio.TaskGroup' cannot be used in a workflow: call the tasks and await gather()",
+                "async with",
+            ),
             ("'asyncio.Queue' cannot be used", "queue = Queue()"),
-            ("'asyncio.wait' cannot be used in a workflow: use gather(), first() or race()", "await asyncio.wait("),
+            (
+                "'asyncio.wait' cannot be used in a workflow: use gather(), first() or race()",
+                "await asyncio.wait(",
+            ),
             ("'asyncio.run' cannot be used", "return asyncio.run"),
         ],
     ),
@@ -186,6 +223,9 @@ REFUSED = [
             ("a class cannot be defined", "class Z"),
         ],
     ),
-    (outside_variable(), [("'nonlocal count' would change a variable outside the workflow", "nonlocal count")]),
+    (
+        outside_variable(),
+        [("'nonlocal count' would change a variable outside the workflow", "nonlocal count")],
+    ),
     (outside_variable_deeper(), [("'nonlocal count' would change a variable outside", "nonlocal count")]),
 ]

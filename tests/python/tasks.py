@@ -1,7 +1,11 @@
-"""Tasks that the workflows of these tests call. Each notes its calls, so that side effects can be compared."""
+"""Tasks that the workflows of these tests call. Each notes its calls, so that side effects can be compared.
+
+They copy, because called by a workflow they get and give copies; CPython is to see the same.
+"""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from dalsegno.lang.python import DurableTask
@@ -27,13 +31,13 @@ class Lost(LookupError):
 
 @DurableTask
 async def echo(value: Any) -> Any:
-    calls.append(("echo", value))
-    return value
+    calls.append(("echo", deepcopy(value)))
+    return deepcopy(value)
 
 
 @DurableTask
 async def double(x: Any) -> Any:
-    calls.append(("double", x))
+    calls.append(("double", deepcopy(x)))
     return x * 2
 
 

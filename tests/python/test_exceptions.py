@@ -28,7 +28,13 @@ async def shows(x):
     try:
         await echo(x)
     except BaseException as error:  # noqa: BLE001
-        return [type(error).__name__, str(error), error.args, getattr(error, "code", None), getattr(error, "type", None)]
+        return [
+            type(error).__name__,
+            str(error),
+            error.args,
+            getattr(error, "code", None),
+            getattr(error, "type", None),
+        ]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +51,10 @@ async def shows(x):
             ErrorValue("TASK_FAILED", "no", "Exotic", classes=("some.where.Exotic", "builtins.Exception")),
             ["TaskError", "Exotic: no", ["no"], "TASK_FAILED", "Exotic"],
         ),
-        (ErrorValue("THROWN", "of a script"), ["TaskError", "THROWN: of a script", ["of a script"], "THROWN", "THROWN"]),
+        (
+            ErrorValue("THROWN", "of a script"),
+            ["TaskError", "THROWN: of a script", ["of a script"], "THROWN", "THROWN"],
+        ),
         (
             ErrorValue("x", "no class", classes=("builtins.print",)),
             ["TaskError", "x: no class", ["no class"], "x", "x"],
@@ -126,7 +135,12 @@ async def raised_again_after_an_await(x):
 
 def test_a_failure_keeps_its_record_on_its_way_out():
     record = ErrorValue(
-        "REFUSED", "no", "Refused", data={"limit": 5}, classes=("tests.python.tasks.Refused",), args=("o-1", 7)
+        "REFUSED",
+        "no",
+        "Refused",
+        data={"limit": 5},
+        classes=("tests.python.tasks.Refused",),
+        args=("o-1", 7),
     )
     program = compile_workflow(raised_again_after_an_await)
     machine = PythonMachine.start(program, 1)
@@ -219,7 +233,12 @@ def test_the_stack_shows_the_users_lines_innermost_first(mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_the_stack_goes_through_nested_async_functions(mode):
     error = drive(fails_in_nested, 5, mode).error
-    assert [re.match(r"\w+", entry)[0] for entry in error.stack] == ["inner", "calculate", "step", "fails_in_nested"]
+    assert [re.match(r"\w+", entry)[0] for entry in error.stack] == [
+        "inner",
+        "calculate",
+        "step",
+        "fails_in_nested",
+    ]
     assert error.stack[-1].endswith(f":{lines(fails_in_nested, 'return await')[0]})")
 
 

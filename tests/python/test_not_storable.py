@@ -123,16 +123,40 @@ async def alive_subclass(x):
 
 
 COMPLAINTS = [
-    (alive, "variable 'client' is of type {module}.Client, which cannot be stored across the await", "inside a task"),
-    (alive_deep, "variable 'state' holds, at ['a'][1]['client'].inside[1], a value of type {module}.Client", ""),
+    (
+        alive,
+        "variable 'client' is of type {module}.Client, which cannot be stored across the await",
+        "inside a task",
+    ),
+    (
+        alive_deep,
+        "variable 'state' holds, at ['a'][1]['client'].inside[1], a value of type {module}.Client",
+        "",
+    ),
     (alive_generator, "the iterator of a 'for' loop is of type generator", "Use a list instead: list(…)"),
     (alive_native_iterator, "the iterator of a 'for' loop is of type itertools.count", "Loop over a list"),
     (alive_match, "variable 'found' is of type re.Match", "Make it again after the await"),
-    (alive_lock, "the context manager of a 'with' block is of type _thread.lock", "let its 'with' block end before"),
-    (alive_manager, "the context manager of a 'with' block is of type contextlib._GeneratorContextManager", ""),
-    (alive_method, "the method 'get' that is about to be called holds, at .__self__, a value of type {module}.Client", ""),
+    (
+        alive_lock,
+        "the context manager of a 'with' block is of type _thread.lock",
+        "let its 'with' block end before",
+    ),
+    (
+        alive_manager,
+        "the context manager of a 'with' block is of type contextlib._GeneratorContextManager",
+        "",
+    ),
+    (
+        alive_method,
+        "the method 'get' that is about to be called holds, at .__self__, a value of type {module}.Client",
+        "",
+    ),
     (alive_in_closure, "variable 'get' holds, at .<variable client>, a value of type {module}.Client", ""),
-    (alive_class, "variable 'hidden' is of type {module}.unnameable.<locals>.Hidden", "Import the class Hidden"),
+    (
+        alive_class,
+        "variable 'hidden' is of type {module}.unnameable.<locals>.Hidden",
+        "Import the class Hidden",
+    ),
     (alive_function, "variable 'function' is of type function", "Import it in the workflow's module"),
     (alive_on_the_stack, "a part of an expression is of type {module}.Client", ""),
     (alive_key, "variable 'data' holds, at (a key), a value of type {module}.Client", ""),
@@ -140,7 +164,9 @@ COMPLAINTS = [
 ]
 
 
-@pytest.mark.parametrize(("function", "said", "cure"), COMPLAINTS, ids=[each[0].__name__ for each in COMPLAINTS])
+@pytest.mark.parametrize(
+    ("function", "said", "cure"), COMPLAINTS, ids=[each[0].__name__ for each in COMPLAINTS]
+)
 def test_complaint_names_what_is_in_the_way(function, said, cure):
     machine = drive(function, 1, "hot")
     assert machine.status == "failed"

@@ -41,7 +41,9 @@ def test_a_stored_program_runs_as_the_compiled_one_did():
     assert program.hash == compile_workflow(simple).hash
 
 
-@pytest.mark.parametrize("function", [*statements.CASES, *failures.CASES], ids=lambda function: function.__name__)
+@pytest.mark.parametrize(
+    "function", [*statements.CASES, *failures.CASES], ids=lambda function: function.__name__
+)
 def test_every_program_survives_storing(function):
     program = compile_workflow(function)
     loaded = PythonProgram.load(program.dump(), lambda module, name: function)
@@ -58,7 +60,9 @@ def test_a_program_is_found_by_its_module_alone():
 def test_a_module_that_is_not_imported_is_named():
     program = compile_workflow(simple)
     stored = program.stored
-    other = type(stored)(**{name: getattr(stored, name) for name in stored.__struct_fields__} | {"module": "far.away"})
+    other = type(stored)(
+        **{name: getattr(stored, name) for name in stored.__struct_fields__} | {"module": "far.away"}
+    )
     data = PythonProgram(other, program.surroundings).dump()
     with pytest.raises(SnapshotError, match=r"module 'far\.away' is not imported in this process"):
         PythonProgram.load(data)
@@ -126,7 +130,9 @@ def test_the_hash_changes_with_what_the_workflow_does_and_with_nothing_else(modu
     changed_helper = hash_of(module(FIRST.replace("return x + 1", "return x + 2")))
     assert changed_helper != base
     calls_far = FIRST.replace("return x + 1", "return far(x) + 1")
-    assert hash_of(module(calls_far)) != hash_of(module(calls_far.replace("    return x\n", "    return 5\n")))
+    assert hash_of(module(calls_far)) != hash_of(
+        module(calls_far.replace("    return x\n", "    return 5\n"))
+    )
 
 
 def test_an_execution_goes_on_with_the_code_it_started_with(module):
@@ -161,7 +167,9 @@ def test_names_that_are_gone_are_an_error_that_says_so(module):
     data = machine.dumps()
     second = module(FIRST)
     del second.helper
-    with pytest.raises(SnapshotError, match=r"uses 'versioned_module\.helper', which its module does not know"):
+    with pytest.raises(
+        SnapshotError, match=r"uses 'versioned_module\.helper', which its module does not know"
+    ):
         PythonMachine.loads(PythonProgram.load(stored, lambda _, name: getattr(second, name)), data)
 
 

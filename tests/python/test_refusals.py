@@ -16,7 +16,9 @@ from tests.python.refused import REFUSED
 from tests.python.tasks import echo
 
 
-@pytest.mark.parametrize(("function", "problems"), REFUSED, ids=[function.__name__ for function, _ in REFUSED])
+@pytest.mark.parametrize(
+    ("function", "problems"), REFUSED, ids=[function.__name__ for function, _ in REFUSED]
+)
 def test_refusal_lists_every_problem_with_its_place(function, problems):
     with pytest.raises(UnsupportedPython) as caught:
         compile_workflow(function)
@@ -128,7 +130,9 @@ def test_code_in_a_zip_file_works_or_is_refused_clearly(tmp_path):
 def test_expressions_nested_too_deep_are_refused(tmp_path, monkeypatch):
     module = tmp_path / "deep_module.py"
     module.write_text(
-        "from tests.python.tasks import echo\nasync def deep(x):\n    return await echo(x)" + " + 1" * 1_500 + "\n"
+        "from tests.python.tasks import echo\nasync def deep(x):\n    return await echo(x)"
+        + " + 1" * 1_500
+        + "\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     import deep_module

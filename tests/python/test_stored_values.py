@@ -153,11 +153,30 @@ VALUES: dict[str, Any] = {
         BERLIN,
         dt.UTC,
     ],
-    "numbers": [decimal.Decimal("1.10"), decimal.Decimal("NaN"), decimal.Decimal("-0E+7"), fractions.Fraction(-1, 3)],
+    "numbers": [
+        decimal.Decimal("1.10"),
+        decimal.Decimal("NaN"),
+        decimal.Decimal("-0E+7"),
+        fractions.Fraction(-1, 3),
+    ],
     "uuid": uuid.UUID(int=5),
-    "enums": [Colour.RED, Colour.BLUE, Size.SMALL, Kind.A, Access.READ, Access.READ | Access.WRITE, Access(0)],
+    "enums": [
+        Colour.RED,
+        Colour.BLUE,
+        Size.SMALL,
+        Kind.A,
+        Access.READ,
+        Access.READ | Access.WRITE,
+        Access(0),
+    ],
     "named tuples": [Point(1), Pair(1, [2])],
-    "dataclasses": [Line(Point(1, 2), [Point(3)]), Key("a", (1,)), Slim(1, [2]), FrozenSlim("n", (), 4), Outer.Inner(3)],
+    "dataclasses": [
+        Line(Point(1, 2), [Point(3)]),
+        Key("a", (1,)),
+        Slim(1, [2]),
+        FrozenSlim("n", (), 4),
+        Outer.Inner(3),
+    ],
     "models": [_model(), Open(a=1, b=2)],
     "paths": [pathlib.PurePosixPath("/a/b"), pathlib.Path("x")],
     "patterns": [re.compile(r"a+", re.IGNORECASE), re.compile(rb"b")],
@@ -171,7 +190,15 @@ VALUES: dict[str, Any] = {
     ],
     "namespace": types.SimpleNamespace(a=1, b=[2]),
     "constants": [..., NotImplemented],
-    "functions": [module_function, module_lambda, other_lambda, len, math.floor, os.path.join, operator.itemgetter],
+    "functions": [
+        module_function,
+        module_lambda,
+        other_lambda,
+        len,
+        math.floor,
+        os.path.join,
+        operator.itemgetter,
+    ],
     "classes": [int, Line, Outer.Inner, Colour, dict, ValueError, dt.datetime, re.Pattern],
     "modules": [math, collections, os.path],
     "methods": [Outer.Inner.twice, str.upper, dict.fromkeys, dt.datetime.now],
@@ -208,9 +235,18 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, dict):
         return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
     if isinstance(left, dt.datetime | dt.time):
-        return left == right and left.fold == right.fold and left.tzinfo == right.tzinfo and left.tzname() == right.tzname()
+        return (
+            left == right
+            and left.fold == right.fold
+            and left.tzinfo == right.tzinfo
+            and left.tzname() == right.tzname()
+        )
     if isinstance(left, Model):
-        return left == right and left._secret == right._secret and left.model_fields_set == right.model_fields_set
+        return (
+            left == right
+            and left._secret == right._secret
+            and left.model_fields_set == right.model_fields_set
+        )
     return left == right
 
 
@@ -225,7 +261,14 @@ def test_value_comes_back_as_it_was(name):
 
 async def bound_methods(x):
     line, inner, items = Line(Point(1)), Outer.Inner(4), [3, 1]
-    methods = [line.points.append, inner.twice, items.sort, "a,b".split, {"k": 1}.get, dt.datetime.fromisoformat]
+    methods = [
+        line.points.append,
+        inner.twice,
+        items.sort,
+        "a,b".split,
+        {"k": 1}.get,
+        dt.datetime.fromisoformat,
+    ]
     partial = functools.partial(pow, 2, mod=5)
     await echo(1)
     methods[0](Point(9))

@@ -114,7 +114,11 @@ ROUND_TRIPS: list[tuple[Any, Any, Any]] = [
     ([ORDER], list[Order], [ORDER_JSON]),
     (Address(street="s", zip=1), Address, {"street": "s", "zip": 1}),
     ([Address(street="s", zip=1)], list[Address], [{"street": "s", "zip": 1}]),
-    (Customer("c", Address(street="s", zip=1)), Customer, {"name": "c", "address": {"street": "s", "zip": 1}}),
+    (
+        Customer("c", Address(street="s", zip=1)),
+        Customer,
+        {"name": "c", "address": {"street": "s", "zip": 1}},
+    ),
     (Record(1), Record, {"a": 1}),
     ("a", Literal["a", "b"], "a"),
     (3, int | str, 3),
@@ -124,7 +128,9 @@ ROUND_TRIPS: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "annotation", "plain"), ROUND_TRIPS, ids=[str(each[1]) for each in ROUND_TRIPS])
+@pytest.mark.parametrize(
+    ("value", "annotation", "plain"), ROUND_TRIPS, ids=[str(each[1]) for each in ROUND_TRIPS]
+)
 def test_values_go_out_as_json_and_come_back_by_annotation(value, annotation, plain):
     assert to_plain(value, "value") == plain
     back = from_plain(plain, annotation)
@@ -132,7 +138,9 @@ def test_values_go_out_as_json_and_come_back_by_annotation(value, annotation, pl
     assert type(back) is type(value) or annotation is float
 
 
-@pytest.mark.parametrize("annotation", [Any, object, None, TypeVar("T"), Opaque, list[Opaque], "Unresolved", types.FunctionType])
+@pytest.mark.parametrize(
+    "annotation", [Any, object, None, TypeVar("T"), Opaque, list[Opaque], "Unresolved", types.FunctionType]
+)
 def test_annotations_that_say_nothing_leave_values_alone(annotation):
     value = [{"a": 1}]
     assert from_plain(value, annotation) is value
@@ -291,5 +299,9 @@ async def changes_its_input(order):
 
 def test_a_workflow_may_change_what_it_was_given():
     inputs = {"items": []}
-    assert drive(changes_its_input, inputs, "hot").result == [{"items": [1]}, {"items": [1, 2]}, {"items": []}]
+    assert drive(changes_its_input, inputs, "hot").result == [
+        {"items": [1]},
+        {"items": [1, 2]},
+        {"items": []},
+    ]
     assert inputs == {"items": []}

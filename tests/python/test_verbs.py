@@ -7,7 +7,16 @@ import datetime as dt
 
 import pytest
 
-from dalsegno.lang.effects import AwaitSignal, Cancel, Err, ErrorValue, Ok, StartTask, StartTimer, StartWorkflow
+from dalsegno.lang.effects import (
+    AwaitSignal,
+    Cancel,
+    Err,
+    ErrorValue,
+    Ok,
+    StartTask,
+    StartTimer,
+    StartWorkflow,
+)
 from dalsegno.lang.python import (
     DurableTask,
     DurableWorkflow,
@@ -31,7 +40,9 @@ from tests.python.tasks import Lost, Refused, add, double, echo, fail, lose, not
 
 
 def started(function, inputs=None, **options):
-    return PythonMachine.start(compile_workflow(function), inputs, {"executionId": "e1"}, now=100.0, **options)
+    return PythonMachine.start(
+        compile_workflow(function), inputs, {"executionId": "e1"}, now=100.0, **options
+    )
 
 
 # -- timers -----------------------------------------------------------------------------------------------------
@@ -85,7 +96,11 @@ async def bad_sleep(value):
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(-1, "sleep(): -1 is negative"), ("soon", "sleep(): 'soon' is not a duration"), (True, "is not a duration")],
+    [
+        (-1, "sleep(): -1 is negative"),
+        ("soon", "sleep(): 'soon' is not a duration"),
+        (True, "is not a duration"),
+    ],
 )
 def test_bad_durations_say_what_to_write(value, said):
     assert said in drive(bad_sleep, value).result
@@ -532,7 +547,14 @@ def test_log_lines_are_handed_over_once():
 
 @pytest.mark.parametrize(
     "verb",
-    [lambda: sleep(1), lambda: signal("a"), lambda: gather(), lambda: timeout(1), lambda: start("x"), lambda: run("x")],
+    [
+        lambda: sleep(1),
+        lambda: signal("a"),
+        lambda: gather(),
+        lambda: timeout(1),
+        lambda: start("x"),
+        lambda: run("x"),
+    ],
 )
 def test_verbs_outside_a_workflow_say_so(verb):
     with pytest.raises(OutsideWorkflow, match="only inside a running workflow"):

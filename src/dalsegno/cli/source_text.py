@@ -52,4 +52,5 @@ async def stored_source(client: Client, view: ExecutionView) -> SourceText | Non
 
 
 def _text(file: str, first_line: int, text: str) -> SourceText:
-    return SourceText(file, first_line, tuple(line.rstrip().expandtabs(4) for line in text.split("\n")))
+    lines = text.rstrip().split("\n")
+    return SourceText(file, first_line, tuple(line.rstrip().expandtabs(4) for line in lines))

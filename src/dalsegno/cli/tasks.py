@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from dalsegno.errors import Finding
 from dalsegno.graph.findings import pointer_to, quoted
 from dalsegno.graph.plan import Plan
 from dalsegno.lang import ExpressionError, FlowProgram, RootNames, compile_string
+from dalsegno.lang.python.homes import imported
 from dalsegno.lang.python.program import StoredProgram, stored_program
 from dalsegno.model.execution import ExecutionView
 
@@ -62,7 +62,7 @@ def refuse_script(app: App, document: Document) -> None:
 
 
 def _refuse_unknown_module(stored: StoredProgram) -> None:
-    if stored.module not in sys.modules:
+    if imported(stored.module) is None:
         raise Refusal(
             f"the Python workflow '{stored.name}' is the function {stored.qualname} of module '{stored.module}', "
             "which is not imported here",

@@ -20,7 +20,7 @@ from dalsegno.core.orders import (
     order_cancel_children,
     order_start,
 )
-from dalsegno.core.script_bodies import StartBody, TaskBody, TimerBody, encode_body
+from dalsegno.core.script_bodies import StartBody, TaskBody, TimerBody, encode_body, failed
 from dalsegno.core.task_options import task_options
 from dalsegno.lang.effects import (
     AwaitSignal,
@@ -62,12 +62,6 @@ CANCEL_GRACE = 30.0
 """Seconds a script may clean up after it was cancelled or timed out."""
 
 TurnStatus = Literal["suspended", "completed", "failed"]
-
-
-class TaskDefaults(Struct, frozen=True, gc=False):
-    """What the process knows of a task by its registration."""
-
-    queue: str | None = None
 
 
 class Turn(Struct, gc=False):
@@ -151,10 +145,11 @@ def commit_turn(lease: Lease, turn: Turn, now: float, events: Sequence[NewEvent]
         effects.append(_saved(turn))
         if turn.dropped:
             effects.append(DropTokens(turn.dropped))
+        effects += _called_off(lease, turn)
         told = (*_told(turn, now, events), *_children(lease, turn, now))
     else:
         # The machine is saved here too, for the sake of the check: an ending must not come from one that has moved on.
-        effects += [_saved(turn), *_ended(lease, turn, now)]
+        effects += [_saved(turn), *_called_off(lease, turn), *_ended(lease, turn, now)]
         told = (*events, *_children(lease, turn, now))
     return Transition(
         lease.execution,
@@ -207,6 +202,7 @@ def _children(lease: Lease, turn: Turn, now: float) -> list[NewEvent]:
 
 
 def _requested(lease: Lease, turn: Turn, now: float) -> list[Effect]:
+    """What the script wants to begin; what it wants to end comes after that."""
     effects: list[Effect] = []
     for request, inputs in turn.requests:
         match request:
@@ -220,8 +216,23 @@ def _requested(lease: Lease, turn: Turn, now: float) -> list[Effect]:
                     effects.append(SpawnToken(_timer_token(lease.execution, body, due)))
             case StartWorkflow():
                 effects.append(order_start(_child_order(lease, request, inputs)))
-            case Cancel(id, kind):
-                effects.append(_cancelled(lease.execution, id, kind))
+    return effects
+
+
+def _called_off(lease: Lease, turn: Turn) -> list[Effect]:
+    """What the script is no longer interested in. Should it await such a promise nevertheless, that throws."""
+    effects: list[Effect] = []
+    for request, _ in turn.requests:
+        if not isinstance(request, Cancel):
+            continue
+        if request.kind == "workflow":
+            child = child_execution_id(lease.execution, request.id)
+            effects.append(order_cancel(CancelOrder(child, "its parent is no longer interested")))
+            continue
+        number = promise_number(request.id)
+        error = ErrorValue("CancelledError", f"the {request.kind} was cancelled")
+        effects.append(DropTokens((promise_token_id(lease.execution, number),)))
+        effects.append(SettlePromise(failed(number, error), repeatable=True))
     return effects
 
 
@@ -271,13 +282,6 @@ def _child_order(lease: Lease, request: StartWorkflow, inputs: bytes) -> StartOr
     )
 
 
-def _cancelled(execution: str, promise: str, kind: str) -> Effect:
-    if kind == "workflow":
-        reason = "its parent is no longer interested"
-        return order_cancel(CancelOrder(child_execution_id(execution, promise), reason))
-    return DropTokens((promise_token_id(execution, promise_number(promise)),))
-
-
 # -- endings --------------------------------------------------------------------------------------------------
 
 
@@ -289,12 +293,12 @@ def _ended(lease: Lease, turn: Turn, now: float) -> list[Effect]:
     if turn.cancel == "timeout":
         error = turn.error or ErrorValue("TimeoutError", "the execution did not end within its timeout")
         return [
-            *_cancel_children(lease.execution, "its parent timed out"),
+            order_cancel_children(lease.execution, "its parent timed out"),
             failing(error, now, hand_over=False),
         ]
     if turn.error is not None:
         return [
-            *_cancel_children(lease.execution, "its parent failed"),
+            order_cancel_children(lease.execution, "its parent failed"),
             failing(turn.error, now, hand_over=True),
         ]
     event = NewEvent("ExecutionCompleted", "", "", now, b'{"output":%b}' % turn.output)
@@ -308,11 +312,7 @@ def cancelled_ending(
     finish = _finish("CANCELLED", "ExecutionCancelled", cause, now, hand_over=False)
     if error is None and output is not None:
         finish = msgspec.structs.replace(finish, output=output)
-    return [*_cancel_children(execution, "its parent was cancelled"), finish]
-
-
-def _cancel_children(execution: str, reason: str) -> list[Effect]:
-    return [order_cancel_children(execution, reason)]
+    return [order_cancel_children(execution, "its parent was cancelled"), finish]
 
 
 def failing(error: ErrorValue, now: float, *, hand_over: bool) -> FinishExecution:
@@ -345,7 +345,8 @@ def error_object(error: ErrorValue) -> dict[str, Any]:
 
 def fail_script(lease: Lease, error: ErrorValue, now: float) -> Transition:
     """Ends the execution without running its machine: a damaged snapshot, a limit."""
-    effects = (*_cancel_children(lease.execution, "its parent failed"), failing(error, now, hand_over=True))
+    children = order_cancel_children(lease.execution, "its parent failed")
+    effects = (children, failing(error, now, hand_over=True))
     return Transition(
         lease.execution, effects, (), lease.token, lease.fence, "", lease.live, epoch=lease.epoch
     )
@@ -361,17 +362,16 @@ def cancel_script(
     order that may be delivered twice, which then counts once."""
     message = f"the execution was cancelled: {reason}" if reason else "the execution was cancelled"
     error = ErrorValue("CancelledError", message)
-    *children, finish = cancelled_ending(execution, now, error=error)
+    finish = _finish("CANCELLED", "ExecutionCancelled", error, now, hand_over=False)
     event = NewEvent("CancelRequested", "", "", now, encode_body({"reason": reason}))
-    assert isinstance(finish, FinishExecution)  # noqa: S101 - for the type checker: built right above
-    request = RequestCancel("cancel", event, finish, repeatable)
-    return Transition(
-        execution, (request, SpawnToken(_system_token(execution, "grace", now + grace)), *children)
-    )
+    children = order_cancel_children(execution, "its parent was cancelled")
+    request = RequestCancel("cancel", event, finish, repeatable, (children,))
+    return Transition(execution, (request, SpawnToken(_system_token(execution, "grace", now + grace))))
 
 
 def expire_script(lease: Lease, cancel: CancelReason, now: float, timeout: float, grace: float) -> Transition:
-    """A deadline has passed: the execution's own, or the grace after a cancellation."""
+    """A deadline has passed: the execution's own, or the grace after a cancellation. A script that is cleaning up
+    already goes on doing so."""
     message = f"the execution did not end within its timeout of {timeout:g} s"
     late = ErrorValue("TimeoutError", message)
     effects: tuple[Effect, ...]
@@ -379,11 +379,13 @@ def expire_script(lease: Lease, cancel: CancelReason, now: float, timeout: float
         if cancel == "cancel":
             effects = tuple(cancelled_ending(lease.execution, now))
         else:
-            children = _cancel_children(lease.execution, "its parent timed out")
-            effects = (*children, failing(late, now, hand_over=False))
+            children = order_cancel_children(lease.execution, "its parent timed out")
+            effects = (children, failing(late, now, hand_over=False))
     else:
         event = NewEvent("CancelRequested", "", "", now, encode_body({"reason": message}))
-        request = RequestCancel("timeout", event, failing(late, now, hand_over=False))
+        children = order_cancel_children(lease.execution, "its parent timed out")
+        finish = failing(late, now, hand_over=False)
+        request = RequestCancel("timeout", event, finish, repeatable=True, owed=(children,))
         effects = (request, SpawnToken(_system_token(lease.execution, "grace", now + grace)))
     return Transition(
         lease.execution, effects, (), lease.token, lease.fence, "", lease.live, epoch=lease.epoch

@@ -9,6 +9,7 @@ from msgspec import Raw, Struct
 
 from dalsegno.core.situation import Result
 from dalsegno.lang.effects import Err, ErrorValue
+from dalsegno.model.execution import ExecutionView
 from dalsegno.model.machine import Completion
 
 INLINE, BLOB = b"v", b"b"
@@ -21,8 +22,6 @@ class TaskBody(Struct, frozen=True, omit_defaults=True, gc=False):
     promise: int | None = None
     options: dict[str, Any] | None = None
     line: int = 0
-    blob: str | None = None
-    """Where the input is, if it is too large to travel in a token."""
 
 
 class TimerBody(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -46,6 +45,13 @@ decode_task = msgspec.json.Decoder(TaskBody).decode
 decode_timer = msgspec.json.Decoder(TimerBody).decode
 decode_start_body = msgspec.json.Decoder(StartBody).decode
 _decode_error = msgspec.json.Decoder(ErrorValue).decode
+
+
+def with_own_input(view: ExecutionView) -> ExecutionView:
+    """A task that a script handed over is recorded with what its token carried; people look for its input there."""
+    if view.relation != "task":
+        return view
+    return msgspec.structs.replace(view, input=bytes(decode_task(view.input).input))
 
 
 def succeeded(promise: int, result: Result) -> Completion:

@@ -14,7 +14,7 @@ from dalsegno.core.context import Context, decode_page
 from dalsegno.core.diagnosis import Wait, waits
 from dalsegno.core.orders import StartOrder, encode_notice
 from dalsegno.core.script import CANCEL_GRACE, cancel_script
-from dalsegno.core.script_bodies import succeeded
+from dalsegno.core.script_bodies import decode_task, succeeded, with_own_input
 from dalsegno.core.script_summary import TaskTally
 from dalsegno.core.summary import NodeSummary, summarise
 from dalsegno.core.values import decode_value, encode_value
@@ -224,7 +224,7 @@ class Client:
     ) -> str:
         """A new execution that runs from ``nodes`` (or, without them, from everything that failed)."""
         view = await self.status(execution)
-        if view.kind in SCRIPTED:
+        if view.kind != "graph":
             return await self._again(view, nodes)
         program = await self.definitions.by_hash(view.definition)
         new, transition = await plan_rerun(self, program, view, nodes, context or {})
@@ -232,15 +232,30 @@ class Client:
         return new.id
 
     async def _again(self, view: ExecutionView, nodes: Sequence[str] | None) -> str:
-        """A script starts again with the same input and the same version, as a new execution."""
+        """A script or task starts again with the same input and the same version, as a new execution."""
+        if view.kind == "schedule":
+            raise InvalidInput(f"'{view.workflow}' is a schedule; trigger it to start its workflow now")
         if nodes:
             raise InvalidInput(
-                "a script has no nodes to rerun from; retry starts it again with the same input"
+                f"a {view.kind} has no nodes to rerun from; retry starts it again with the same input"
             )
-        program = await self.definitions.script(view.definition)
+        if view.kind == "task":
+            return await self._task_again(view)
+        program = await self.definitions.any_by_hash(view.definition)
         options = StartOptions(tags=dict(view.tags), priority=view.priority)
         ancestry = Ancestry(parent=view.id, relation="retry")
         return await self._start(program, Raw(view.input), options, ancestry)
+
+    async def _task_again(self, view: ExecutionView) -> str:
+        """With the options that a script gave, if it comes from one."""
+        stored = await self.stack.archive.execution(view.id)
+        handed_over = stored is not None and stored.relation == "task"
+        given = decode_task(stored.input).options if stored is not None and handed_over else None
+        now = self.stack.ledger.now()
+        options = StartOptions(tags=dict(view.tags), priority=view.priority)
+        new = new_task(view.workflow, view.input, options, now, Ancestry(parent=view.id, relation="retry"))
+        await self._create(new, start_task_transition(new, now, None, given))
+        return new.id
 
     # -- looking ----------------------------------------------------------------------------------------------
 
@@ -248,7 +263,7 @@ class Client:
         view = await self.stack.archive.execution(execution)
         if view is None:
             raise _no_execution(execution)
-        return view
+        return with_own_input(view)
 
     async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - as users know it
         return await self.endings.wait(execution, timeout)
@@ -259,7 +274,8 @@ class Client:
     async def executions(
         self, where: ExecutionFilter, before: str | None = None, limit: int = 50
     ) -> list[ExecutionView]:
-        return await self.stack.archive.executions(where, before, limit)
+        found = await self.stack.archive.executions(where, before, limit)
+        return [with_own_input(view) for view in found]
 
     async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]:
         return await self.stack.archive.events(execution, after, limit)

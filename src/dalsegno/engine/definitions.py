@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from dalsegno.engine.scripting.programs import ScriptProgram
+from dalsegno.engine.scripting.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.errors import BadConfiguration, NotFound
 from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.plan import Node, Plan
 from dalsegno.lang import FlowProgram
 from dalsegno.lang.python import PythonProgram
-from dalsegno.lang.python.program import stored_program
+from dalsegno.lang.python.homes import imported
+from dalsegno.lang.python.program import StoredProgram, stored_program
 from dalsegno.model.definition import Definition, Version, is_part, no_such_version
 from dalsegno.model.execution import SCRIPTED
 from dalsegno.ports.archive import Archive
@@ -89,6 +89,11 @@ class Definitions:
         return definition
 
     def _load(self, definition: Definition) -> Program | ScriptProgram:
+        """To be started: that needs less than running it does."""
+        if definition.kind == "python":
+            stored = stored_program(definition.source)
+            if self._is_absent(stored):
+                return AbsentProgram(definition, stored.front_matter, self._machine_limits)
         return self.add_script(definition) if definition.kind in SCRIPTED else self.add(definition)
 
     def add_script(self, definition: Definition) -> ScriptProgram:
@@ -104,13 +109,16 @@ class Definitions:
     def _load_python(self, definition: Definition) -> PythonProgram:
         """Its native parts live in the user's module; nothing is imported because a record says so."""
         stored = stored_program(definition.source)
-        running = self._resolve(stored.module, stored.qualname) if self._resolve is not None else None
-        if running is None and stored.module not in sys.modules:
+        if self._is_absent(stored):
             raise BadConfiguration(
                 f"the Python workflow '{definition.name}' lives in module '{stored.module}', which this process has"
                 f" not imported; start the worker with its application (dalsegno worker --app {stored.module}:app)"
             )
         return PythonProgram.load(definition.source, self._resolve)
+
+    def _is_absent(self, stored: StoredProgram) -> bool:
+        running = self._resolve(stored.module, stored.qualname) if self._resolve is not None else None
+        return running is None and imported(stored.module) is None
 
     async def by_hash(self, hash: str) -> Program:
         program = self._programs.get(hash)

@@ -214,17 +214,10 @@ class Engine:
         if applied.owes:
             self.outbox.notice()
         if self.worker is not None:
-            self._call_off(self.worker, transition)
+            _call_off(self.worker, transition, applied)
         if applied.ended is not None:
             self.endings.notice(transition.execution, ending_in(transition))
             self.reconciler.notice_ending()
-
-    def _call_off(self, worker: Worker, transition: Transition) -> None:
-        for effect in transition.effects:
-            if type(effect) is DropTokens:
-                worker.call_off(transition.execution, effect.tokens)
-            elif type(effect) is FinishExecution and not effect.hand_over:
-                worker.call_off(transition.execution)
 
     def _task_queue(self, name: str) -> str | None:
         tasks = self.services.get("tasks")
@@ -234,3 +227,15 @@ class Engine:
     def _log(self, execution: str, node: str, level: str, message: str) -> None:
         line = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
         logging.getLogger("dalsegno.log").log(line, "%s %s: %s", execution, node, message)
+
+
+def _call_off(worker: Worker, transition: Transition, applied: Applied) -> None:
+    """Interrupts the tasks that a commit has dropped, alone or with their execution."""
+    handed_over = False
+    for effect in transition.effects:
+        if type(effect) is DropTokens:
+            worker.call_off(transition.execution, effect.tokens)
+        elif type(effect) is FinishExecution:
+            handed_over = effect.hand_over
+    if applied.ended is not None and not handed_over:
+        worker.call_off(transition.execution)

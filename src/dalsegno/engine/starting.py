@@ -11,6 +11,7 @@ from msgspec import Raw
 from dalsegno.core.script import start_script, start_task
 from dalsegno.core.script_bodies import TaskBody, encode_body
 from dalsegno.core.start import start
+from dalsegno.core.task_options import task_options
 from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.results import refuse_large
@@ -118,14 +119,20 @@ def start_transition(program: Program | ScriptProgram, new: NewExecution, now: f
     return start_script(new, now, program.timeout)
 
 
-def start_task_transition(new: NewExecution, now: float, queue: str | None) -> Transition:
+def start_task_transition(
+    new: NewExecution, now: float, queue: str | None, options: Mapping[str, Any] | None = None
+) -> Transition:
+    """``options`` as a script gives them."""
+    known = task_options(options)
     token = NewToken(
         derive(new.id, "task"),
         "",
         "task",
         new.workflow,
-        encode_body(TaskBody(Raw(new.input))),
-        queue or DEFAULT_QUEUE,
-        new.priority,
+        encode_body(TaskBody(Raw(new.input), options=dict(options) if options else None)),
+        known.queue or queue or DEFAULT_QUEUE,
+        known.priority or new.priority,
+        known.concurrency,
+        due=now + known.delay if known.delay else None,
     )
     return start_task(new, now, token)

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from dalsegno.core.body import Body, decode_body
 from dalsegno.core.complete import Step
 from dalsegno.core.fail import halt
@@ -18,6 +20,7 @@ from dalsegno.errors import BadConfiguration, DalSegnoError, OperatorError
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import SCRIPTED, NewExecution
 from dalsegno.model.failure import Failure
+from dalsegno.model.ids import task_execution_id
 from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken
 from dalsegno.model.transition import AlreadyApplied, Applied, ReadyToken, Refused, Stale, Transition
 from dalsegno.ports.broker import Broker
@@ -134,11 +137,12 @@ class Worker:
     def call_off(self, execution: str, tokens: Sequence[str] | None = None) -> None:
         """Tasks of a script that nobody is interested in any more are interrupted; what they return would be refused.
         In other processes they are left to find that out themselves."""
-        for token, lease in list(self.running.items()):
-            if lease.execution != execution or (tokens is not None and token not in tokens):
+        for token, run in list(self._runs.items()):
+            lease = self.running.get(token)
+            if lease is None or (tokens is not None and token not in tokens):
                 continue
-            run = self._runs.get(token)
-            if run is not None and run is not asyncio.current_task():
+            is_its = lease.execution == execution or task_execution_id(token) == execution
+            if is_its and run is not None and run is not asyncio.current_task():
                 self._called_off.add(token)
                 run.cancel()
 
@@ -156,7 +160,7 @@ class Worker:
             await asyncio.gather(*left, return_exceptions=True)
         await self.committer.drain()
         for name in names if self.running else ():
-            await self.ledger.release(name, list(self.running.values()))
+            await self.ledger.release(name, _also_handed_over(list(self.running.values())))
 
     def _launch(self, lease: Lease, body: Body | None, name: str) -> None:
         self.running[lease.token] = lease
@@ -213,6 +217,7 @@ class Worker:
 
     async def _give_back(self, name: str, leases: Sequence[Lease]) -> None:
         """Until it is done: what is neither run nor handed back would stay leased for ever."""
+        leases = _also_handed_over(leases)
         ready = [ReadyToken(lease.token, lease.execution, lease.queue, lease.priority) for lease in leases]
         pause = BROKEN_PAUSE
         while True:
@@ -349,3 +354,13 @@ class Worker:
         situation = Situation(program.plan, lease, Body(), now, now)
         event = run_event("NodeStarted", situation, RunRecord(lease.ready_at, now, lease.attempt))
         self.committer.commit(Transition(lease.execution, (), (event,)))
+
+
+def _also_handed_over(leases: Sequence[Lease]) -> list[Lease]:
+    """A task whose script has ended meanwhile is an execution of its own, with the same token and the same lease."""
+    heirs = [
+        msgspec.structs.replace(lease, execution=task_execution_id(lease.token))
+        for lease in leases
+        if lease.kind == "task" and lease.execution_kind != "task"
+    ]
+    return [*leases, *heirs]

@@ -8,6 +8,7 @@ from typing import Any
 from dalsegno.engine.client import Client
 from dalsegno.errors import InvalidInput
 from dalsegno.lang.python import PythonProgram
+from dalsegno.lang.python.homes import home_of
 from dalsegno.model.definition import Definition
 
 
@@ -23,7 +24,7 @@ class Workflows:
                 f"a workflow named '{program.name}' is registered already; give one of them another name"
             )
         self._programs[program.name] = program
-        self._functions[function.__module__, function.__qualname__] = function
+        self._functions[home_of(function.__module__), function.__qualname__] = function
 
     def resolve(self, module: str, qualname: str) -> Any:
         """The running code of a workflow, or None: its stored versions see the names around it."""

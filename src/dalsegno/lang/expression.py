@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from dalsegno.lang.code import CodeUnit
 from dalsegno.lang.compiler import Compiler, Reference
 from dalsegno.lang.errors import ExpressionFailed, ScriptThrow
+from dalsegno.lang.instructions import steps_of
 from dalsegno.lang.interpreter import Evaluation
 from dalsegno.lang.limits import DEFAULT_LIMITS, Limits
 from dalsegno.lang.names import RootNames, skips_output
@@ -56,11 +57,12 @@ class Expression(ABC):
 class MachineExpression(Expression):
     """Bytecode, run by the machine."""
 
-    __slots__ = ("unit",)
+    __slots__ = ("steps", "unit")
 
     def __init__(self, unit: CodeUnit, references: tuple[Reference, ...]) -> None:
         super().__init__(unit.source, references)
         self.unit = unit
+        self.steps = steps_of(unit)
 
     def evaluate(
         self,
@@ -72,9 +74,10 @@ class MachineExpression(Expression):
         entropy: Entropy = os.urandom,
     ) -> Any:
         host = Host(limits or DEFAULT_LIMITS, now, entropy)
-        evaluation = Evaluation(self.unit, host, lookup, local or _NO_VARIABLES)
+        evaluation = Evaluation(self.unit, self.steps, host, lookup, local or _NO_VARIABLES)
         try:
-            result = evaluation.run()
+            evaluation.step_through()
+            result = evaluation.outcome
             reason = find_foreign(result, host) if self.unit.makes_foreign else None
         except ScriptThrow as thrown:
             raise ExpressionFailed.at(thrown.code, thrown.message, self.source, evaluation.offset) from None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dalsegno.lang.access import MISSING, absent, read_index, read_member
+from dalsegno.lang.code import CodeUnit, FunctionCode
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.errors import ScriptThrow, type_error
 from dalsegno.lang.flow.instructions import HANDLERS as SCRIPT_HANDLERS
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
 MAX_PATH_SHOWN = 120
 
-Handler: TypeAlias = "Callable[[Any, Frame, int, int], bool | None]"
-"""The first argument is the `Interpreter`; some opcodes occur only in expressions or only in scripts."""
+Handler: TypeAlias = "Callable[[Any, Frame, Any, Any], bool | None]"
+"""The first argument is the `Interpreter`; some opcodes occur only in expressions or only in scripts. The last two are
+the instruction's operands, or what they refer to (see `steps_of`)."""
 
 
 def _not(value: Value) -> Value:
@@ -50,28 +52,26 @@ LOOSE_START = len(BINARY_NAMES)
 _BINARY: tuple[Operator, ...] = (*STRICT.values(), *(LOOSE[name] for name in BINARY_NAMES))
 
 
-def _constant(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
-    frame.stack.append(machine.unit.constants[a])
+def _constant(machine: Interpreter, frame: Frame, a: Value, b: int) -> None:
+    frame.stack.append(a)
 
 
-def _root(machine: Evaluation, frame: Frame, a: int, b: int) -> None:
-    key = str(machine.unit.constants[a])
+def _root(machine: Evaluation, frame: Frame, a: str, b: int) -> None:
     try:
-        frame.stack.append(machine.lookup(key))
+        frame.stack.append(machine.lookup(a))
     except KeyError:
         if b < 0:
-            shown = key if key.startswith("$") else f"${key}"
+            shown = a if a.startswith("$") else f"${a}"
             message = f"{shown} has no value in this execution; `?.` or `??` allow for that"
             raise ScriptThrow("PROPERTY_NOT_FOUND", message) from None
         frame.stack.append(None)
         frame.position = b
 
 
-def _external(machine: Evaluation, frame: Frame, a: int, b: int) -> None:
-    name = str(machine.unit.constants[a])
-    if name not in machine.variables:
-        raise ScriptThrow("ReferenceError", f"Undefined variable '{name}'")
-    frame.stack.append(machine.variables[name])
+def _external(machine: Evaluation, frame: Frame, a: str, b: int) -> None:
+    if a not in machine.variables:
+        raise ScriptThrow("ReferenceError", f"Undefined variable '{a}'")
+    frame.stack.append(machine.variables[a])
 
 
 def _load(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
@@ -107,15 +107,10 @@ def _store_captured(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     frame.cells[a].value = frame.stack.pop()
 
 
-def _builtin(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
-    frame.stack.append(SCRIPT_FUNCTIONS[str(machine.unit.constants[a])])
-
-
-def _function(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
-    code = machine.unit.functions[a]
+def _function(machine: Interpreter, frame: Frame, a: FunctionCode, b: int) -> None:
     slots, cells = frame.slots, frame.cells
-    captured = [slots[index] if index >= 0 else cells[-index - 1] for index in code.captures]
-    frame.stack.append(FunctionValue(code, tuple(captured)))
+    captured = [slots[index] if index >= 0 else cells[-index - 1] for index in a.captures]
+    frame.stack.append(FunctionValue(a, tuple(captured)))
 
 
 def _path(machine: Interpreter, frame: Frame, start: int, name: str) -> str:
@@ -123,18 +118,17 @@ def _path(machine: Interpreter, frame: Frame, start: int, name: str) -> str:
     return machine.unit.source[start : frame.offset + len(name)][:MAX_PATH_SHOWN] if start >= 0 else ""
 
 
-def _member(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _member(machine: Interpreter, frame: Frame, a: str, b: int) -> None:
     stack = frame.stack
-    constants = machine.unit.constants
-    value = read_member(stack[-1], constants[a])  # type: ignore[arg-type]  # the compiler puts a name there
+    value = read_member(stack[-1], a)
     if value is MISSING:
-        raise absent(stack[-1], constants[a], _path(machine, frame, b, str(constants[a])))
+        raise absent(stack[-1], a, _path(machine, frame, b, a))
     stack[-1] = value
 
 
-def _try_member(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _try_member(machine: Interpreter, frame: Frame, a: str, b: int) -> None:
     stack = frame.stack
-    value = read_member(stack[-1], str(machine.unit.constants[a]))
+    value = read_member(stack[-1], a)
     if value is MISSING:
         stack[-1] = None
         frame.position = b
@@ -167,14 +161,14 @@ def _output(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
         frame.stack[-1] = value["output"]
 
 
-def _unary(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
-    frame.stack[-1] = _UNARY[a](frame.stack[-1])
+def _unary(machine: Interpreter, frame: Frame, a: Callable[[Value], Value], b: int) -> None:
+    frame.stack[-1] = a(frame.stack[-1])
 
 
-def _binary(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _binary(machine: Interpreter, frame: Frame, a: Operator, b: int) -> None:
     stack = frame.stack
     right = stack.pop()
-    stack[-1] = _BINARY[a](machine.host, stack[-1], right)
+    stack[-1] = a(machine.host, stack[-1], right)
 
 
 def _jump(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
@@ -182,7 +176,8 @@ def _jump(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
 
 
 def _jump_if_false(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
-    if not truthy(frame.stack.pop()):
+    value = frame.stack.pop()
+    if value is not True and (value is False or not truthy(value)):
         frame.position = b
 
 
@@ -271,14 +266,14 @@ def _call(machine: Interpreter, frame: Frame, a: int, b: int) -> bool:
     return machine.call(frame.stack.pop(), arguments)
 
 
-def _method(machine: Interpreter, frame: Frame, a: int, b: int) -> bool:
+def _method(machine: Interpreter, frame: Frame, a: int, b: str) -> bool:
     arguments = _arguments(frame, a)
-    return machine.call_member(frame.stack.pop(), str(machine.unit.constants[b]), arguments)
+    return machine.call_member(frame.stack.pop(), b, arguments)
 
 
-def _check_method(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _check_method(machine: Interpreter, frame: Frame, a: str, b: int) -> None:
     receiver = frame.stack[-1]
-    if receiver is None or (type(receiver) is dict and machine.unit.constants[a] not in receiver):
+    if receiver is None or (type(receiver) is dict and a not in receiver):
         frame.stack[-1] = None
         frame.position = b
 
@@ -312,8 +307,8 @@ def _check_object(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
         raise ScriptThrow("TYPE_ERROR", f"cannot take a {kind_of(frame.stack[-1])} apart as an object")
 
 
-def _try_field(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
-    value = read_member(frame.stack.pop(), str(machine.unit.constants[a]))
+def _try_field(machine: Interpreter, frame: Frame, a: str, b: int) -> None:
+    value = read_member(frame.stack.pop(), a)
     if value is not MISSING:
         frame.stack.append(value)
         frame.position = b
@@ -332,7 +327,7 @@ _BY_OPCODE: dict[Op, Handler] = {
     Op.EXTERNAL: _external,
     Op.LOAD: _load,
     Op.STORE: _store,
-    Op.BUILTIN: _builtin,
+    Op.BUILTIN: _constant,
     Op.FUNCTION: _function,
     Op.MEMBER: _member,
     Op.TRY_MEMBER: _try_member,
@@ -370,4 +365,43 @@ _BY_OPCODE: dict[Op, Handler] = {
     Op.STORE_CAPTURED: _store_captured,
     **SCRIPT_HANDLERS,
 }
-HANDLERS: tuple[Handler, ...] = tuple(_BY_OPCODE[op] for op in Op)
+_HANDLERS: tuple[Handler, ...] = tuple([_BY_OPCODE[op] for op in Op])
+
+_FIRST: dict[int, Callable[[CodeUnit, int], Any]] = {
+    **dict.fromkeys(
+        (Op.CONSTANT, Op.ROOT, Op.EXTERNAL, Op.MEMBER, Op.TRY_MEMBER, Op.CHECK_METHOD, Op.TRY_FIELD,
+         Op.LOAD_GLOBAL, Op.STORE_GLOBAL, Op.FAIL),
+        lambda unit, a: unit.constants[a],
+    ),
+    Op.BUILTIN: lambda unit, a: SCRIPT_FUNCTIONS[str(unit.constants[a])],
+    Op.FUNCTION: lambda unit, a: unit.functions[a],
+    Op.UNARY: lambda unit, a: _UNARY[a],
+    Op.BINARY: lambda unit, a: _BINARY[a],
+    Op.ASSIGN: lambda unit, a: unit.places[a],
+    Op.READ_PLACE: lambda unit, a: unit.places[a],
+}  # fmt: skip
+_SECOND: dict[int, Callable[[CodeUnit, int], Any]] = dict.fromkeys(
+    (Op.METHOD, Op.FAIL), lambda unit, b: unit.constants[b]
+)
+
+Steps: TypeAlias = "tuple[tuple[Handler, Any, Any], ...]"
+"""A function's instructions, ready to run: handlers in place of opcodes, and what their operands refer to."""
+
+
+def steps_of(unit: CodeUnit) -> tuple[Steps, ...]:
+    """For each function of the unit; made once, before it runs."""
+    return tuple(
+        [
+            tuple(
+                [
+                    (
+                        _HANDLERS[op],
+                        _FIRST[op](unit, a) if op in _FIRST else a,
+                        _SECOND[op](unit, b) if op in _SECOND else b,
+                    )
+                    for op, a, b in function.instructions
+                ]
+            )
+            for function in unit.functions
+        ]
+    )

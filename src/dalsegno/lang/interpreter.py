@@ -13,25 +13,25 @@ from dalsegno.lang.access import absent
 from dalsegno.lang.code import CodeUnit
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded
 from dalsegno.lang.frames import CallbackFrame, Frame
-from dalsegno.lang.instructions import HANDLERS
+from dalsegno.lang.instructions import Steps
 from dalsegno.lang.stdlib import call_method
 from dalsegno.lang.values import Builtin, Cell, FunctionValue, Host, Vacant, Value, kind_of
 
 
 class Interpreter:
-    """Frames and what moves them. ``fuel`` is how many instructions may still run."""
+    """Frames and what moves them. Those who inherit fill the slots, each in its own ``__init__``: graphs make one of
+    these for every expression, so every call counts."""
 
-    __slots__ = ("finished", "frames", "fuel", "host", "outcome", "unit")
+    __slots__ = ("finished", "frames", "fuel", "host", "outcome", "steps", "unit")
 
+    unit: CodeUnit
+    steps: tuple[Steps, ...]
+    host: Host
+    fuel: int
+    """How many instructions may still run."""
     frames: list[Frame | CallbackFrame]
-
-    def __init__(self, unit: CodeUnit, host: Host) -> None:
-        self.unit = unit
-        self.host = host
-        self.fuel = host.meter.limits.instructions
-        self.frames = []
-        self.finished = False
-        self.outcome: Value = None
+    finished: bool
+    outcome: Value
 
     @property
     def offset(self) -> int:
@@ -52,16 +52,16 @@ class Interpreter:
 
     def execute(self, frame: Frame) -> None:
         """Run instructions of this frame until a call or a return changes which frame is on top."""
-        instructions = frame.function.instructions
+        steps = self.steps[frame.function.number]
         fuel = self.fuel
         try:
             while True:
                 if fuel <= 0:
                     self.exhausted()
-                opcode, a, b = instructions[frame.position]
-                frame.position += 1
                 fuel -= 1
-                if HANDLERS[opcode](self, frame, a, b):
+                handle, a, b = steps[frame.position]
+                frame.position += 1
+                if handle(self, frame, a, b):
                     return
         finally:
             self.fuel = fuel
@@ -146,22 +146,28 @@ class Interpreter:
 
 
 class Evaluation(Interpreter):
-    """One run of an expression. `run` returns the result or raises `ScriptThrow`; `offset` then tells where."""
+    """One run of an expression. `step_through` leaves the result in ``outcome`` or raises `ScriptThrow`; `offset` then
+    tells where."""
 
     __slots__ = ("lookup", "variables")
 
     def __init__(
-        self, unit: CodeUnit, host: Host, lookup: Callable[[str], Value], variables: Mapping[str, Value]
+        self,
+        unit: CodeUnit,
+        steps: tuple[Steps, ...],
+        host: Host,
+        lookup: Callable[[str], Value],
+        variables: Mapping[str, Value],
     ) -> None:
-        super().__init__(unit, host)
+        self.unit = unit
+        self.steps = steps
+        self.host = host
         self.lookup = lookup
         self.variables = variables
+        self.fuel = host.meter.limits.instructions
+        self.finished = False
         main = unit.functions[0]
-        self.frames.append(Frame(main, [None] * main.variables, (), 0))
-
-    def run(self) -> Value:
-        self.step_through()
-        return self.outcome
+        self.frames = [Frame(main, [None] * main.variables, (), 0)]
 
 
 def check_argument_count(builtin: Builtin, count: int) -> None:

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from operator import add as plus
+from operator import ge, gt, le, lt
+from operator import mul as times
+from operator import sub as minus
+from typing import Any, TypeAlias
 
 from dalsegno.lang.errors import type_error
 from dalsegno.lang.numerals import WORD, parse_number, tidy, within_word
@@ -25,27 +29,29 @@ def _numbers(operator: str, left: Value, right: Value) -> None:
         raise type_error(f"'{operator}' needs two numbers, not {kind_of(left)} and {kind_of(right)}")
 
 
-def _arithmetic(
-    operator: str, whole: Callable[[int, int], int], real: Callable[[float, float], float]
-) -> Operator:
+def _arithmetic(sign: str, compute: Callable[[Any, Any], Any]) -> Operator:
     def apply(host: Host, left: Value, right: Value) -> Value:
         if type(left) is int and type(right) is int:
-            return within_word(whole(left, right))
-        _numbers(operator, left, right)
+            whole = compute(left, right)
+            return whole if -WORD <= whole < WORD else within_word(whole)
+        _numbers(sign, left, right)
         try:
-            return tidy(real(float(left), float(right)))
+            return tidy(compute(float(left), float(right)))
         except OverflowError:
             return math.inf
 
     return apply
 
 
-subtract = _arithmetic("-", lambda a, b: a - b, lambda a, b: a - b)
-_add_numbers = _arithmetic("+", lambda a, b: a + b, lambda a, b: a + b)
-_multiply_numbers = _arithmetic("*", lambda a, b: a * b, lambda a, b: a * b)
+subtract = _arithmetic("-", minus)
+_add_numbers = _arithmetic("+", plus)
+_multiply_numbers = _arithmetic("*", times)
 
 
 def add(host: Host, left: Value, right: Value) -> Value:
+    if type(left) is int and type(right) is int:
+        whole = left + right
+        return whole if -WORD <= whole < WORD else within_word(whole)
     if type(left) is str or type(right) is str:
         left_text, right_text = to_text(left, host), to_text(right, host)
         host.meter.allocate(len(left_text) + len(right_text), "'+'")
@@ -109,32 +115,32 @@ def _not_equal(host: Host, left: Value, right: Value) -> bool:
 
 
 _ORDERINGS: dict[str, Callable[[Value, Value], bool]] = {
-    "<": lambda a, b: bool(a < b),
-    "<=": lambda a, b: bool(a <= b),
-    ">": lambda a, b: bool(a > b),
-    ">=": lambda a, b: bool(a >= b),
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
 }
 
 
-def _ordering(operator: str) -> Operator:
-    test = _ORDERINGS[operator]
+def _ordering(sign: str) -> Operator:
+    test = _ORDERINGS[sign]
 
     def apply(host: Host, left: Value, right: Value) -> bool:
         if type(left) is not int or type(right) is not int:
-            check_ordered(left, right, operator)
+            check_ordered(left, right, sign)
         return test(left, right)
 
     return apply
 
 
-def _loose_ordering(operator: str) -> Operator:
-    test = _ORDERINGS[operator]
+def _loose_ordering(sign: str) -> Operator:
+    test = _ORDERINGS[sign]
 
     def apply(host: Host, left: Value, right: Value) -> bool:
         if left is None or right is None:
             return False
         left, right = alike(left, right)
-        check_ordered(left, right, operator)
+        check_ordered(left, right, sign)
         return test(left, right)
 
     return apply

@@ -66,7 +66,7 @@ class Requests:
         return promise
 
     def cancel(self, promise: Promise) -> None:
-        self.effects.append(Cancel(promise.id))
+        self.effects.append(Cancel(promise.id, promise.kind))
 
     def log(self, level: str, message: str) -> None:
         self.logs.append((level, message))

@@ -171,8 +171,8 @@ class SaveMachine(Struct, frozen=True, gc=False):
 
     ``settled`` is the completion that this transition's own token brings, when the worker that ran it went on with the
     machine at once (a fused commit). It takes the next number and counts as read; it is kept only if it stays
-    reachable. Such a commit is also refused as ``Stale("version")`` if any completion arrived after ``read``, or if a
-    resume is pending: that one will read it.
+    reachable. Such a commit is also refused as ``Stale("version")`` if any completion arrived after ``read``, if a
+    resume is pending (that one will read it), and while the execution is paused.
 
     A run that ends the script carries this effect before its ``FinishExecution``: an ending must not come from a
     machine that has moved on either. (What it would save is not written then.) A transition that uses up the resume
@@ -229,14 +229,16 @@ class RequestCancel(Struct, frozen=True, gc=False):
     has no machine, is paused, or was asked before, ends at once with ``finish`` (and without ``event``): asking
     twice is not the same as asking once.
 
-    ``repeatable``: an order that may be delivered twice. A script that was asked before is then left to clean up, and a
-    command that begins with it is ``AlreadyApplied``.
+    ``repeatable``: a request that may come twice, or beside another. A script that was asked before is then left to
+    clean up, and a command that begins with it is ``AlreadyApplied``. ``owed`` goes into the outbox with ``finish``, and
+    only with it.
     """
 
     reason: CancelReason
     event: NewEvent
     finish: FinishExecution
     repeatable: bool = False
+    owed: tuple[WriteOutbox, ...] = ()
 
 
 class DropTokens(Struct, frozen=True, gc=False):

@@ -52,6 +52,8 @@ class SignalView(Struct, frozen=True, gc=False):
     name: str
     data: bytes
     number: int
+    inbox: int = 0
+    """Number of the newest completion when it came: what it is later than."""
 
 
 class MachineView(Struct, frozen=True):

@@ -161,6 +161,10 @@ class Application:
         if self.next_due is None or due < self.next_due:
             self.next_due = due
 
+    def owe(self, order: WriteOutbox) -> None:
+        self.owes = True
+        self.rows.add_outbox(self.execution.id, order.id, order.topic, order.data)
+
     def make_ready(self, token: TokenRow) -> None:
         """A paused execution's tokens are held until it resumes."""
         token.ready_at = self.now
@@ -322,8 +326,7 @@ def _resume(work: Application, effect: ResumeExecution) -> None:
 
 
 def _write_outbox(work: Application, effect: WriteOutbox) -> None:
-    work.owes = True
-    work.rows.add_outbox(work.execution.id, effect.id, effect.topic, effect.data)
+    work.owe(effect)
 
 
 APPLY: dict[type, Callable[[Application, Any], None]] = {

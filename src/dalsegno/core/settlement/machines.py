@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from dalsegno.core.settlement.endings import finish
-from dalsegno.core.settlement.rows import MachineRow
+from dalsegno.core.settlement.rows import ExecutionRow, MachineRow
 from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.errors import InternalError
 from dalsegno.model.effect import RequestCancel, SaveMachine, SettlePromise, WakeMachine
@@ -36,15 +36,17 @@ def _start(bounds: tuple[int, int]) -> int:
     return bounds[0]
 
 
-def is_outdated(transition: Transition, rows: Workspace) -> bool:
-    """Whether it saves a machine that has moved on since it was read. Asked before anything is applied."""
+def is_outdated(transition: Transition, execution: ExecutionRow, rows: Workspace) -> bool:
+    """Whether it saves a machine that has moved on since it was read, or goes on with one that must not move. Asked
+    before anything is applied."""
     for effect in transition.effects:
         if type(effect) is SaveMachine:
             machine = rows.machine(transition.execution)
             if machine is None or machine.version != effect.version:
                 return True
-            if effect.settled is not None and (machine.inbox != effect.read or machine.resuming):
-                return True
+            if effect.settled is not None:
+                paused = execution.state == "PAUSED"
+                return paused or machine.resuming or machine.inbox != effect.read
     return False
 
 
@@ -150,6 +152,8 @@ def request_cancel(work: Application, effect: RequestCancel) -> None:
         return
     if machine is None or machine.cancel or work.execution.state == "PAUSED":
         finish(work, effect.finish)
+        for order in effect.owed:
+            work.owe(order)
         return
     machine.cancel = effect.reason
     work.record(effect.event)

@@ -122,6 +122,8 @@ class SignalRow(Struct, gc=False):
     name: str
     data: bytes
     number: int
+    inbox: int = 0
+    """Of the machine, when it came."""
     taken: bool = False
 
 

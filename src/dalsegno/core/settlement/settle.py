@@ -57,7 +57,7 @@ def _refusal(
         return Stale("version")
     if token.scope and is_closed(rows, execution.id, token.scope):
         return Stale("scope")
-    if execution.kind in SCRIPTED and is_outdated(transition, rows):
+    if execution.kind in SCRIPTED and is_outdated(transition, execution, rows):
         return Stale("version")
     return None
 
@@ -111,7 +111,7 @@ def _settle_command(
         return Stale("scope")
     if _changes_nothing(first, execution, rows):
         return AlreadyApplied()
-    if execution.kind in SCRIPTED and is_outdated(transition, rows):
+    if execution.kind in SCRIPTED and is_outdated(transition, execution, rows):
         return Stale("version")
     return Application(transition, execution, rows, now).run()
 

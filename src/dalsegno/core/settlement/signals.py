@@ -22,13 +22,14 @@ def post_signal(work: Application, effect: PostSignal) -> None:
     if rows.signal(execution.id, effect.id) is not None:
         return
     work.record(effect.event)
-    signal = SignalRow(execution.id, effect.id, effect.name, effect.data, execution.seq)
+    machine = rows.machine(execution.id)
+    inbox = machine.inbox if machine is not None else 0
+    signal = SignalRow(execution.id, effect.id, effect.name, effect.data, execution.seq, inbox)
     waiting = _first_waiting(rows, execution.id, SIGNAL + effect.name)
     if waiting is not None:
         _take(work, signal, waiting)
         return
     rows.save_signal(signal)
-    machine = rows.machine(execution.id)
     if machine is not None and effect.name in machine.wake.signals:
         work.machine_row()
         work.wake = True

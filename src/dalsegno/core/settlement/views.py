@@ -77,7 +77,9 @@ def machine_view(
     row: MachineRow, completions: Iterable[Completion], signals: Iterable[SignalRow]
 ) -> MachineView:
     """``completions`` and ``signals`` in the order of their numbers."""
-    waiting = (SignalView(signal.id, signal.name, signal.data, signal.number) for signal in signals)
+    waiting = (
+        SignalView(signal.id, signal.name, signal.data, signal.number, signal.inbox) for signal in signals
+    )
     return MachineView(
         row.version,
         row.snapshot or b"",

@@ -7,6 +7,7 @@ from typing import Any
 from dalsegno.core.values import encode_value
 from dalsegno.errors import NotJson
 from dalsegno.lang.effects import ErrorValue
+from dalsegno.lang.python.homes import home_of
 from dalsegno.model.failure import Failure
 
 TASK_FAILED = "TASK_FAILED"
@@ -30,7 +31,7 @@ def class_names(error: BaseException | None) -> tuple[str, ...]:
     if error is None:
         return ()
     return tuple(
-        f"{one.__module__}.{one.__qualname__}"
+        f"{home_of(one.__module__)}.{one.__qualname__}"
         for one in type(error).__mro__
         if issubclass(one, BaseException) and one is not BaseException
     )

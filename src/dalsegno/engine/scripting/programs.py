@@ -62,14 +62,17 @@ class ScriptProgram:
     __slots__ = ("code", "definition", "input_schema", "limits", "native", "timeout")
 
     def __init__(self, definition: Definition, code: FlowProgram | PythonProgram, limits: Limits) -> None:
-        self.definition = definition
         self.code = code
+        self._describe(definition, code.front_matter, limits)
+
+    def _describe(self, definition: Definition, front_matter: Mapping[str, Any], limits: Limits) -> None:
+        self.definition = definition
         self.limits = limits
-        self.native = isinstance(code, PythonProgram)
+        self.native = definition.kind == "python"
         """Whether its turns run user code, which belongs in a thread of its own."""
-        timeout = code.front_matter.get("timeout")
+        timeout = front_matter.get("timeout")
         self.timeout: float | None = None if timeout is None else parse_duration(timeout)
-        self.input_schema: Mapping[str, Any] | None = code.front_matter.get("input_schema") or None
+        self.input_schema: Mapping[str, Any] | None = front_matter.get("input_schema") or None
 
     def start(
         self, inputs: Any, context: Mapping[str, Any], now: float, budget: int | None
@@ -94,3 +97,12 @@ class ScriptProgram:
         if isinstance(self.code, PythonProgram):
             return PythonMachine.loads(self.code, snapshot, blobs=blobs, limits=self.limits)
         return Machine.loads(self.code, snapshot, limits=self.limits)
+
+
+class AbsentProgram(ScriptProgram):
+    """A Python workflow whose module this process does not have: it can be started here, and runs elsewhere."""
+
+    __slots__ = ()
+
+    def __init__(self, definition: Definition, front_matter: Mapping[str, Any], limits: Limits) -> None:
+        self._describe(definition, front_matter, limits)

@@ -38,7 +38,7 @@ from dalsegno.engine.scripting.failures import error_value
 from dalsegno.engine.scripting.hot import LARGEST, HotMachines, Warm
 from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.scripting.task_run import Failed, TaskRunner
-from dalsegno.engine.scripting.turns import Job, Turns, lost_timers
+from dalsegno.engine.scripting.turns import Job, Turns, interruption, lost_timers
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.tasks import Tasks
 from dalsegno.errors import DalSegnoError, InternalError, LimitExceeded, NotFound, NotJson
@@ -56,6 +56,11 @@ from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
 
 logger = logging.getLogger("dalsegno.scripts")
+
+LONG_AGO = 0.1
+"""Seconds in the queue after which a script about to begin may have been asked to end: then that is looked up."""
+RECENT = 200
+"""Events among which the request to end is looked for."""
 
 
 class TaskDone(Struct, frozen=True, gc=False):
@@ -125,13 +130,13 @@ class ScriptSteps:
 
     async def _resume_machine(self, lease: Lease) -> ScriptStep:
         program = await self.definitions.script(lease.definition)
-        if lease.data:
+        if lease.data and lease.fence == 1 and self.ledger.now() - lease.ready_at < LONG_AGO:
             return await self._first_turn(lease, program, decode_start_body(lease.data))
         view = await self.ledger.machine(lease.execution)
         if view is None:
             raise InternalError(f"execution {lease.execution} has no machine")
         if not view.snapshot:
-            return await self._first_turn(lease, program, await self._start_body(lease.execution), view)
+            return await self._first_turn(lease, program, await self._start_body(lease), view)
         warm = self.hot.take(lease.execution)
         if warm is not None and warm.version == view.version:
             machine = warm.machine
@@ -145,10 +150,12 @@ class ScriptSteps:
             view.inbox,
             self.ledger.now(),
             await self._known(lease.execution, view.completions),
+            {promise_id(each.promise): (each.number, 0) for each in view.completions},
             view.signals,
             await self._signal_reader(lease.execution, view.signals),
             view.cancel,
             view.interrupted,
+            await self._reason(lease.execution) if view.cancel == "cancel" and not view.interrupted else None,
         )
         before = machine.awaiting
         turn, after = await self.turns.run(job, lambda: machine, self._thread(program))
@@ -160,12 +167,13 @@ class ScriptSteps:
     ) -> ScriptStep:
         now = self.ledger.now()
         if view is not None and view.cancel:
-            error = ErrorValue("CancelledError", "the execution was cancelled before it began")
-            turn = Turn("failed", 0, view.inbox, error=error, cancel=view.cancel)
+            error = interruption(view.cancel, "it had not begun yet")
+            turn = Turn("failed", view.version, view.inbox, error=error, cancel=view.cancel)
             return ScriptStep(script.commit_turn(lease, turn, now))
         signals = view.signals if view is not None else ()
         read = await self._signal_reader(lease.execution, signals)
-        job = Job(lease.execution, 0, view.inbox if view is not None else 0, now, {}, signals, read)
+        version, inbox = (view.version, view.inbox) if view is not None else (0, 0)
+        job = Job(lease.execution, version, inbox, now, {}, {}, signals, read)
         context = {
             "executionId": lease.execution,
             "workflow": body.workflow,
@@ -180,10 +188,12 @@ class ScriptSteps:
         )
         return self._turned(lease, job, turn, machine)
 
-    async def _start_body(self, execution: str) -> StartBody:
-        view = await self.archive.execution(execution)
+    async def _start_body(self, lease: Lease) -> StartBody:
+        if lease.data:
+            return decode_start_body(lease.data)
+        view = await self.archive.execution(lease.execution)
         if view is None:
-            raise NotFound(f"there is no execution {execution} in this store")
+            raise NotFound(f"there is no execution {lease.execution} in this store")
         return StartBody(Raw(view.input), view.workflow, view.version, view.created_at)
 
     def _turned(
@@ -198,6 +208,16 @@ class ScriptSteps:
             known = _still_reachable(job.known, turn)
             warm = Warm(machine, turn.version + 1, read, turn.wake, known, job.awaiting, cancel)
         return ScriptStep(transition, warm=warm)
+
+    async def _reason(self, execution: str) -> str | None:
+        """Why somebody wants it cancelled, as the history says. That was a moment ago."""
+        view = await self.archive.execution(execution)
+        seq = view.seq if view is not None else 0
+        for event in reversed(await self.archive.events(execution, max(seq - RECENT, 0), RECENT)):
+            if event.kind == "CancelRequested" and event.data is not None:
+                reason = decode_value(event.data).get("reason")
+                return reason if isinstance(reason, str) else None
+        return None
 
     def _thread(self, program: ScriptProgram) -> Any:
         if not program.native or self.threads is None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -31,6 +31,10 @@ MOST_STOPS = 100_000
 
 InThread = Callable[[Callable[[], T]], Awaitable[T]]
 
+Place: TypeAlias = tuple[float, int]
+"""The number of a completion; of a signal, the number of the completion it came after, and its own."""
+LAST: Place = (float("inf"), 0)
+
 
 @dataclass(slots=True)
 class Job:
@@ -42,10 +46,14 @@ class Job:
     now: float
     known: dict[str, Outcome]
     """In the order of completion."""
+    places: dict[str, Place] = field(default_factory=dict)
+    """Where in that order each stored completion and each signal stands."""
     signals: Sequence[SignalView] = ()
     decode_signal: Callable[[SignalView], Any] = lambda signal: None
     cancel: CancelReason = ""
     interrupted: bool = False
+    reason: str | None = None
+    """Why it was asked to end, if somebody said so."""
     settled: Completion | None = None
     taken: list[TakenSignal] = field(default_factory=list)
     stops: int = 0
@@ -188,7 +196,7 @@ def follow(machine: RunningMachine, job: Job, budget: int | None) -> None:
     """Hands over what is known at each stop, until the machine ends, is paused, or awaits what nobody knows yet."""
     if job.cancel and not job.interrupted and machine.status == "suspended":
         job.interrupted = True
-        machine.interrupt(_interruption(job.cancel), now=job.now, budget=budget)
+        machine.interrupt(interruption(job.cancel, job.reason), now=job.now, budget=budget)
     while machine.status == "suspended":
         awaiting = job.awaiting = machine.awaiting
         if awaiting is None:
@@ -214,14 +222,17 @@ def _concerning(awaiting: Awaited, known: Mapping[str, Outcome]) -> dict[str, Ou
     return {name: outcome for name, outcome in known.items() if name in leaves}
 
 
-def _interruption(cancel: CancelReason) -> ErrorValue:
+def interruption(cancel: CancelReason, reason: str | None = None) -> ErrorValue:
+    """What is thrown at the await."""
+    because = f": {reason}" if reason else ""
     if cancel == "timeout":
-        return ErrorValue("TimeoutError", "the execution did not end within its timeout")
-    return ErrorValue("CancelledError", "the execution was cancelled")
+        return ErrorValue("TimeoutError", f"the execution did not end within its timeout{because}")
+    return ErrorValue("CancelledError", f"the execution was cancelled{because}")
 
 
 def _give_signals(machine: RunningMachine, job: Job) -> None:
-    """Oldest signal to the oldest promise of its name that can still be reached."""
+    """Oldest signal to the oldest promise of its name that can still be reached; it counts from when it came."""
+    before = len(job.taken)
     given = {taken.signal for taken in job.taken}
     for wait in machine.waiting_signals():
         if wait.id in job.known:
@@ -231,6 +242,9 @@ def _give_signals(machine: RunningMachine, job: Job) -> None:
             given.add(signal.id)
             job.taken.append(TakenSignal(signal.id, promise_number(wait.id)))
             job.known[wait.id] = Ok(job.decode_signal(signal))
+            job.places[wait.id] = (signal.inbox, signal.number)
+    if len(job.taken) > before:
+        job.known = dict(sorted(job.known.items(), key=lambda one: job.places.get(one[0], LAST)))
 
 
 def _expire_timers(awaiting: Awaited, job: Job) -> None:

@@ -60,7 +60,7 @@ def _is_tree(value: Value) -> bool:
     while waiting:
         container, inside = waiting.pop()
         if inside is not None:
-            written[id(container)] = min(_ENOUGH, 1 + sum([written[id(item)] for item in inside]))
+            written[id(container)] = min(_ENOUGH, 1 + sum([written.get(id(item), 0) for item in inside]))
         elif id(container) not in written:
             items = container if type(container) is list else container.values()
             inside = [item for item in items if type(item) is list or type(item) is dict]

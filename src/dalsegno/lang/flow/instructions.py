@@ -18,19 +18,18 @@ from dalsegno.lang.values import UNSET, Cell, Vacant, Value
 if TYPE_CHECKING:
     from dalsegno.lang.flow.machine import Machine
 
-Handler: TypeAlias = "Callable[[Any, Frame, int, int], bool | None]"
+Handler: TypeAlias = "Callable[[Any, Frame, Any, Any], bool | None]"
 
 
-def _load_global(machine: Machine, frame: Frame, a: int, b: int) -> None:
-    name = str(machine.unit.constants[a])
-    value = machine.globals.get(name, UNSET)
+def _load_global(machine: Machine, frame: Frame, a: str, b: int) -> None:
+    value = machine.globals.get(a, UNSET)
     if type(value) is Vacant:
-        value = machine.occupy_global(name, value)
+        value = machine.occupy_global(a, value)
     frame.stack.append(value)
 
 
-def _store_global(machine: Machine, frame: Frame, a: int, b: int) -> None:
-    machine.globals[str(machine.unit.constants[a])] = frame.stack.pop()
+def _store_global(machine: Machine, frame: Frame, a: str, b: int) -> None:
+    machine.globals[a] = frame.stack.pop()
 
 
 def _scope(machine: Machine, frame: Frame, a: int, b: int) -> None:
@@ -65,19 +64,17 @@ def _root(machine: Machine, frame: Frame, place: Place) -> tuple[Any, Any]:
     return holder, key
 
 
-def _assign(machine: Machine, frame: Frame, a: int, b: int) -> None:
-    place = machine.unit.places[a]
-    holder, key = _root(machine, frame, place)
+def _assign(machine: Machine, frame: Frame, a: Place, b: int) -> None:
+    holder, key = _root(machine, frame, a)
     value = frame.stack.pop()
-    path = path_of(place, _take(frame, place.dynamic))
+    path = path_of(a, _take(frame, a.dynamic))
     assign(machine.host.meter, holder, key, path, value)
 
 
-def _read_place(machine: Machine, frame: Frame, a: int, b: int) -> None:
-    place = machine.unit.places[a]
-    holder, key = _root(machine, frame, place)
-    count = place.dynamic
-    path = path_of(place, frame.stack[-count:] if count else ())
+def _read_place(machine: Machine, frame: Frame, a: Place, b: int) -> None:
+    holder, key = _root(machine, frame, a)
+    count = a.dynamic
+    path = path_of(a, frame.stack[-count:] if count else ())
     frame.stack.append(read(holder, key, path, bool(b)))
 
 
@@ -125,8 +122,8 @@ def _await(machine: Machine, frame: Frame, a: int, b: int) -> bool:
     return type(promise) in (Promise, Group) and machine.wait_for(frame, promise)
 
 
-def _fail(machine: Machine, frame: Frame, a: int, b: int) -> None:
-    raise ScriptThrow(str(machine.unit.constants[a]), str(machine.unit.constants[b]))
+def _fail(machine: Machine, frame: Frame, a: str, b: str) -> None:
+    raise ScriptThrow(a, b)
 
 
 def _finish(machine: Machine, frame: Frame, a: int, b: int) -> bool:

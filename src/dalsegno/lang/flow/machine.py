@@ -11,7 +11,15 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from dalsegno.lang.effects import Awaitable, Effect, ErrorValue, Outcome, WaitingSignal, promise_number
+from dalsegno.lang.effects import (
+    PROMISE_PREFIX,
+    Awaitable,
+    Effect,
+    ErrorValue,
+    Outcome,
+    WaitingSignal,
+    promise_number,
+)
 from dalsegno.lang.expression import Entropy
 from dalsegno.lang.flow.packing import Kept, Packer, Put
 from dalsegno.lang.flow.program import FlowProgram
@@ -89,12 +97,10 @@ class Machine(Runner):
             return False
         self.known = known
         self._packed = None
-        if self.needed:
-            self.lack(self.needed)
-            return True
-        frame.position += 1
         self.prepare(now, budget)
-        self.conclude(frame, promise, verdict)
+        if not self.needed:
+            frame.position += 1
+            self.conclude(frame, promise, verdict)
         self.go_on()
         return True
 
@@ -206,8 +212,6 @@ def _numbered(outcomes: Mapping[str, Outcome], first: int = 0) -> Known:
     """By promise number, with the place in the order of completions; ids that are none of ours are ignored."""
     found: Known = {}
     for place, (name, outcome) in enumerate(outcomes.items(), first):
-        try:
-            found[promise_number(name)] = (place, outcome)
-        except ValueError:
-            continue
+        if name[:1] == PROMISE_PREFIX and name[1:].isdecimal() and name.isascii():
+            found.setdefault(promise_number(name), (place, outcome))
     return found

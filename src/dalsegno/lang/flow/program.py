@@ -15,6 +15,7 @@ from msgspec import Struct
 from dalsegno.lang.code import GLOBAL, CodeUnit, Constant, FunctionCode, Place
 from dalsegno.lang.errors import FlowSyntaxError
 from dalsegno.lang.flow.compiler import compile_unit
+from dalsegno.lang.instructions import steps_of
 from dalsegno.lang.limits import MAX_NESTING
 from dalsegno.lang.opcodes import Op
 from dalsegno.lang.script.parsing import parse_program
@@ -43,13 +44,24 @@ class FlowProgram:
     """A script, ready to run as often as needed and from any thread."""
 
     kind = "script"
-    __slots__ = ("_line_starts", "front_matter", "hash", "live", "mentioned", "name", "source", "unit")
+    __slots__ = (
+        "_line_starts",
+        "front_matter",
+        "hash",
+        "live",
+        "mentioned",
+        "name",
+        "source",
+        "steps",
+        "unit",
+    )
 
     def __init__(self, name: str, front_matter: dict[str, Any], unit: CodeUnit) -> None:
         self.name = name
         self.front_matter = front_matter
         self.unit = unit
         self.source = unit.source
+        self.steps = steps_of(unit)
         self.hash = sha256(unit.source.encode("utf-8", "surrogatepass")).hexdigest()
         self.live: dict[tuple[int, int], tuple[int, ...]] = {}
         """Found by `live_slots`; shared by all machines of this program."""
@@ -94,7 +106,10 @@ class FlowProgram:
         if stored.format != FORMAT:
             raise SnapshotError(f"the stored program has format {stored.format}; this version knows {FORMAT}")
         unit = CodeUnit(stored.source, stored.functions, stored.constants, True, stored.places)
-        return cls(stored.name, stored.front_matter, unit)
+        try:
+            return cls(stored.name, stored.front_matter, unit)
+        except (LookupError, TypeError) as problem:
+            raise SnapshotError(f"the stored program is damaged: {problem}") from None
 
 
 def _mentioned(unit: CodeUnit) -> frozenset[Constant]:

@@ -48,6 +48,9 @@ def _restore(machine: Machine, state: State) -> list[tuple[Any, Any, Vacant]]:
     machine.result = unpacker.value(state.result)
     machine.error = unpacker.value(state.error)
     machine.finished = True
+    if state.meter is not None:
+        meter = machine.host.meter
+        machine.allowance, meter.work_left, meter.bytes_left = state.meter
     machine.needed = tuple(unpacker.needed)
     _check(machine)
     return unpacker.vacancies

@@ -39,13 +39,19 @@ class Runner(Interpreter):
     """Frames, variables and requests of one execution."""
 
     __slots__ = (
-        "bounded", "entropy", "error", "globals", "known", "limits", "missing", "needed", "program", "requests",
-        "result", "status",
+        "allowance", "bounded", "entropy", "error", "globals", "known", "limits", "missing", "needed", "program",
+        "requests", "result", "status",
     )  # fmt: skip
 
     def __init__(self, program: FlowProgram, limits: Limits, entropy: Entropy) -> None:
-        super().__init__(program.unit, Host(limits, 0.0, entropy))
         self.program = program
+        self.unit = program.unit
+        self.steps = program.steps
+        self.host = Host(limits, 0.0, entropy)
+        self.fuel = 0
+        self.frames = []
+        self.finished = True
+        self.outcome = None
         self.limits = limits
         self.entropy = entropy
         self.status: Status = "running"
@@ -59,22 +65,36 @@ class Runner(Interpreter):
         """Names of stored values that `provide` must give before the machine can go on."""
         self.needed: tuple[str, ...] = ()
         """Those that will be missing as soon as the machine goes on."""
+        self.allowance = limits.instructions
+        """Instructions that this resume may still run, beyond its budget."""
         self.bounded = False
 
     # running
 
     def prepare(self, now: float, budget: int | None) -> None:
-        """Limits are per resume: a new meter, and as many instructions as limits and budget allow."""
-        self.host = Host(self.limits, now, self.entropy, self.requests)
-        limit = self.limits.instructions
-        self.bounded = budget is not None and budget < limit
-        self.fuel = limit if budget is None else min(max(budget, 1), limit)
+        """Limits are per resume: a new meter, and as many instructions as limits and budget allow. Going on after a
+        pause is the same resume still."""
+        host = Host(self.limits, now, self.entropy, self.requests)
+        if self.status == "paused":
+            host.meter = self.host.meter
+        else:
+            self.allowance = self.limits.instructions
+        self.host = host
+        self.bounded = budget is not None and budget < self.allowance
+        self.fuel = self.allowance if budget is None else min(max(budget, 1), self.allowance)
+        self.allowance -= self.fuel
         self.status = "running"
         self.finished = False
 
     def go_on(self) -> None:
         if self.needed:
             self.lack(self.needed)
+        self.run()
+        self.allowance += max(self.fuel, 0)
+        if self.status != "paused":
+            self.known = {}
+
+    def run(self) -> None:
         while not self.finished:
             try:
                 self.step_through()
@@ -88,8 +108,6 @@ class Runner(Interpreter):
                 self.fail(self.problem("LimitExceeded", "the script needs more memory than there is"))
             except Exception as bug:  # noqa: BLE001  # a bug of ours fails this execution, not the worker
                 self.fail(self.problem("INTERNAL_ERROR", f"{type(bug).__name__}: {bug}"))
-        if self.status != "paused":
-            self.known = {}
 
     def complete(self, outcome: Value) -> None:
         """The main function returned; its frame stays, so that an error knows its line."""

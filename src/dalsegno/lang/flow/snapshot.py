@@ -38,6 +38,8 @@ class State(Struct, array_like=True, gc=False):
     logs: list[tuple[str, str]] = []
     result: Any = None
     error: Any = None
+    meter: tuple[int, int, int] | None = None
+    """Of a machine that is paused in the middle of a resume: what it may still use."""
 
 
 _encode = msgspec.json.Encoder().encode

@@ -43,7 +43,13 @@ def pack_machine(machine: Machine, packer: Packer) -> State:
         requests.logs,
         result,
         error,
+        _meter(machine) if machine.status == "paused" else None,
     )
+
+
+def _meter(machine: Machine) -> tuple[int, int, int]:
+    meter = machine.host.meter
+    return machine.allowance, meter.work_left, meter.bytes_left
 
 
 def _frame(machine: Machine, packer: Packer, frame: Any) -> list[Packed]:

@@ -15,6 +15,7 @@ from dalsegno.lang.python.asyncio_spellings import AsyncioSpellings
 from dalsegno.lang.python.code import FunctionCode
 from dalsegno.lang.python.compiler import Compiler
 from dalsegno.lang.python.errors import Problem, UnsupportedPython
+from dalsegno.lang.python.homes import home_of
 from dalsegno.lang.python.program import FORMAT, PythonProgram, StoredProgram
 from dalsegno.lang.python.refusals import Refusals
 from dalsegno.lang.python.scopes import names_of_function
@@ -46,7 +47,7 @@ def compile_workflow(
         format=FORMAT,
         name=name or plain.__name__,
         hash=digest,
-        module=plain.__module__,
+        module=home_of(plain.__module__),
         qualname=plain.__qualname__,
         file=source.file,
         first_line=source.first_line,
@@ -151,7 +152,7 @@ def _called(definition: ast.AST, surroundings: Surroundings) -> dict[str, Functi
         if (
             name in found
             or not isinstance(function, FunctionType)
-            or function.__module__ != surroundings.module
+            or home_of(function.__module__) != surroundings.module
         ):
             continue
         found[name] = function

@@ -64,6 +64,10 @@ class Interpreter:
         try:
             while self.status == "running":
                 self._run_frame(self.frames[-1], stop)
+        except Exception as error:  # not of user code: the state is damaged, or the machine is wrong
+            self.stop_failed(
+                ErrorValue("INTERNAL_ERROR", f"the machine cannot go on: {type(error).__name__}: {error}")
+            )
         finally:
             leave_machine(token)
 

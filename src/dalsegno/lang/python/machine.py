@@ -113,10 +113,17 @@ class PythonMachine(Interpreter):
                     f"the limit is {MAX_SNAPSHOT:,}. Keep large data elsewhere and pass a reference"
                 )
         except (NotStorable, LimitExceeded) as error:
-            del self.requests.effects[before:]
-            self.stop_failed(ErrorValue(type(error).__name__, str(error), stack=self.places()))
+            self._fail_unstored(before, type(error).__name__, str(error))
+        except Exception as error:  # of a class of the user that was asked for its state
+            kind = type(error).__name__
+            message = f"the workflow's variables cannot be stored across the await in line {self.line}: {kind}: {error}"
+            self._fail_unstored(before, NotStorable.__name__, message)
         else:
             self._frozen = frozen
+
+    def _fail_unstored(self, before: int, code: str, message: str) -> None:
+        del self.requests.effects[before:]
+        self.stop_failed(ErrorValue(code, message, stack=self.places()))
 
     # -- what the driver looks at -----------------------------------------------------------------------------
 

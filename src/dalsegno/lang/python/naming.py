@@ -16,8 +16,8 @@ from typing import Any
 from dalsegno.lang.python import verbs
 from dalsegno.lang.python.annotations import classes_in
 from dalsegno.lang.python.calls import Durable
+from dalsegno.lang.python.homes import home_of
 from dalsegno.lang.python.surroundings import Surroundings
-
 
 _VERBS = {
     f"{verb.__module__}.{verb.__qualname__}": verb
@@ -39,7 +39,7 @@ _VERBS = {
 def dotted_name(thing: Any) -> str | None:
     """``module.Qualified.name`` of a class, function or durable callable."""
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
-    return f"{module}.{name}" if isinstance(module, str) and isinstance(name, str) else None
+    return f"{home_of(module)}.{name}" if isinstance(module, str) and isinstance(name, str) else None
 
 
 class Naming:
@@ -78,7 +78,9 @@ class Naming:
         if found is not None:
             return found
         for prefix, rest in _splits(name):
-            holder = self._named.get(prefix) or (builtins if prefix == "builtins" else self.find_module(prefix))
+            holder = self._named.get(prefix) or (
+                builtins if prefix == "builtins" else self.find_module(prefix)
+            )
             found = _walk(holder, rest) if holder is not None else None
             if found is not None and not isinstance(found, ModuleType):
                 return found

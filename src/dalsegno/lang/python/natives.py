@@ -37,17 +37,23 @@ def natives_of(code: FunctionCode, file: str) -> Natives:
 
 @lru_cache(maxsize=512)
 def _compiled(syntax: bytes, file: str, name: str, qualname: str) -> Natives:
-    module = compile(_tree(syntax), file, "exec", dont_inherit=True)
-    wrapper = _inner_code(module)[0]
-    fragments: dict[int, CodeType] = {}
-    for fragment in _inner_code(wrapper):
-        number = int(fragment.co_name[1:])
-        fragments[number] = _renamed(fragment, name, qualname)
-    ordered = tuple(fragments[number] for number in range(len(fragments)))
+    try:
+        module = compile(_tree(syntax), file, "exec", dont_inherit=True)
+        fragments = _fragments(module, name, qualname)
+    except (ValueError, TypeError, SyntaxError, LookupError, RecursionError) as error:
+        raise SnapshotError(
+            f"the fragments of the stored function '{name}' cannot be compiled: {error}"
+        ) from error
     nested: dict[CodePath, CodeType] = {}
-    for number, fragment in enumerate(ordered):
+    for number, fragment in enumerate(fragments):
         _find_nested(fragment, (number,), nested)
-    return Natives(ordered, nested, {id(code): path for path, code in nested.items()})
+    return Natives(fragments, nested, {id(code): path for path, code in nested.items()})
+
+
+def _fragments(module: CodeType, name: str, qualname: str) -> tuple[CodeType, ...]:
+    """In the order of their numbers, which are their names."""
+    found = {int(code.co_name[1:]): code for code in _inner_code(_inner_code(module)[0])}
+    return tuple(_renamed(found[number], name, qualname) for number in range(len(found)))
 
 
 def _tree(syntax: bytes) -> ast.Module:

@@ -160,7 +160,7 @@ def _decode(data: bytes) -> StoredProgram:
         inflater = zlib.decompressobj()
         text = inflater.decompress(data[len(_MAGIC) :], _MOST_BYTES)
         stored = msgspec.json.decode(text, type=StoredProgram)
-    except (zlib.error, msgspec.DecodeError, RecursionError) as error:
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotError(f"the stored Python workflow is damaged: {error}") from error
     if stored.format != FORMAT:
         raise SnapshotError(

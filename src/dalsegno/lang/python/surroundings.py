@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import builtins
 import inspect
-import sys
 from collections.abc import Mapping
 from functools import cached_property
 from types import CellType, FunctionType
@@ -16,6 +15,7 @@ from typing import Any
 from dalsegno.lang.python import verbs
 from dalsegno.lang.python.annotations import hints_of
 from dalsegno.lang.python.asyncio_spellings import OURS, special
+from dalsegno.lang.python.homes import home_of, imported
 from dalsegno.lang.snapshots import SnapshotError
 
 SPECIALS: Mapping[str, CellType] = {special(name): CellType(getattr(verbs, name)) for name in sorted(OURS)}
@@ -41,11 +41,11 @@ class Surroundings:
     def of(cls, function: FunctionType) -> Surroundings:
         names = function.__code__.co_freevars
         cells = dict(zip(names, function.__closure__ or (), strict=True))
-        return cls(function.__module__, function.__globals__, cells, function)
+        return cls(home_of(function.__module__), function.__globals__, cells, function)
 
     @classmethod
     def of_module(cls, name: str) -> Surroundings:
-        module = sys.modules.get(name)
+        module = imported(name)
         if module is None:
             raise SnapshotError(
                 f"the workflow's module '{name}' is not imported in this process: import it before its executions run"

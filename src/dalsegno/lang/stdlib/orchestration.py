@@ -189,12 +189,14 @@ def _item(value: Value) -> AnyPromise:
 
 def _log(host: Host, given: Given) -> Value:
     """``log(value, …)``, or ``log(level, value, …)`` with one of `LEVELS`."""
+    if host.requests is None:
+        return None  # expressions of graphs have nowhere to log to
     level = "info"
     if len(given) > 1 and given[0] in LEVELS:
         level, given = given[0], given[1:]
     message = " ".join([to_text(value, host) for value in given])
     host.meter.allocate(len(message), "log()")
-    requests_of(host).log(level, message)
+    host.requests.log(level, message)
     return None
 
 

@@ -10,6 +10,8 @@ executions are paused, resumed and cancelled. Then it is judged (:mod:`verdict`)
 * where no order matters, the outcome is the one foretold by an independent reading of the graph (:mod:`reference`),
   with faults as without;
 * whatever happened, it is what its decisions lead to when they are taken again one by one (:mod:`replay`).
+
+Programs that orchestrate, as scripts and as Python workflows, are drawn and judged in the same way (:mod:`scripts`).
 """
 
 from dalsegno.testing.simulation.report import command, describe

@@ -8,6 +8,7 @@ import sys
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dalsegno.testing.simulation.kinds import KindName
 from dalsegno.testing.simulation.seeds import Tally, run_seeds
 
 
@@ -18,7 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
     tally = Tally()
     with _progress(console) as progress:
         bar = progress.add_task("seeds", total=len(seeds))
-        for part in run_seeds(seeds, options.jobs, options.shrink):
+        kind: KindName = "scripts" if options.scripts else "graphs"
+        for part in run_seeds(seeds, options.jobs, options.shrink, kind):
             tally.add(part)
             progress.update(bar, advance=part.seeds)
             for failure in part.failures:
@@ -30,7 +32,10 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m dalsegno.testing.simulation",
-        description="Runs random graphs on a simulated system with faults and checks the kernel's promises.",
+        description="Runs random graphs or programs on a simulated system with faults; checks the kernel's promises.",
+    )
+    parser.add_argument(
+        "--scripts", action="store_true", help="scripts and Python workflows instead of graphs"
     )
     parser.add_argument("--seeds", type=int, default=200, metavar="N", help="how many seeds (200)")
     parser.add_argument("--start", type=int, default=0, metavar="S", help="the first seed (0)")

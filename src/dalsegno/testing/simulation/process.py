@@ -14,6 +14,7 @@ from dalsegno.engine.engine import Engine
 from dalsegno.engine.heartbeat import Heartbeat
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.stack import Stack
+from dalsegno.engine.workflows import Workflows
 from dalsegno.errors import OperatorError
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
@@ -69,6 +70,7 @@ class Process:
         concurrency: int,
         deaths: Counter[str],
         services: Mapping[str, Any] = NO_SERVICES,
+        workflows: Workflows | None = None,
     ) -> None:
         self.life = Life(name)
         truth = ledger.truth
@@ -89,7 +91,7 @@ class Process:
             worker_name=name,
         )
         own = {"life": self.life, "deaths": deaths, **services}
-        self.engine = SimulatedEngine(stack, simulation_registry(), own, settings)
+        self.engine = SimulatedEngine(stack, simulation_registry(), own, settings, workflows)
 
     def start(self) -> None:
         self.spawn(self._boot())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -18,10 +18,26 @@ from dalsegno.testing.simulation.verdict import Case, Verdict, judge
 PLAINER: dict[str, Any] = {"bystander": False, "rerun": None, "news": False, "concurrency": 4}
 EDGE_NAMES = ("true_edge_id", "false_edge_id")
 
+C = TypeVar("C", bound=Any)
+"""A case: it has a scenario, a schedule and an order."""
+
 
 def shrink(case: Case, verdict: Verdict, seconds: float = 20.0) -> tuple[Case, Verdict]:
     """The smallest case found in that time that breaks the same promise, and how it fails."""
-    return _Shrinker(case, verdict, seconds).run()
+    return shrink_with(case, verdict, seconds, judge, simpler_graphs)
+
+
+def shrink_with(
+    case: C,
+    verdict: Verdict,
+    seconds: float,
+    judge: Callable[[C], Verdict],
+    simpler: Callable[[Any], Iterator[Any]],
+) -> tuple[C, Verdict]:
+    """The same for cases of any kind; ``simpler`` gives scenarios that are smaller than one in some way."""
+    shrinker = _Shrinker(case, verdict, seconds, judge, simpler)
+    shrinker.run()
+    return shrinker.case, shrinker.verdict
 
 
 def symptom(verdict: Verdict) -> str:
@@ -30,14 +46,23 @@ def symptom(verdict: Verdict) -> str:
 
 
 class _Shrinker:
-    def __init__(self, case: Case, verdict: Verdict, seconds: float) -> None:
+    def __init__(
+        self,
+        case: Any,
+        verdict: Verdict,
+        seconds: float,
+        judge: Callable[[Any], Verdict],
+        simpler: Callable[[Any], Iterator[Any]],
+    ) -> None:
         self.case = case
         self.verdict = verdict
         self.wanted = symptom(verdict)
+        self._judge = judge
+        self._simpler = simpler
         # How long one has patience with a shrinker is real time, and changes nothing but the size of what it prints.
         self.until = time.monotonic() + seconds
 
-    def run(self) -> tuple[Case, Verdict]:
+    def run(self) -> None:
         struck = set(self.verdict.struck)
         self._try(
             replace(self.case, schedule=tuple(fault for fault in self.case.schedule if fault in struck))
@@ -47,9 +72,8 @@ class _Shrinker:
         smaller = True
         while smaller and time.monotonic() < self.until:
             smaller = self._pass(self._with_less_schedule) | self._pass(self._with_less_scenario)
-        return self.case, self.verdict
 
-    def _pass(self, candidates: Callable[[], Iterator[Case]]) -> bool:
+    def _pass(self, candidates: Callable[[], Iterator[Any]]) -> bool:
         """Tries candidates until none helps; starts over from every one that does."""
         helped = False
         again = True
@@ -58,16 +82,16 @@ class _Shrinker:
             helped |= again
         return helped
 
-    def _try(self, candidate: Case) -> bool:
-        if time.monotonic() > self.until or candidate == self.case or not _loads(candidate.scenario):
+    def _try(self, candidate: Any) -> bool:
+        if time.monotonic() > self.until or candidate == self.case:
             return False
-        verdict = judge(candidate)
+        verdict = self._judge(candidate)
         if symptom(verdict) != self.wanted:
             return False
         self.case, self.verdict = candidate, verdict
         return True
 
-    def _with_less_schedule(self) -> Iterator[Case]:
+    def _with_less_schedule(self) -> Iterator[Any]:
         schedule = self.case.schedule
         size = len(schedule) // 2
         while size:
@@ -75,13 +99,19 @@ class _Shrinker:
                 yield replace(self.case, schedule=schedule[:start] + schedule[start + size :])
             size //= 2
 
-    def _with_less_scenario(self) -> Iterator[Case]:
-        scenario = self.case.scenario
-        for field, value in PLAINER.items():
-            if getattr(scenario, field) != value:
-                yield replace(self.case, scenario=replace(scenario, **{field: value}))
-        for document in smaller_documents(scenario.document):
-            yield replace(self.case, scenario=replace(scenario, document=document))
+    def _with_less_scenario(self) -> Iterator[Any]:
+        for scenario in self._simpler(self.case.scenario):
+            yield replace(self.case, scenario=scenario)
+
+
+def simpler_graphs(scenario: Scenario) -> Iterator[Scenario]:
+    for field, value in PLAINER.items():
+        if getattr(scenario, field) != value:
+            yield replace(scenario, **{field: value})
+    for document in smaller_documents(scenario.document):
+        smaller = replace(scenario, document=document)
+        if _loads(smaller):
+            yield smaller
 
 
 def _loads(scenario: Scenario) -> bool:

@@ -1,4 +1,4 @@
-"""A simulated system: two processes, a faulty wire between them and the store, one client. What runs in it, others say."""
+"""A simulated system: two processes, a faulty wire between them and the store, one client. Others say what runs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from dalsegno.adapters.memory import MemoryStore
 from dalsegno.engine.client import Client
 from dalsegno.engine.starting import StartOptions
+from dalsegno.engine.workflows import Workflows
 from dalsegno.errors import Conflict, OperatorError
 from dalsegno.model.execution import ENDED
 from dalsegno.model.transition import Applied, Transition
@@ -56,9 +57,11 @@ class SimulatedSystem(ABC):
         schedule: Sequence[Fault] = (),
         order: int | None = None,
         services: dict[str, Any] | None = None,
+        workflows: Workflows | None = None,
     ) -> None:
         self.setting = setting
         self.services = services or {}
+        self.workflows = workflows
         self.faults = Faults(schedule)
         random = Random(order) if order is not None else None
         self.loop = virtual_loop(random, MAX_STEPS, MAX_TIME)
@@ -143,9 +146,10 @@ class SimulatedSystem(ABC):
         self._born += 1
         ledger = ProcessLedger(self.truth, self.faults)
         broker = (NewsBroker if self.setting.news else MessageBroker)(self.post, ledger.as_ledger())
-        return Process(
-            f"{name}.{self._born}", ledger, broker, self.setting.concurrency, self._deaths, self.services
-        )
+        return self._made(f"{name}.{self._born}", ledger, broker, self.setting.concurrency)
+
+    def _made(self, name: str, ledger: ProcessLedger, broker: MessageBroker, concurrency: int) -> Process:
+        return Process(name, ledger, broker, concurrency, self._deaths, self.services, self.workflows)
 
     async def _command(self, kind: str) -> None:
         try:
@@ -184,7 +188,7 @@ class SimulatedSystem(ABC):
         # The client reaches the store without faults: what is simulated is the system, not its user.
         wire = ProcessLedger(self.truth, Faults(()))
         broker = MessageBroker(self.post, wire.as_ledger())
-        self._client = Process("client", wire, broker, 1, self._deaths, self.services)
+        self._client = self._made("client", wire, broker, 1)
         self.processes = [self._process(f"p{number}") for number in range(PROCESSES)]
         for number in range(PROCESSES):
             self._start(number)
@@ -199,7 +203,7 @@ class SimulatedSystem(ABC):
     async def until_quiet(self) -> None:
         """Until everything has ended, and nothing that is still owed can start anything."""
         await self.ended.wait()
-        while self.store.outbox or not self._has_all_ended():
+        while self.store.outbox or not self._has_all_ended():  # noqa: ASYNC110 - virtual time costs nothing
             await asyncio.sleep(1.0)
 
     def _has_all_ended(self) -> bool:

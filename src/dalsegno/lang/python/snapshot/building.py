@@ -23,7 +23,10 @@ from collections.abc import Callable
 from types import CellType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dalsegno.lang.promises import Group, Settled
+import msgspec
+
+from dalsegno.lang.effects import GroupKind
+from dalsegno.lang.promises import Group, Promise, Settled
 from dalsegno.lang.python.annotations import is_model, is_named_tuple
 from dalsegno.lang.python.nested import NestedCall, NestedFunction
 from dalsegno.lang.python.snapshot.exceptions import exception_shell, fill_exception
@@ -139,7 +142,11 @@ def _dict_view(reader: Reader, row: Row) -> Any:
 
 
 def _group(reader: Reader, row: Row) -> Group:
-    return Group(row[1], tuple(reader.values(row[3:])), shape=row[2])
+    kind, shape = msgspec.convert(row[1:3], tuple[GroupKind, str])
+    items = tuple(reader.values(row[3:]))
+    if not all(isinstance(item, Promise | Group | Settled) for item in items):
+        raise SnapshotError("the snapshot is damaged: a group of promises holds something else")
+    return Group(kind, items, shape=shape)
 
 
 BUILDERS: dict[str, Build] = {
@@ -288,7 +295,10 @@ def _fill_call(reader: Reader, made: NestedCall, row: Row) -> None:
 
 
 def _fill_timeout(reader: Reader, made: Timeout, row: Row) -> None:
-    made.fired, made.promise = row[2], reader.value(row[3])
+    promise = reader.value(row[3])
+    if not isinstance(promise, Promise | None):
+        raise SnapshotError("the snapshot is damaged: a time limit has no timer")
+    made.fired, made.promise = bool(row[2]), promise
 
 
 def _dict_iterator(reader: Reader, row: Row) -> DictIterator:
@@ -323,7 +333,7 @@ SHELLS: dict[str, tuple[Build, Fill]] = {
     Tag.FUNCTION: (_function, _fill_function),
     Tag.NESTED: (lambda reader, row: NestedFunction.__new__(NestedFunction), _fill_nested),
     Tag.CALL: (lambda reader, row: NestedCall.__new__(NestedCall), _fill_call),
-    Tag.TIMEOUT: (lambda reader, row: Timeout(row[1]), _fill_timeout),
+    Tag.TIMEOUT: (lambda reader, row: Timeout(msgspec.convert(row[1], float | None)), _fill_timeout),
     Tag.DICT_ITERATOR: (_dict_iterator, _fill_dict_iterator),
     Tag.SET_ITERATOR: (_set_iterator, _fill_set_iterator),
     Tag.EXCEPTION: (exception_shell, fill_exception),

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from types import CellType
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
+
+from dalsegno.lang.effects import LeafKind
 from dalsegno.lang.promises import Promise
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.snapshot.building import BUILDERS, SHELLS, NotYet
-from dalsegno.lang.python.snapshot.stored import MOST_PROMISES, Row, Tag, Written
+from dalsegno.lang.python.snapshot.stored import MOST_PROMISES, Row, Written
 from dalsegno.lang.snapshots import SnapshotError
 
 _ABSENT = object()
+_Description = tuple[Literal["pd"], LeafKind, str | None, float | None]
 
 
 class Reader:
@@ -105,8 +109,5 @@ class Reader:
         self._promises_left -= stop - start
         if not 0 <= start < stop <= self._made or self._promises_left < 0:
             raise SnapshotError("the snapshot mentions promises that were never made")
-        row = self._rows[description]
-        if row[0] != Tag.PROMISE:
-            raise SnapshotError("the snapshot is damaged: a promise has no description")
-        _, kind, name, due = row
+        _, kind, name, due = msgspec.convert(self._rows[description], _Description)
         return [Promise(number, kind, name, due) for number in range(start, stop)]

@@ -43,7 +43,7 @@ def decode(data: bytes) -> StoredMachine:
         )
     try:
         stored = _decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotError(f"this is no snapshot of a Python workflow: {error}") from error
     if stored.format != FORMAT:
         raise SnapshotError(f"the snapshot has format {stored.format}; this version knows {FORMAT}")

@@ -137,7 +137,9 @@ class Writer:
     def _promise(self, promise: Promise) -> Written:
         self._handles += 1
         if self._handles > MOST_PROMISES:
-            raise NotStorable(f"the workflow holds more than {MOST_PROMISES:,} promises at line {self._line}", self._line)
+            raise NotStorable(
+                f"the workflow holds more than {MOST_PROMISES:,} promises at line {self._line}", self._line
+            )
         self.promises[promise.number] = promise
         key = (promise.kind, promise.name, promise.due)
         row = self._descriptions.get(key)

@@ -69,7 +69,7 @@ class _Drawing:
         """``known``: variables with promises that can be named here."""
         found: list[Statement] = []
         for _ in range(self.random.randint(1, 4)):
-            if self.budget <= 0:
+            if self.budget <= 0 and found:
                 break
             statement = self._statement(depth, known)
             found.append(statement)
@@ -82,7 +82,7 @@ class _Drawing:
     def _statement(self, depth: int, known: tuple[str, ...]) -> Statement:
         self.budget -= 1
         draws = self.random.random()
-        if depth < MAX_DEPTH and draws < 0.35:
+        if depth < MAX_DEPTH and draws < 0.35 and self.budget > 0:
             return self._compound(depth, known)
         if draws < 0.45:
             return Begin(f"p{next(self._variables)}", self._saveable(known))
@@ -105,10 +105,11 @@ class _Drawing:
             return Choose(self.body(depth + 1, known), self.body(depth + 1, known))
         if kind == "inner":
             return Inner(self.body(depth + 1, known))
+        tried = self.body(depth + 1, known)
         catches = self.chance(0.8)
         caught = self.body(depth + 1, known) if catches else None
         lastly = self.body(depth + 1, known) if not catches or self.chance(0.3) else None
-        return Attempt(self.body(depth + 1, known), caught, lastly)
+        return Attempt(tried, caught, lastly)
 
     # -- promises -------------------------------------------------------------------------------------------------
 
@@ -167,6 +168,9 @@ class _Drawing:
             return None
         return Child(self.random.choice(self.children), self.random.choice(("count", "last")))
 
+    def _any_given(self) -> Given:
+        return self.random.choice(("count", "last"))
+
     def _work(self, given: Given | None = None, failing: float | None = None) -> Work:
         random, character = self.random, self.character
         failing = character.failures if failing is None else failing
@@ -174,7 +178,7 @@ class _Drawing:
         retries = random.choice((0, 1, 2)) if fails else 0
         return Work(
             next(self._sites),
-            given or random.choice(("count", "last")),
+            given if given is not None else self._any_given(),
             fails,
             retries,
             random.choice((0.0, 0.3, 4.0)) if retries else 0.0,

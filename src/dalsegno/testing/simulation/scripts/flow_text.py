@@ -118,7 +118,9 @@ def _promise(promise: Promise) -> str:
 
 def _work(work: Work) -> str:
     fields = [f"site: {work.site}", f"v: {GIVEN[work.given]}"]
-    fields += [f"{name}: {getattr(work, name):g}" for name in ("fails", "seconds", "pad") if getattr(work, name)]
+    fields += [
+        f"{name}: {getattr(work, name):g}" for name in ("fails", "seconds", "pad") if getattr(work, name)
+    ]
     options = []
     if work.retries:
         options.append(

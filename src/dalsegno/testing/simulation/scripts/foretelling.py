@@ -226,7 +226,9 @@ class _Reading:
             case "race":
                 return _first(there) if there else None
             case "all_settled":
-                return Settled([_told(item) for item in there], None, _last(there)) if _are_all(items) else None
+                return (
+                    Settled([_told(item) for item in there], None, _last(there)) if _are_all(items) else None
+                )
 
 
 def _are_all(items: list[Settled | None]) -> bool:
@@ -238,7 +240,9 @@ def _first(items: list[Settled]) -> Settled:
         return items[0]
     places = [item.place for item in items]
     if all((item.value, item.error) == (items[0].value, items[0].error) for item in items):
-        return Settled(items[0].value, items[0].error, None if None in places else min(places, key=lambda p: p or 0))
+        return Settled(
+            items[0].value, items[0].error, None if None in places else min(places, key=lambda p: p or 0)
+        )
     if None in places:
         raise OrderMattersError("several things may come first")
     return min(items, key=lambda item: item.place or 0)

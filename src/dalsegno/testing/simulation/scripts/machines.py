@@ -34,7 +34,9 @@ class MachineWatch:
 
     def _check_resumes(self, execution: MemoryExecution) -> None:
         pending = [
-            token for token in execution.tokens.values() if token.kind == "resume" and token.state in UNFINISHED
+            token
+            for token in execution.tokens.values()
+            if token.kind == "resume" and token.state in UNFINISHED
         ]
         machine = execution.machine
         if len(pending) > 1:
@@ -68,4 +70,3 @@ class MachineWatch:
             started = sum(event.kind == "ExecutionStarted" for event in execution.events)
             if execution.row.kind != "task" and started != 1:
                 self._find(f"L5: execution {execution.row.id} started {started} times")
-

@@ -26,6 +26,7 @@ from dalsegno.testing.simulation.nodes import simulation_registry
 from dalsegno.testing.simulation.replay import DivergedError
 from dalsegno.testing.simulation.scripts.scenario import ScriptScenario
 from dalsegno.testing.simulation.scripts.tasks import SimulatedTasks
+from dalsegno.testing.simulation.scripts.texts import workflows_of
 from dalsegno.testing.simulation.scripts.world import ScriptObservation, deploy
 from dalsegno.testing.simulation.system import MAX_STEPS, MAX_TIME
 
@@ -69,7 +70,8 @@ class _Replay:
             self.clock,
             self.ledger.close,
         )
-        self.engine = Engine(stack, simulation_registry(), {"tasks": SimulatedTasks()})
+        services = {"tasks": SimulatedTasks()}
+        self.engine = Engine(stack, simulation_registry(), services, workflows=workflows_of(scenario))
 
     async def run(self, run: ScriptObservation) -> dict[str, ExecutionView]:
         executions = set(run.executions)
@@ -130,7 +132,9 @@ class _Replay:
             step = await self.engine.scripts.step(self.ledger.give(token))
             self.ledger.knows = None
             if (saved is None) != (_saved(step.transition) is None):
-                raise DivergedError(f"token {token.id} ({token.kind} {token.node}) did not go on with its script")
+                raise DivergedError(
+                    f"token {token.id} ({token.kind} {token.node}) did not go on with its script"
+                )
             return step
         # A plain completion, although this engine, which has every machine warm, would have gone on.
         warm = hot.take(recorded.execution)

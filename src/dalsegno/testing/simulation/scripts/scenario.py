@@ -7,8 +7,21 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from dalsegno.testing.simulation.scripts.program import MAIN, Fan, Group, Program, Promise, Repeat, Signal, Statement
-from dalsegno.testing.simulation.scripts.program import Await, Begin, Body, Fire, bodies_of
+from dalsegno.testing.simulation.scripts.program import (
+    MAIN,
+    Await,
+    Begin,
+    Body,
+    Fan,
+    Fire,
+    Group,
+    Program,
+    Promise,
+    Repeat,
+    Signal,
+    Statement,
+    bodies_of,
+)
 
 Language = Literal["flow", "python"]
 

@@ -16,8 +16,10 @@ from dalsegno.testing.simulation.faults import Fault, draw_schedule
 from dalsegno.testing.simulation.replay import DivergedError
 from dalsegno.testing.simulation.scripts.drawing import draw_program
 from dalsegno.testing.simulation.scripts.foretelling import Foretold, foretell
+from dalsegno.testing.simulation.scripts.program import Group, Program, promises
 from dalsegno.testing.simulation.scripts.replay import replay_script
-from dalsegno.testing.simulation.scripts.scenario import ScriptScenario, SentSignal, most_signals
+from dalsegno.testing.simulation.scripts.scenario import Language, ScriptScenario, SentSignal, most_signals
+from dalsegno.testing.simulation.scripts.texts import plain_code
 from dalsegno.testing.simulation.scripts.world import ScriptObservation, observe_script
 from dalsegno.testing.simulation.verdict import COMMANDS_SHARE, Verdict, is_cancelled
 from dalsegno.testing.simulation.visits import OrderMattersError, UnforeseeableError
@@ -41,7 +43,7 @@ def draw_script(seed: int) -> ScriptCase:
     scenario = ScriptScenario(
         program,
         _signals(random, most_signals(program)),
-        random.choice(("flow", "python")),
+        _language(random, program),
         random.random() < 0.5,
         random.choice((1, 2, 4, 20)),
         random.random() < 0.2,
@@ -49,6 +51,16 @@ def draw_script(seed: int) -> ScriptCase:
     commands = random.random() < COMMANDS_SHARE
     schedule = draw_schedule(random, steps=random.choice((150, 400, 800)), commands=commands)
     return ScriptCase(seed, scenario, schedule, random.getrandbits(32))
+
+
+def _language(random: Random, program: Program) -> Language:
+    """Only scripts can cancel the losers of a race."""
+    cancels = any(
+        isinstance(each, Group) and each.cancel
+        for body in program.workflows.values()
+        for each in promises(body)
+    )
+    return "flow" if cancels else random.choice(("flow", "flow", "python"))
 
 
 def _signals(random: Random, most: Mapping[str, int]) -> tuple[SentSignal, ...]:
@@ -131,14 +143,12 @@ def _outcome(view: ExecutionView) -> tuple[Any, str | None]:
     if view.state == "COMPLETED":
         return msgspec.json.decode(view.output or b"null"), None
     error = msgspec.json.decode(view.error or b"{}")
-    return None, error.get("code")
+    return None, plain_code(error.get("code"))
 
 
 def _tasks_missing(expected: Foretold, run: ScriptObservation) -> list[str]:
     """Every task that was started came to an end, awaited or not, and no other one."""
-    done = {
-        event.token for ended in run.executions.values() for event in ended.events if event.kind in DONE
-    }
+    done = {event.token for ended in run.executions.values() for event in ended.events if event.kind in DONE}
     kinds = {name: ended.view.kind for name, ended in run.executions.items()}
     alone = {name for name in expected.tasks if kinds.get(task_execution_id(name)) == "task"}
     missing = expected.tasks - done - alone

@@ -19,7 +19,7 @@ from dalsegno.testing.simulation.scripts.machines import MachineWatch
 from dalsegno.testing.simulation.scripts.program import MAIN
 from dalsegno.testing.simulation.scripts.scenario import ScriptScenario, SentSignal
 from dalsegno.testing.simulation.scripts.tasks import SimulatedTasks
-from dalsegno.testing.simulation.scripts.texts import programs_of
+from dalsegno.testing.simulation.scripts.texts import programs_of, workflows_of
 from dalsegno.testing.simulation.system import COOL_DOWN, KEY, SimulatedSystem
 
 
@@ -57,7 +57,7 @@ class ScriptWorld(SimulatedSystem):
     def __init__(
         self, scenario: ScriptScenario, schedule: Sequence[Fault] = (), order: int | None = None
     ) -> None:
-        super().__init__(scenario, schedule, order, {"tasks": SimulatedTasks()})
+        super().__init__(scenario, schedule, order, {"tasks": SimulatedTasks()}, workflows_of(scenario))
         self.scenario = scenario
         self.machines = MachineWatch(self.store)
         self._executions: dict[str, Ended] = {}

@@ -1,0 +1,153 @@
+"""``run``, ``resume``, ``retry``, ``signal`` of scripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Invoke
+from tests.cli.documents import SCRIPT, SCRIPT_TASKS, SHORT_SCRIPT, THROWING_SCRIPT, lines, write
+from tests.cli.programs import Programs, until, without_styles
+
+APP = ("--app", "script_tasks.py")
+
+
+@pytest.fixture
+def waiting(invoke: Invoke, folder: Path) -> str:
+    """A script that was left where it waits for its signal."""
+    write(folder, order_flow=SCRIPT, script_tasks_py=SCRIPT_TASKS)
+    told = json.loads(
+        invoke("run", "order.flow", "--input", '{"cents": 7}', *APP, "--timeout", "3s", "--json").stdout
+    )
+    assert told["status"] == "RUNNING"
+    return str(told["execution_id"])
+
+
+def test_completed_script_prints_one_object_with_exactly_the_promised_keys(
+    invoke: Invoke, folder: Path
+) -> None:
+    write(folder, double_flow=SHORT_SCRIPT, script_tasks_py=SCRIPT_TASKS)
+    result = invoke("run", "double.flow", "--input", '{"n": 4}', *APP, "--json")
+    told = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert list(told) == [
+        "execution_id", "workflow", "version", "kind", "status", "output", "error", "tasks",
+    ]  # fmt: skip
+    assert (told["workflow"], told["kind"], told["status"], told["output"]) == (
+        "double",
+        "script",
+        "COMPLETED",
+        8,
+    )
+    assert told["tasks"] == {"charge": {"state": "COMPLETED", "runs": 1}}
+
+
+def test_run_tells_its_lines_where_there_is_no_terminal(invoke: Invoke, folder: Path) -> None:
+    write(folder, double_flow=SHORT_SCRIPT, script_tasks_py=SCRIPT_TASKS)
+    said = invoke("run", "double.flow", "--input", '{"n": 4}', *APP).stderr
+    assert "  line 2: waits for task charge\n" in said
+    assert "  charge completed in " in said
+    assert said.count("started") == said.count("finished") == 1
+
+
+def test_signal_lets_a_suspended_script_go_on(invoke: Invoke, waiting: str) -> None:
+    sent = invoke("signal", waiting, "go", "--payload", '{"by": "Ann"}', "--id", "once")
+    assert sent.exit_code == 0
+    assert sent.stdout == f"sent signal 'go' to {waiting}\n"
+    invoke("signal", waiting, "go", "--payload", '{"by": "Bob"}', "--id", "once")
+    told = json.loads(invoke("resume", waiting, *APP, "--json").stdout)
+    assert told["output"] == {"paid": 7, "sum": 3, "by": "Ann"}
+    late = invoke("signal", waiting, "go")
+    assert late.exit_code == 2
+    assert "it has ended (COMPLETED)" in late.stderr
+
+
+def test_signal_needs_json(invoke: Invoke, waiting: str) -> None:
+    result = invoke("signal", waiting, "go", "--payload", "{by")
+    assert result.exit_code == 2
+    assert "the payload is not JSON" in result.stderr
+    assert "--payload" in result.stderr
+
+
+def test_resume_without_the_tasks_is_refused_with_their_lines(invoke: Invoke, waiting: str) -> None:
+    result = invoke("resume", waiting)
+    assert result.exit_code == 2
+    assert "workflow 'order' v1:3:" in result.stderr
+    assert "there is no task 'charge'" in result.stderr
+    assert "--app" in result.stderr
+
+
+def test_unknown_task_is_refused_before_anything_is_stored(invoke: Invoke, folder: Path) -> None:
+    write(folder, double_flow=SHORT_SCRIPT)
+    result = invoke("run", "double.flow", "--json")
+    assert result.exit_code == 2
+    [finding] = json.loads(result.stdout)["findings"]
+    assert (finding["rule"], finding["line"]) == ("unknown-task", 2)
+    assert "^" in finding["excerpt"]
+    assert "no executions" in invoke("ls").stdout
+
+
+def test_syntax_error_shows_its_place(invoke: Invoke, folder: Path) -> None:
+    write(folder, bad_flow="let x = 1\nlet y = = 2\n")
+    result = invoke("run", "bad.flow")
+    assert result.exit_code == 2
+    assert "bad.flow:2:9" in result.stderr
+    assert "    let y = = 2\n            ^" in result.stderr
+
+
+def test_failed_script_tells_its_own_lines_and_retry_starts_it_again(invoke: Invoke, folder: Path) -> None:
+    write(folder, price_flow=THROWING_SCRIPT, script_tasks_py=SCRIPT_TASKS)
+    failed = invoke("run", "price.flow", "--input", '{"prize": 1}', *APP)
+    assert failed.exit_code == 1
+    assert "property 'price' not found" in failed.stdout
+    assert "PROPERTY_NOT_FOUND" in failed.stdout
+    first, second = [line for line in failed.stdout.splitlines() if line.startswith("  at ")]
+    assert first.endswith("price:2")
+    assert second.endswith("price:5")
+    assert "return order.price" in failed.stdout
+    assert "dalsegno retry" in failed.stdout
+    before = json.loads(invoke("show", "last", "--json").stdout)["execution_id"]
+    again = json.loads(invoke("retry", before, *APP, "--json").stdout)
+    assert (again["status"], again["error"]["code"]) == ("FAILED", "PROPERTY_NOT_FOUND")
+    shown = json.loads(invoke("show", again["execution_id"], "--json").stdout)
+    assert (shown["parent"], shown["relation"], shown["input"]) == (before, "retry", {"prize": 1})
+
+
+def test_rerun_of_a_script_from_a_node_is_refused(invoke: Invoke, waiting: str) -> None:
+    result = invoke("rerun", waiting, "charge", *APP)
+    assert result.exit_code == 2
+    assert "a script has no nodes" in result.stderr
+
+
+def test_killed_script_goes_on_and_repeats_only_what_was_running(programs: Programs, folder: Path) -> None:
+    source = 'const a = await Task.run("charge", 1)\nreturn a + await Task.run("slow", 2)\n'
+    write(folder, kill_flow=source, script_tasks_py=SCRIPT_TASKS)
+    first = programs.begin("run", "kill.flow", *APP)
+    until(lambda: lines(folder / "runs.txt"), "the slow task has begun")
+    first.process.kill()
+    first.end()
+    (folder / "go").touch()
+    told = programs.begin("resume", "last", *APP, "--json").result()
+    assert (told["exit_code"], told["output"]) == (0, 3)
+    runs = lines(folder / "runs.txt")
+    assert len(runs) == 2
+    assert len(set(runs)) == 1  # the same task, with the same key
+    events = programs.begin("show", "last", "--json", "--events", "100").result()["events"]
+    assert [event["node"] for event in events if event["kind"] == "TaskCompleted"] == ["charge", "slow"]
+
+
+def test_terminal_shows_the_line_and_what_is_awaited(programs: Programs, folder: Path) -> None:
+    write(folder, order_flow=SCRIPT, script_tasks_py=SCRIPT_TASKS)
+    code, _, shown = programs.on_terminal(
+        "run", "order.flow", "--input", '{"cents": 7}', *APP, "--timeout", "2s", COLUMNS="100"
+    )
+    picture = without_styles(shown)
+    assert code == 124
+    assert '▶ 6 │ const go = await Signal.when("go", {timeout: "1h"})' in picture.replace("│   ", "│ ")
+    assert "signal go" in picture
+    assert "gives up in 59:5" in picture
+    assert "send it: dalsegno signal" in picture
+    assert "charge" in picture
+    assert "3 done" in picture

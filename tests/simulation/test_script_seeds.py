@@ -1,0 +1,28 @@
+"""A thousand seeds, always the same: random scripts and Python workflows on a simulated system with faults."""
+
+from __future__ import annotations
+
+import pytest
+
+from dalsegno.testing.simulation import run_chunk
+
+SEEDS = 1000
+CHUNK = 40
+LONG = 20_000
+LONG_CHUNK = 500
+
+
+@pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
+def test_programs_come_to_what_they_say(start: int) -> None:
+    tally = run_chunk(range(start, start + CHUNK), kind="scripts")
+    assert not tally.failures, "\n\n".join(tally.failures)
+    assert tally.confluent > CHUNK // 3, "hardly any program is confluent: the comparison has lost its meaning"
+    assert tally.foretold > CHUNK // 2, "hardly any outcome is foretold: the reference has lost its meaning"
+    assert tally.faults > CHUNK, "hardly any fault strikes: the schedules have lost their meaning"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("start", range(1_000_000, 1_000_000 + LONG, LONG_CHUNK))
+def test_many_programs_come_to_what_they_say(start: int) -> None:
+    tally = run_chunk(range(start, start + LONG_CHUNK), kind="scripts")
+    assert not tally.failures, "\n\n".join(tally.failures)
