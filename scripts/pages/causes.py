@@ -93,6 +93,27 @@ CAUSES: dict[str, tuple[str, str]] = {
             "everything else that is wrong, too."
         ),
     ),
+    "DS-185": (
+        (
+            "A function under `@app.workflow` contains Python that cannot be made durable. The error lists all problems, "
+            "each with file, line and an excerpt."
+        ),
+        (
+            "Each problem says what to write instead; so does [Python "
+            "workflows](python-workflows.md#refused-when-the-module-is-imported)."
+        ),
+    ),
+    "DS-186": (
+        "A verb of workflows (`sleep`, `signal`, `gather` …) was called where no workflow runs.",
+        "Call it inside a workflow; tasks and ordinary code use asyncio's or their own means.",
+    ),
+    "DS-187": (
+        "Something that is alive at an `await` of a Python workflow cannot be stored: a file, a lock, a generator …",
+        (
+            "The message names the variable and the line. Use it before the await or inside a task; see [Python "
+            "workflows](python-workflows.md#what-lives-across-an-await)."
+        ),
+    ),
     "DS-200": (
         "The common class of the errors below: whoever runs the system must act.",
         "Workers go on trying on their own; calls from outside raise it at once.",

@@ -9,6 +9,7 @@ from dalsegno import errors
 from dalsegno.errors import DalSegnoError
 from dalsegno.graph.templates import TemplateErrors
 from dalsegno.lang.errors import ExpressionError, FlowSyntaxError
+from dalsegno.lang.python import NotStorable, OutsideWorkflow, UnsupportedPython
 from dalsegno.lang.snapshots import SnapshotError
 from scripts.pages.causes import CAUSES, NODE_CODES
 from scripts.pages.markdown import NOTICE, code, table
@@ -35,6 +36,7 @@ def error_classes() -> Iterator[type[DalSegnoError]]:
         each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, DalSegnoError)
     }
     found |= {ExpressionError, FlowSyntaxError, SnapshotError, TemplateErrors}
+    found |= {NotStorable, OutsideWorkflow, UnsupportedPython}
     yield from sorted(found, key=lambda each: each.code)
 
 

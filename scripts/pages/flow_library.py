@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dalsegno.lang.stdlib import CONSTANTS, FUNCTIONS, arrays, callbacks, strings
+from dalsegno.lang.stdlib.arguments import Method
 from dalsegno.lang.stdlib.orchestration_names import ORCHESTRATION
 from scripts.pages.flow_meanings import (
     CALLBACKS,
@@ -27,15 +28,16 @@ MANY = 1000
 
 INTRODUCTION = """
 What a [script](flow.md) can call. *Arguments* is how many a call may have; another number throws `WRONG_ARG_COUNT`, an
-argument of the wrong kind `WRONG_ARG_TYPE`. The namespaces may be written in lower case (`task.run`, `math.abs`) where no
-variable has that name. Positions in text count characters (code points) from 0. What builds a value checks its size
+argument of the wrong kind `WRONG_ARG_TYPE`. The namespaces may be written in lower case (`task.run`, `math.abs`) where
+no variable has that name. Positions in text count characters (code points) from 0. What builds a value checks its size
 first, so that a huge one is refused with `LimitExceeded` and not attempted.
 """
 
 PROMISE_TEXT = """
-These need a running workflow, so expressions in graphs do not have them. Whatever returns a promise has asked for its work by
-then: `await` only waits. A group (`Promise.*`, `Task.all`, …) takes a list or an object; what is no promise in it counts as
-resolved from the start. `{cancel: true}` as second argument calls off the items that are still open when the group is decided.
+These need a running workflow, so expressions in graphs do not have them. Whatever returns a promise has asked for its
+work by then: `await` only waits. A group (`Promise.*`, `Task.all`, …) takes a list or an object; what is no promise in
+it counts as resolved from the start. `{cancel: true}` as second argument calls off the items that are still open when
+the group is decided.
 """
 
 CHANGE_TEXT = """
@@ -66,7 +68,7 @@ def page() -> str:
     return f"# Library of scripts\n\n{NOTICE}{INTRODUCTION}\n{body}"
 
 
-def _counts(methods: Mapping[str, strings.Method]) -> dict[str, tuple[int, int | None]]:
+def _counts(methods: Mapping[str, Method]) -> dict[str, tuple[int, int | None]]:
     return {name: (method.least, method.most) for name, method in methods.items()}
 
 

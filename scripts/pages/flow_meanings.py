@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 _OPTIONS = (
-    "options: `queue`, `priority`, `retries` (a number) or `retry` (`max_attempts`, `initial_delay`, `factor`, `max_delay`, "
-    "`jitter`, `on`), `timeout` per attempt, `key` (idempotency key), `delay` before the first attempt, `concurrency`"
+    "options: `queue`, `priority`, `retries` (a number) or `retry` (`max_attempts`, `initial_delay`, `factor`, "
+    "`max_delay`, `jitter`, `on`), `timeout` per attempt, `key` (idempotency key), `delay` before the first attempt, "
+    "`concurrency`"
 )
 
 PROMISES = {
@@ -15,14 +16,14 @@ PROMISES = {
     "Workflow.run": "`(name, input)`: a child execution; promise of its result",
     "Workflow.start": "`(name, input)`: starts an execution that nobody waits for; its id at once, as text",
     "Workflow.with": "`(options)`: for `run` and `start`; options: `version`, `tags`, `priority`",
-    "Timer.delay": "`(duration)`: promise of null after so many seconds, or after text such as `\"1h30m\"`; it runs from the call on",
+    "Timer.delay": "`(duration)`: promise of null after seconds, or `\"1h30m\"` and the like; runs from the call on",
     "Timer.until": "`(time)`: the same, at an ISO 8601 time (UTC without a zone) or a number of milliseconds",
     "Task.delay": "another name for `Timer.delay`",
     "Signal.next": "`(name)`: promise of the payload of the next signal of that name; early ones are kept",
     "Signal.when": "`(name, {timeout})`: the same; `TimeoutError` if none comes in time",
     "wait_for_signal": "another name for `Signal.when`",
     "Promise.all": "all results in the shape given; the first failure throws at once",
-    "Promise.allSettled": "of every item `{status: \"fulfilled\", value}` or `{status: \"rejected\", reason}`; never throws",
+    "Promise.allSettled": "`{status: \"fulfilled\", value}` or `{status: \"rejected\", reason}` of each; never throws",
     "Promise.any": "the first success in time order; `AggregateError` if there is none",
     "Promise.race": "whichever is settled first; throws if that failed",
     "Promise.any_kv": "as `Promise.any`, as `{key, value}`; the key is the index in a list",
@@ -82,7 +83,7 @@ LIBRARY = {
     "Array.isArray": "whether it is a list",
     "Date.now": "Unix time in milliseconds",
     "Date.parse": "milliseconds of an ISO 8601 text",
-    "Date.format": "`(time, format, zone)`: by strftime directives, in an IANA zone; without a format ISO 8601; null is now",
+    "Date.format": "`(time, format, zone)`: strftime directives, an IANA zone; without a format ISO 8601; null is now",
     "add": "`a + b`",
     "sub": "`a - b`",
     "mul": "`a * b`",

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from dalsegno.lang import Machine, compile
+from dalsegno.lang.flow import places
+from dalsegno.lang.values import Cell
 from tests.lang.driver import error_of, play, result_of
 
 PROGRAMS: list[tuple[str, Any]] = [
@@ -153,3 +155,13 @@ def test_methods_of_the_wrong_kind_are_refused() -> None:
     assert error_of("let o = {}; o.push(1)").code == "PROPERTY_NOT_FOUND"
     assert error_of("let o = {push: 1}; o.push(1)").code == "NOT_A_FUNCTION"
     assert error_of("let l = [1]; l.pop(1)").code == "WRONG_ARG_COUNT"
+
+
+@pytest.mark.parametrize("holder", [[0], {0: 0}, Cell()], ids=lambda holder: type(holder).__name__)
+def test_what_nothing_else_refers_to_is_known_as_unshared(holder: Any) -> None:
+    holder[0] = [1]
+    assert places._references(holder, 0) == places.UNSHARED
+    other = holder[0]
+    assert places._references(holder, 0) > places.UNSHARED
+    del other
+    assert places._references(holder, 0) == places.UNSHARED

@@ -130,7 +130,7 @@ class Driver:
         durable = self._durable(name)
         try:
             return Ok(to_plain(call_with(durable, inputs), "result"))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a task raises is its outcome
             return Err(error_value(error))
 
     def _durable(self, name: str) -> Callable[..., Any]:
@@ -165,13 +165,13 @@ class Driver:
         upcoming = sorted([*self.timers, *dues])
         if not upcoming:
             return False
-        due, id = upcoming[0]
+        due, promise = upcoming[0]
         self.now = max(self.now, due)
         if upcoming[0] in self.timers:
-            self.timers.remove((due, id))
-            self.outcomes[id] = Ok(None)
+            self.timers.remove(upcoming[0])
+            self.outcomes[promise] = Ok(None)
         else:
-            self.outcomes[id] = Err(ErrorValue("TimeoutError", "no signal in time"))
+            self.outcomes[promise] = Err(ErrorValue("TimeoutError", "no signal in time"))
         return True
 
 
@@ -186,7 +186,7 @@ def call_with(function: Callable[..., Any], inputs: Any) -> Any:
 def leaf_ids(awaited: Any) -> set[str]:
     if awaited is None:
         return set()
-    return {awaited.id} if awaited.id else {id for item in awaited.items for id in leaf_ids(item)}
+    return {awaited.id} if awaited.id else {leaf for item in awaited.items for leaf in leaf_ids(item)}
 
 
 def drive(function: Any, inputs: Any = None, mode: Mode = "stored", **options: Any) -> PythonMachine:
@@ -211,5 +211,5 @@ def natively(function: Any, *arguments: Any) -> tuple[str, Any]:
 
     try:
         return ("completed", to_plain(asyncio.run(main()), "result"))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - to be compared
         return ("raised", (type(error).__name__, str(error) or type(error).__name__))

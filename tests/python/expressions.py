@@ -1,6 +1,6 @@
 """Workflows whose awaits stand in the middle of expressions."""
 
-# ruff: noqa: PLR1704, B018, RUF005, C400, C401, C402, C403, C404, C416, SIM222, PLR0124, E731
+# ruff: noqa: B008, B023, C416, E731, PIE800, PIE804, PLC3002, SIM222, SIM223 - odd on purpose
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Workflows in which something goes wrong: ``try``, ``with``, exceptions of tasks and of their own."""
 
-# ruff: noqa: B012, B904, BLE001, C901, E722, F841, PERF203, PLR0911, PLR0912, PLW0120, PLW0150, PT011, RET505, RET506, RSE102, S110, SIM105, SIM107, TRY002, TRY201, TRY203
+# ruff: noqa: ASYNC230, B012, B018, B030, B904, E722, F401, F841, PLE0704, PTH123, RET503, RUF059, SIM105, SIM107, SIM115 - odd on purpose
 
 from __future__ import annotations
 
@@ -412,7 +412,7 @@ async def exception_groups(x):
 
 async def os_error(x):
     try:
-        open("/does/not/exist", encoding="utf-8")  # noqa: SIM115
+        open("/does/not/exist", encoding="utf-8")
     except OSError as error:
         await echo(1)
         return [error.errno, error.filename, str(error), type(error).__name__]
@@ -421,7 +421,7 @@ async def os_error(x):
 async def wrong_class_in_except(x):
     try:
         await fail("a")
-    except "text":  # noqa: B030
+    except "text":
         return "never"
 
 
@@ -515,6 +515,31 @@ async def wrong_arguments_of_a_function(x):
 
     await echo(1)
     f()
+
+
+async def stop_iteration_leaves(x):
+    await echo(1)
+    next(iter([]))
+
+
+async def stop_iteration_leaves_nested(x):
+    async def f():
+        await echo(1)
+        raise StopIteration(5)
+
+    try:
+        await f()
+    except RuntimeError as error:
+        return [str(error), repr(error.__cause__)]
+
+
+async def stop_iteration_is_caught(x):
+    numbers = iter([1])
+    while True:
+        try:
+            await echo(next(numbers))
+        except StopIteration:
+            return "end"
 
 
 async def deep_recursion(x):

@@ -1,4 +1,4 @@
-"""Writes golden files that do not exist yet: ``python -m tests.python.golden_writing``. Existing ones are never changed.
+"""Writes golden files that do not exist yet: ``python -m tests.python.golden_writing``. It never changes one.
 
 A file holds a stored program and a chain of snapshots: each with what the driver then told the machine, and what came
 of it in the end.
@@ -48,7 +48,7 @@ class Recorder(Driver):
         return loaded
 
     def told(self, outcomes: dict[str, Outcome]) -> None:
-        self.recorded[-1].told = {id: as_json(outcome) for id, outcome in outcomes.items()}
+        self.recorded[-1].told = {promise: as_json(outcome) for promise, outcome in outcomes.items()}
         self.recorded[-1].now = self.now
 
 

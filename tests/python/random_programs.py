@@ -64,7 +64,7 @@ class ProgramWriter:
 
     # -- expressions ------------------------------------------------------------------------------------------
 
-    def _number(self, depth: int = 0) -> str:
+    def _number(self, depth: int = 0) -> str:  # noqa: C901, PLR0912 - a list of choices
         if depth > 3:
             return self._pick(*NUMBERS, "1", "2", "len(xs)")
         deeper = lambda: self._number(depth + 1)  # noqa: E731

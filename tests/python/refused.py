@@ -1,6 +1,6 @@
 """Functions that cannot be workflows, each with what the refusal must say. Never run."""
 
-# ruff: noqa
+# ruff: noqa: B007, B030, F841, PLW0602, PLW0603 - odd on purpose
 
 from __future__ import annotations
 
@@ -110,6 +110,16 @@ async def asyncio_misuse(x):
     return asyncio.run(double(1))
 
 
+async def forgets_to_await(x):
+    async def step(n):
+        return await echo(n)
+
+    step(1)
+    await step(2)
+    double(3)
+    return x
+
+
 async def everything_at_once(x, *args):
     global a
     async for y in x:
@@ -175,7 +185,7 @@ REFUSED = [
     ),
     (
         await_in_except,
-        [("'await' in an 'except' clause is not supported: await before the 'try'", "except (await")],
+        [("'await' in an 'except' clause is not supported: await before the 'try'", "except await")],
     ),
     (
         uses_locals,
@@ -212,6 +222,10 @@ REFUSED = [
             ),
             ("'asyncio.run' cannot be used", "return asyncio.run"),
         ],
+    ),
+    (
+        forgets_to_await,
+        [("'step' is an async function: nothing of it runs unless you 'await step(…)'", "step(1)")],
     ),
     (
         everything_at_once,

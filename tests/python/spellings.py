@@ -1,5 +1,7 @@
 """asyncio's names, however they were imported, mean the workflow's own."""
 
+# ruff: noqa: I001 - every way to import
+
 from __future__ import annotations
 
 import asyncio as aio

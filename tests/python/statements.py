@@ -1,6 +1,6 @@
 """Workflows whose statements enclose awaits: assignments, branches, loops, ``match``, nested functions."""
 
-# ruff: noqa: B007, B018, B023, C901, E731, PERF401, PERF403, PLR0912, PLW0120, PLW0127, PLW0642, RET504, RET505, SIM102, SIM103, SIM113
+# ruff: noqa: ASYNC230, B023, B905, C901, E731, F821, F841, I001, PERF401, PIE790, PLC0208, PLR0912, PLR1711, PLW0120, PTH123, RET503, UP037 - odd on purpose
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def annotated(x):
     z: list[int]
     box = Box(1)
     box.value: int = await echo(7)
-    w: "undefined_name" = 5  # noqa: F821, UP037
+    w: "undefined_name" = 5
     z = [y]
     return [y, z, w, box.value]
 
@@ -470,6 +470,29 @@ async def wrong_arguments_of_nested_async(x):
         return str(error).rpartition(".")[2]
 
 
+async def nested_generator_functions(x):
+    def numbers(n):
+        for i in range(n):
+            yield i * x
+
+    await echo(1)
+    first = list(numbers(3))
+    await echo(2)
+    return [first, sum(numbers(4)), [await double(n) for n in list(numbers(2))]]
+
+
+async def annotations_of_nested_functions(x):
+    def f(a: Unknown, b: "Other" = 1) -> Missing:
+        c: Undefined = a + b
+        return c
+
+    async def g(a: Unknown) -> Missing:
+        return await echo(a)
+
+    await echo(1)
+    return [f(1), await g(2)]
+
+
 async def local_imports(x):
     import math as m
     from collections import Counter, OrderedDict as Ordered
@@ -519,7 +542,7 @@ async def unbound_variable_on_the_stack(x):
 
 async def unknown_name(x):
     await echo(1)
-    return undefined_thing + 1  # noqa: F821
+    return undefined_thing + 1
 
 
 async def containers_keep_identity(x):

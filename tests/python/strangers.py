@@ -10,7 +10,7 @@ from tests.python.tasks import echo
 async def catches_undeclared(x):
     try:
         await undeclared(x)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         return [type(error).__name__, error.args, error.code]
 
 

@@ -19,8 +19,8 @@ FILES = sorted(FOLDER.glob("*.json"))
 def told(outcomes):
     kinds = {"Ok": Ok, "Err": Err}
     return {
-        id: msgspec.convert(value, kinds[kind])
-        for id, tagged in outcomes.items()
+        promise: msgspec.convert(value, kinds[kind])
+        for promise, tagged in outcomes.items()
         for kind, value in tagged.items()
     }
 

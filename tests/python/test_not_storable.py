@@ -1,4 +1,6 @@
-"""What cannot be stored fails at the await, with an error that names the variable, its type, the line and the way out."""
+"""What cannot be stored fails at the await, with an error that names variable, type, line and the way out."""
+
+# ruff: noqa: F841, PLW0108, PLW2101 - variables and values that only have to be alive
 
 from __future__ import annotations
 

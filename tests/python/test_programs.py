@@ -1,5 +1,7 @@
 """Programs as bytes: stored once, loaded beside the running code, old code going on with its own source."""
 
+# ruff: noqa: F841 - variables to be looked at
+
 from __future__ import annotations
 
 import importlib

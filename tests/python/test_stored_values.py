@@ -1,5 +1,7 @@
 """What may live across an await comes back as it was: equal, of the same type, and shared where it was shared."""
 
+# ruff: noqa: DTZ001, PLR1711, RET501, RUF012 - values of every kind
+
 from __future__ import annotations
 
 import collections
@@ -22,8 +24,8 @@ from typing import Any, NamedTuple
 import pydantic
 import pytest
 
-from dalsegno.lang.python import DurableWorkflow, PythonMachine, compile_workflow
 from dalsegno.lang.effects import Ok
+from dalsegno.lang.python import DurableWorkflow, PythonMachine, compile_workflow
 from tests.python.driving import drive
 from tests.python.tasks import double, echo
 

@@ -1,5 +1,7 @@
 """What a workflow says besides calling tasks: timers, signals, groups, time limits, children."""
 
+# ruff: noqa: PLW0108, RET504 - said as a user would
+
 from __future__ import annotations
 
 import asyncio
@@ -274,6 +276,34 @@ def test_gather_says_what_is_no_promise():
     assert "unpack it: gather(*promises)" in listed
     assert "nested function 'nested'" in nested
     assert "Make it a task (@app.task)" in coroutine
+
+
+class Service:
+    async def fetch(self):
+        return 1
+
+
+SERVICE = Service()
+
+
+async def awaits_a_method(x):
+    await SERVICE.fetch()
+
+
+def test_awaiting_a_coroutine_is_refused_with_the_advice_to_make_it_a_task():
+    error = drive(awaits_a_method, 1, "hot").error
+    assert error.type == "TypeError"
+    assert error.message.startswith("'fetch' is a coroutine function but no task")
+    assert "Make it a task (@app.task), or define it inside the workflow" in error.message
+
+
+async def uses_async_with(x):
+    async with SERVICE:
+        await echo(1)
+
+
+def test_async_with_is_for_time_limits_alone():
+    assert "'async with' in a workflow is for timeout() alone" in drive(uses_async_with, 1).error.message
 
 
 async def stored_promises(x):

@@ -16,7 +16,9 @@ LONG_CHUNK = 500
 def test_programs_come_to_what_they_say(start: int) -> None:
     tally = run_chunk(range(start, start + CHUNK), kind="scripts")
     assert not tally.failures, "\n\n".join(tally.failures)
-    assert tally.confluent > CHUNK // 3, "hardly any program is confluent: the comparison has lost its meaning"
+    assert tally.confluent > CHUNK // 3, (
+        "hardly any program is confluent: the comparison has lost its meaning"
+    )
     assert tally.foretold > CHUNK // 2, "hardly any outcome is foretold: the reference has lost its meaning"
     assert tally.faults > CHUNK, "hardly any fault strikes: the schedules have lost their meaning"
 

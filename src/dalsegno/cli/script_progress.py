@@ -110,7 +110,7 @@ class ScriptProgress:
         name = event.node
         over = name not in self._began or self._ended.get(name, -1.0) >= self._began[name]
         if event.kind == "TaskStarted" and over:
-            self._began[name] = event.at
+            self._began[name] = event_data(event).get("started_at", event.at)
         elif event.kind in ("TaskCompleted", "TaskFailed", "TaskRetrying"):
             started = event_data(event).get("started_at")
             if over and isinstance(started, float | int):

@@ -21,7 +21,7 @@ from dalsegno.core.orders import (
     order_start,
 )
 from dalsegno.core.script_bodies import StartBody, TaskBody, TimerBody, encode_body, failed
-from dalsegno.core.task_options import task_options
+from dalsegno.core.task_options import child_options, task_options
 from dalsegno.lang.effects import (
     AwaitSignal,
     Cancel,
@@ -189,16 +189,17 @@ def _told(turn: Turn, now: float, events: Sequence[NewEvent]) -> tuple[NewEvent,
 
 def _children(lease: Lease, turn: Turn, now: float) -> list[NewEvent]:
     return [
-        NewEvent(
-            "ChildStarted",
-            request.name,
-            "",
-            now,
-            encode_body({"execution": child_execution_id(lease.execution, request.id), "line": turn.line}),
-        )
+        _child_started(child_execution_id(lease.execution, request.id), request, turn.line, now)
         for request, _ in turn.requests
         if isinstance(request, StartWorkflow)
     ]
+
+
+def _child_started(execution: str, request: StartWorkflow, line: int, now: float) -> NewEvent:
+    told: dict[str, Any] = {"execution": execution, "line": line}
+    if request.detached:
+        told["detached"] = True
+    return NewEvent("ChildStarted", request.name, "", now, encode_body(told))
 
 
 def _requested(lease: Lease, turn: Turn, now: float) -> list[Effect]:
@@ -267,18 +268,18 @@ def _timer_token(execution: str, body: TimerBody, due: float) -> NewToken:
 
 
 def _child_order(lease: Lease, request: StartWorkflow, inputs: bytes) -> StartOrder:
-    options = dict(request.options)
+    options = child_options(request.options)
     notice = None if request.detached else Notice(lease.execution, promise_number(request.id))
     return StartOrder(
         child_execution_id(lease.execution, request.id),
         request.name,
         Raw(inputs),
-        options.get("version"),
+        options.version,
         lease.execution,
         "started" if request.detached else "child",
         notice,
-        dict(options.get("tags") or {}),
-        int(options.get("priority") or 0),
+        dict(options.tags),
+        options.priority,
     )
 
 

@@ -27,9 +27,13 @@ class TaskTally:
         self.seen: dict[str, set[NodeState]] = {}
         self.runs: dict[str, int] = {}
         self.failed: dict[str, int] = {}
+        self.children: dict[str, int] = {}
+        """Started and not known to have ended."""
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
+            if event.kind in ("ChildStarted", "ChildEnded"):
+                self._count_child(event)
             state = _ENDINGS.get(event.kind)
             if state is None:
                 continue
@@ -39,10 +43,19 @@ class TaskTally:
             self.runs[event.node] = self.runs.get(event.node, 0) + (state in ("COMPLETED", "FAILED"))
             self.failed[event.node] = self.failed.get(event.node, 0) + (state == "FAILED")
 
+    def _count_child(self, event: Event) -> None:
+        """The end of a child that nobody waits for is not told."""
+        if event.data is None or b'"detached":true' not in event.data:
+            change = 1 if event.kind == "ChildStarted" else -1
+            self.children[event.node] = self.children.get(event.node, 0) + change
+
     def summaries(self, execution: ExecutionView, tokens: Iterable[TokenView]) -> dict[str, NodeSummary]:
         states = {name: set(seen) for name, seen in self.seen.items()}
         waiting: dict[str, int] = {}
         due: dict[str, float] = {}
+        for name, running in self.children.items():
+            if running > 0 and execution.state not in ENDED:
+                states.setdefault(name, set()).add("RUNNING")
         for token in tokens:
             if token.kind != "task" or token.state not in _LIVE:
                 continue

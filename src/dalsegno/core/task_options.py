@@ -1,4 +1,5 @@
-"""Options of ``Task.with({…})`` and ``Node.with({…})``: checked where they are given, kept in the token."""
+"""Options of ``Task.with({…})``, ``Node.with({…})`` and ``Workflow.with({…})``: checked where they are given, kept in the
+token or the order."""
 
 from __future__ import annotations
 
@@ -8,11 +9,17 @@ from typing import Any
 from msgspec import Struct
 
 from dalsegno.errors import InvalidInput
+from dalsegno.graph.findings import Report
+from dalsegno.graph.retry import read_retry
 from dalsegno.lang.durations import parse_duration
+from dalsegno.model.definition import Version
 from dalsegno.model.retry import RetryPolicy
 
 KNOWN = ("queue", "priority", "retries", "retry", "timeout", "key", "delay", "concurrency")
-RETRY_FIELDS = ("max_attempts", "initial_delay", "factor", "max_delay", "jitter", "on")
+KNOWN_OF_CHILDREN = ("version", "tags", "priority")
+HIGHEST_PRIORITY = 999_999
+"""Resumes of scripts go before everything else."""
+MOST_RETRIES = 1_000_000
 
 
 class TaskOptions(Struct, frozen=True, gc=False):
@@ -30,25 +37,60 @@ class TaskOptions(Struct, frozen=True, gc=False):
     """Tasks that share this key share its limit."""
 
 
+class ChildOptions(Struct, frozen=True, gc=False):
+    version: Version = None
+    tags: Mapping[str, str] = {}
+    priority: int = 0
+
+
 NO_OPTIONS = TaskOptions()
+NO_CHILD_OPTIONS = ChildOptions()
 
 
 def task_options(given: Mapping[str, Any] | None) -> TaskOptions:
     """Raises InvalidInput that names the option."""
     if not given:
         return NO_OPTIONS
-    unknown = sorted(set(given) - set(KNOWN))
-    if unknown:
-        raise InvalidInput(f"there is no option '{unknown[0]}'; known are {', '.join(KNOWN)}")
+    _refuse_unknown(given, KNOWN)
     return TaskOptions(
         _text(given, "queue"),
-        _whole(given, "priority"),
+        _priority(given),
         _retry(given),
         _duration(given, "timeout"),
         _text(given, "key"),
         _duration(given, "delay") or 0.0,
         _text(given, "concurrency"),
     )
+
+
+def child_options(given: Mapping[str, Any] | None) -> ChildOptions:
+    """Raises InvalidInput that names the option."""
+    if not given:
+        return NO_CHILD_OPTIONS
+    _refuse_unknown(given, KNOWN_OF_CHILDREN)
+    return ChildOptions(_version(given), _tags(given), _priority(given))
+
+
+def _refuse_unknown(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise InvalidInput(f"there is no option '{unknown[0]}'; known are {', '.join(known)}")
+
+
+def _version(given: Mapping[str, Any]) -> Version:
+    value = given.get("version")
+    if value is None or (isinstance(value, int | str) and not isinstance(value, bool)):
+        return value
+    raise InvalidInput("the option 'version' must be a version's number or an alias")
+
+
+def _tags(given: Mapping[str, Any]) -> Mapping[str, str]:
+    value = given.get("tags")
+    if value is None:
+        return {}
+    if isinstance(value, Mapping) and all(isinstance(tag, str) for tag in value.values()):
+        return value
+    raise InvalidInput("the option 'tags' must be an object of texts")
 
 
 def _text(given: Mapping[str, Any], name: str) -> str | None:
@@ -58,12 +100,13 @@ def _text(given: Mapping[str, Any], name: str) -> str | None:
     return value
 
 
-def _whole(given: Mapping[str, Any], name: str) -> int:
-    value = given.get(name)
+def _priority(given: Mapping[str, Any]) -> int:
+    value = given.get("priority")
     if value is None:
         return 0
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInput(f"the option '{name}' must be a whole number")
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > HIGHEST_PRIORITY:
+        limit = f"{HIGHEST_PRIORITY:,}"
+        raise InvalidInput(f"the option 'priority' must be a whole number from -{limit} to {limit}")
     return value
 
 
@@ -81,7 +124,7 @@ def _retry(given: Mapping[str, Any]) -> RetryPolicy | None:
     value = given.get("retry", given.get("retries"))
     if value is None:
         return None
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1_000_000:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_RETRIES:
         return RetryPolicy(max_attempts=value + 1)
     if isinstance(value, Mapping):
         return _policy(value)
@@ -91,13 +134,10 @@ def _retry(given: Mapping[str, Any]) -> RetryPolicy | None:
 
 
 def _policy(value: Mapping[str, Any]) -> RetryPolicy:
-    unknown = sorted(set(value) - set(RETRY_FIELDS))
-    if unknown:
-        raise InvalidInput(f"there is no retry setting '{unknown[0]}'; known are {', '.join(RETRY_FIELDS)}")
-    fields = dict(value)
-    for name in ("initial_delay", "max_delay"):
-        if name in fields:
-            fields[name] = _duration(fields, name)
-    if "on" in fields:
-        fields["on"] = tuple(fields["on"])
-    return RetryPolicy(**fields)
+    """As a node's ``retry`` in a document."""
+    report = Report()
+    policy = read_retry(dict(value), "", report)
+    if report.failed:
+        problems = " ".join(finding.message for finding in report.findings)
+        raise InvalidInput(f"the option 'retry' makes no sense: {problems}")
+    return policy

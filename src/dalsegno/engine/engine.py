@@ -34,6 +34,7 @@ from dalsegno.engine.workflows import Workflows
 from dalsegno.errors import OperatorError
 from dalsegno.model.effect import DropTokens, FinishExecution
 from dalsegno.model.transition import Applied, Transition
+from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.node import NodeTypes
 
@@ -41,6 +42,8 @@ logger = logging.getLogger("dalsegno.engine")
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
+OWN = ("child", "started", "task")
+"""Relations of executions that an execution has started itself."""
 
 
 class Engine:
@@ -117,7 +120,9 @@ class Engine:
         self.workflows.forget_deployed()
         await self.workflows.ensure_all(self.client)
         if focus is not None:
-            self._focus(FocusedBroker(self.stack.broker, self.stack.ledger, focus))
+            broker = FocusedBroker(self.stack.broker, self.stack.ledger, focus)
+            await self._follow_children(broker, focus)
+            self._focus(broker)
         if scheduler:
             await self.reconciler.take_back_leases()
             self._play("timers", self.timers.run)
@@ -125,6 +130,16 @@ class Engine:
             self._play("outbox", self.outbox.run)
         if worker:
             self._start_worker()
+
+    async def _follow_children(self, broker: FocusedBroker, parent: str) -> None:
+        """What it has started before and still runs; what it starts from now on is followed when it does."""
+        where = ExecutionFilter(None, ("PENDING", "RUNNING", "PAUSED"), parent=parent, relations=OWN)
+        before: str | None = None
+        while page := await self.stack.archive.executions(where, before):
+            for child in page:
+                broker.follow(parent, child.id)
+                await self._follow_children(broker, child.id)
+            before = page[-1].id
 
     def _focus(self, broker: FocusedBroker) -> None:
         self._broker = broker

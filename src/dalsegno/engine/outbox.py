@@ -1,7 +1,8 @@
 """The outbox: what one execution owes another, delivered at least once.
 
 An order is removed only after it was carried out. All of them are idempotent by derived ids, so doing one twice, or
-in two processes at once, is harmless.
+in two processes at once, is harmless. Orders of one kind that follow each other are carried out together; those of
+different kinds keep their order, so that a child is started before it is cancelled.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +19,15 @@ from dalsegno.core.await_outside import awaited_children
 from dalsegno.core.orders import CancelOrder, Notice, StartOrder, decode_cancel, decode_notice, decode_start
 from dalsegno.core.script import error_object
 from dalsegno.core.script_bodies import encode_body, failed, succeeded
-from dalsegno.errors import Conflict, InternalError, NotFound, OperatorError, UsageError
+from dalsegno.errors import (
+    BadConfiguration,
+    Conflict,
+    InternalError,
+    InvalidDefinition,
+    NotFound,
+    OperatorError,
+    UsageError,
+)
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.model.effect import DeliverToToken, Effect, SettlePromise
 from dalsegno.model.event import NewEvent
@@ -33,7 +43,8 @@ logger = logging.getLogger("dalsegno.outbox")
 
 BATCH = 100
 LOOK_AGAIN = 5.0
-"""Another process may have died before it delivered: that is noticed after this time."""
+"""Another process may have died before it delivered: that is noticed after this time. What could not be delivered here
+is tried again after it, too."""
 OUT_OF_REACH = 1.0
 
 
@@ -45,6 +56,8 @@ class Outbox:
         self.started: Callable[[str | None, str], None] = lambda parent, execution: None
         """Told of every execution that was started by order of another."""
         self._news = asyncio.Event()
+        self._put_off: dict[str, float] = {}
+        """Entries that this process cannot deliver now, and when it tries again."""
 
     def notice(self) -> None:
         """A commit of this process wrote an entry."""
@@ -66,24 +79,41 @@ class Outbox:
                 continue
 
     async def drain(self) -> None:
+        """Delivers everything that can be delivered here and now."""
+        clock = asyncio.get_running_loop().time
+        self._put_off = {name: until for name, until in self._put_off.items() if until > clock()}
         while True:
-            entries = await self.ledger.outbox(BATCH)
+            found = await self.ledger.outbox(BATCH + len(self._put_off))
+            entries = [entry for entry in found if entry.id not in self._put_off]
             if not entries:
                 return
-            done = [entry.id for entry in entries if await self._deliver(entry)]
-            await self.ledger.delivered(done)
-            self.delivered += len(done)
-            if not done:
-                return
+            for _, alike in groupby(entries, key=lambda entry: entry.topic):
+                await self._deliver_together(list(alike))
+
+    async def _deliver_together(self, entries: list[OutboxEntry]) -> None:
+        answers = await asyncio.gather(*map(self._deliver, entries), return_exceptions=True)
+        done = [entry.id for entry, answer in zip(entries, answers, strict=True) if answer is True]
+        await self.ledger.delivered(done)
+        self.delivered += len(done)
+        later = asyncio.get_running_loop().time() + LOOK_AGAIN
+        for entry, answer in zip(entries, answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            if not answer:
+                self._put_off[entry.id] = later
 
     async def _deliver(self, entry: OutboxEntry) -> bool:
-        """Whether it is done with. What broke for a reason of ours stays, and is tried again later."""
+        """Whether it is done with. What broke for a reason of ours, or can be done only elsewhere, stays."""
         carry_out = self._orders().get(entry.topic)
         if carry_out is None:
             logger.error("outbox entry %s has the unknown topic '%s' and is dropped", entry.id, entry.topic)
             return True
         try:
             await carry_out(entry)
+        except (BadConfiguration, InvalidDefinition) as error:
+            # What was deployed was valid there: this process lacks a module or a node type, another may have it.
+            logger.warning("outbox entry %s cannot be carried out by this process: %s", entry.id, error)
+            return False
         except OperatorError:
             raise
         except InternalError:
@@ -110,12 +140,16 @@ class Outbox:
             return
         try:
             await self.client.start_ordered(order)
-            self.started(order.parent, order.execution)
+        except InvalidDefinition:
+            raise
         except UsageError as error:
-            if order.notify is None:
-                raise
             code = "NOT_FOUND" if isinstance(error, NotFound) else "INVALID_INPUT"
-            await self._tell(order.notify, order, None, ErrorValue(code, str(error)))
+            await self._tell_not_started(order, ErrorValue(code, str(error)))
+            return
+        self.started(order.parent, order.execution)
+        if order.relation == "child" and await self._is_lost(order.parent):
+            # It ended after the first look: whoever cancels its children may have missed this one.
+            await self._cancel_one(CancelOrder(order.execution, "its parent has ended"))
 
     async def _is_lost(self, parent: str | None) -> bool:
         """A parent that failed or was cancelled meanwhile: its child would only be started to be cancelled."""
@@ -126,26 +160,35 @@ class Outbox:
 
     # -- telling ----------------------------------------------------------------------------------------------
 
+    async def _tell_not_started(self, order: StartOrder, error: ErrorValue) -> None:
+        """To the promise or node that waits for it. If nothing does, the parent's history says it."""
+        event = self._child_ended(order.workflow, order.execution, error)
+        if order.notify is not None:
+            await self._tell(order.notify, order.execution, event, None, error)
+            return
+        logger.warning("'%s' was not started by order of %s: %s", order.workflow, order.parent, error.message)
+        if order.parent is not None:
+            await self.client.committer.commit(Transition(order.parent, (), (event,)))
+
     async def _ended(self, entry: OutboxEntry) -> None:
         notice = decode_notice(entry.data)
-        view = await self.client.status(entry.execution)
-        if view.state == "COMPLETED":
-            await self._tell(notice, view, view.output or b"null", None)
+        view = await self.client.stack.archive.execution(entry.execution)
+        if view is None:
+            error: ErrorValue | None = ErrorValue("NOT_FOUND", f"execution {entry.execution} has been removed")
         else:
-            await self._tell(notice, view, None, _error_of(view))
+            error = None if view.state == "COMPLETED" else _error_of(view)
+        event = self._child_ended(view.workflow if view is not None else "", entry.execution, error)
+        output = (view.output if view is not None else None) or b"null"
+        await self._tell(notice, entry.execution, event, output if error is None else None, error)
+
+    def _child_ended(self, workflow: str, execution: str, error: ErrorValue | None) -> NewEvent:
+        data = {"execution": execution, "error": error_object(error) if error is not None else None}
+        return NewEvent("ChildEnded", workflow, "", self.ledger.now(), encode_body(data))
 
     async def _tell(
-        self,
-        notice: Notice,
-        child: ExecutionView | StartOrder,
-        output: bytes | None,
-        error: ErrorValue | None,
+        self, notice: Notice, child: str, event: NewEvent, output: bytes | None, error: ErrorValue | None
     ) -> None:
-        name = child.id if isinstance(child, ExecutionView) else child.execution
-        now = self.ledger.now()
-        data = {"execution": name, "error": error_object(error) if error is not None else None}
-        event = NewEvent("ChildEnded", child.workflow, "", now, encode_body(data))
-        effect = await self._effect(notice, name, output, error)
+        effect = await self._effect(notice, child, output, error)
         # Whatever the answer: a parent that has ended is not interested any more.
         await self.client.committer.commit(Transition(notice.execution, (effect,), (event,)))
 

@@ -19,11 +19,12 @@ class Results:
     def __init__(self, blobs: Blobs, limits: EngineLimits = DEFAULT_LIMITS) -> None:
         self.blobs = blobs
         self.limits = limits
+        self._small = min(BLOB_SIZE, limits.value_bytes + 1)
 
     async def of(self, execution: str, value: Any, what: str) -> Result:
         """Raises NotJson, which names the place inside ``what``, or LimitExceeded."""
         raw = encode_value(value, what)
-        return Result(raw) if len(raw) < BLOB_SIZE else await self.of_raw(execution, raw, what)
+        return Result(raw) if len(raw) < self._small else await self.of_raw(execution, raw, what)
 
     async def of_raw(self, execution: str, raw: bytes, what: str) -> Result:
         refuse_large(raw, what, self.limits)

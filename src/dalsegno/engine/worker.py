@@ -11,7 +11,7 @@ import msgspec
 from dalsegno.core.body import Body, decode_body
 from dalsegno.core.complete import Step
 from dalsegno.core.fail import halt
-from dalsegno.core.situation import RunRecord, Situation, run_event
+from dalsegno.core.situation import RunRecord, Situation, encode_record, run_event
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.continuation import Continuation, kept_leases
 from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
@@ -338,21 +338,21 @@ class Worker:
                     and lease.kind in ("node", "task")
                 ):
                     shown.add(token)
-                    self._record_started(lease)
+                    self._record_started(lease, clock() - since)
 
-    def _record_started(self, lease: Lease) -> None:
+    def _record_started(self, lease: Lease, ago: float) -> None:
+        """It is told late, and told when it really was."""
         now = self.ledger.now()
         if lease.kind == "task":
-            started = NewEvent(
-                "TaskStarted", lease.node, "", now, b'{"attempt":%d}' % lease.attempt, lease.token
-            )
+            data = encode_record({"attempt": lease.attempt, "started_at": now - ago})
+            started = NewEvent("TaskStarted", lease.node, "", now, data, lease.token)
             self.committer.commit(Transition(lease.execution, (), (started,)))
             return
         program = self.steps.definitions.cached(lease.definition)
         if program is None:
             return
         situation = Situation(program.plan, lease, Body(), now, now)
-        event = run_event("NodeStarted", situation, RunRecord(lease.ready_at, now, lease.attempt))
+        event = run_event("NodeStarted", situation, RunRecord(lease.ready_at, now - ago, lease.attempt))
         self.committer.commit(Transition(lease.execution, (), (event,)))
 
 

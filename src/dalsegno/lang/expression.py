@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 from dalsegno.lang.code import CodeUnit
 from dalsegno.lang.compiler import Compiler, Reference
 from dalsegno.lang.errors import ExpressionFailed, ScriptThrow
-from dalsegno.lang.instructions import steps_of
 from dalsegno.lang.interpreter import Evaluation
 from dalsegno.lang.limits import DEFAULT_LIMITS, Limits
 from dalsegno.lang.names import RootNames, skips_output
 from dalsegno.lang.parser import parse_expression
 from dalsegno.lang.reference import find_path, follow, missing_link, split_links
+from dalsegno.lang.steps import steps_of
 from dalsegno.lang.text import find_foreign
 from dalsegno.lang.values import Host
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dalsegno.lang.access import MISSING, absent, read_index, read_member
-from dalsegno.lang.code import CodeUnit, FunctionCode
+from dalsegno.lang.code import FunctionCode
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.errors import ScriptThrow, type_error
 from dalsegno.lang.flow.instructions import HANDLERS as SCRIPT_HANDLERS
@@ -14,7 +14,6 @@ from dalsegno.lang.frames import Frame
 from dalsegno.lang.limits import BYTES_PER_ITEM
 from dalsegno.lang.opcodes import Op
 from dalsegno.lang.operators import LOOSE, STRICT, Operator
-from dalsegno.lang.stdlib.script_library import SCRIPT_FUNCTIONS
 from dalsegno.lang.text import to_text
 from dalsegno.lang.values import FunctionValue, Vacant, Value, is_number, key_of, kind_of, truthy
 
@@ -25,7 +24,7 @@ MAX_PATH_SHOWN = 120
 
 Handler: TypeAlias = "Callable[[Any, Frame, Any, Any], bool | None]"
 """The first argument is the `Interpreter`; some opcodes occur only in expressions or only in scripts. The last two are
-the instruction's operands, or what they refer to (see `steps_of`)."""
+the instruction's operands, or what they refer to (see steps.py)."""
 
 
 def _not(value: Value) -> Value:
@@ -46,10 +45,10 @@ def _plus(value: Value) -> Value:
 
 # Operands of UNARY and BINARY are positions in these tables: append, never reorder.
 UNARY_NAMES = ("!", "-", "+", "typeof")
-_UNARY: tuple[Callable[[Value], Value], ...] = (_not, _negate, _plus, kind_of)
+UNARY: tuple[Callable[[Value], Value], ...] = (_not, _negate, _plus, kind_of)
 BINARY_NAMES = tuple(STRICT)
 LOOSE_START = len(BINARY_NAMES)
-_BINARY: tuple[Operator, ...] = (*STRICT.values(), *(LOOSE[name] for name in BINARY_NAMES))
+BINARY: tuple[Operator, ...] = (*STRICT.values(), *(LOOSE[name] for name in BINARY_NAMES))
 
 
 def _constant(machine: Interpreter, frame: Frame, a: Value, b: int) -> None:
@@ -365,43 +364,4 @@ _BY_OPCODE: dict[Op, Handler] = {
     Op.STORE_CAPTURED: _store_captured,
     **SCRIPT_HANDLERS,
 }
-_HANDLERS: tuple[Handler, ...] = tuple([_BY_OPCODE[op] for op in Op])
-
-_FIRST: dict[int, Callable[[CodeUnit, int], Any]] = {
-    **dict.fromkeys(
-        (Op.CONSTANT, Op.ROOT, Op.EXTERNAL, Op.MEMBER, Op.TRY_MEMBER, Op.CHECK_METHOD, Op.TRY_FIELD,
-         Op.LOAD_GLOBAL, Op.STORE_GLOBAL, Op.FAIL),
-        lambda unit, a: unit.constants[a],
-    ),
-    Op.BUILTIN: lambda unit, a: SCRIPT_FUNCTIONS[str(unit.constants[a])],
-    Op.FUNCTION: lambda unit, a: unit.functions[a],
-    Op.UNARY: lambda unit, a: _UNARY[a],
-    Op.BINARY: lambda unit, a: _BINARY[a],
-    Op.ASSIGN: lambda unit, a: unit.places[a],
-    Op.READ_PLACE: lambda unit, a: unit.places[a],
-}  # fmt: skip
-_SECOND: dict[int, Callable[[CodeUnit, int], Any]] = dict.fromkeys(
-    (Op.METHOD, Op.FAIL), lambda unit, b: unit.constants[b]
-)
-
-Steps: TypeAlias = "tuple[tuple[Handler, Any, Any], ...]"
-"""A function's instructions, ready to run: handlers in place of opcodes, and what their operands refer to."""
-
-
-def steps_of(unit: CodeUnit) -> tuple[Steps, ...]:
-    """For each function of the unit; made once, before it runs."""
-    return tuple(
-        [
-            tuple(
-                [
-                    (
-                        _HANDLERS[op],
-                        _FIRST[op](unit, a) if op in _FIRST else a,
-                        _SECOND[op](unit, b) if op in _SECOND else b,
-                    )
-                    for op, a, b in function.instructions
-                ]
-            )
-            for function in unit.functions
-        ]
-    )
+HANDLERS: tuple[Handler, ...] = tuple([_BY_OPCODE[op] for op in Op])

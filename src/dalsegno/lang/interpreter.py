@@ -13,8 +13,8 @@ from dalsegno.lang.access import absent
 from dalsegno.lang.code import CodeUnit
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded
 from dalsegno.lang.frames import CallbackFrame, Frame
-from dalsegno.lang.instructions import Steps
 from dalsegno.lang.stdlib import call_method
+from dalsegno.lang.steps import Steps
 from dalsegno.lang.values import Builtin, Cell, FunctionValue, Host, Vacant, Value, kind_of
 
 

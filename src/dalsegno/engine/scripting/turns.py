@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from dalsegno.core.script import Turn
-from dalsegno.core.task_options import task_options
+from dalsegno.core.task_options import child_options, task_options
 from dalsegno.core.values import encode_value
 from dalsegno.core.wake import decided, leaf_ids, leaves_of, wake_of
 from dalsegno.engine.scripting.programs import RunningMachine
@@ -179,6 +179,8 @@ class Turns:
             queue = self._queue_of(effect.name)
             if queue is not None and "queue" not in effect.options:
                 effect = msgspec.structs.replace(effect, options={**effect.options, "queue": queue})
+        elif isinstance(effect, StartWorkflow):
+            child_options(effect.options)
         if isinstance(effect, StartTask | StartWorkflow):
             raw = encode_value(effect.inputs, f"the input of '{effect.name}'")
             self._check_size(raw, f"the input of '{effect.name}'")

@@ -167,7 +167,8 @@ class Machine(Runner):
     ) -> Machine:
         """`SnapshotError` unless it is an undamaged snapshot of this program."""
         machine = cls(program, limits, entropy)
-        machine._vacancies = restore(machine, read(program.hash, data))
+        unpacker = restore(machine, read(program.hash, data))
+        machine._vacancies, machine._kept = unpacker.vacancies, unpacker.kept
         return machine
 
     def provide(self, blobs: Mapping[str, bytes]) -> None:

@@ -25,9 +25,7 @@ from dalsegno.lang.values import UNSET, Builtin, Cell, Configured, FunctionValue
 
 TAG = "$"
 SMALL = 100
-"""Plain values up to this size are written where they stand."""
-WORTH_KEEPING = 400
-"""From this size on, the JSON of a variable's value is remembered until the variable changes."""
+"""Plain values up to this size are written where they stand; the JSON of larger ones is remembered."""
 BLOB = 32 * 1024
 """Larger values are stored apart, if the driver offers a place for them."""
 
@@ -84,10 +82,10 @@ class Packer:
         self.signals: dict[int, Promise] = {}
 
     def value(self, value: Value, stays: bool = False) -> Packed:
-        """``stays``: the value is a variable's, which nothing changes in place while it is shared."""
+        """``stays``: the value is a variable's or a loop's, which nothing changes in place while it is shared."""
         kind = type(value)
         if kind in _AS_THEY_ARE:
-            return value if kind is not str or len(value) <= BLOB else self.plain(value, stays, len(value))
+            return value if kind is not str or len(value) <= BLOB else self.plain(value, stays)
         if kind is list or kind is dict:
             return self.container(value, stays)
         if kind is float:
@@ -102,24 +100,22 @@ class Packer:
         if reference is not None:
             return reference
         if id(value) in self.before:
-            return self.plain(value, stays, WORTH_KEEPING)
+            return self.plain(value, stays)
         size = plain_size(value)
         if size == NOT_PLAIN:
             return {TAG: self.number(value)}
         if size > SMALL:
-            return self.plain(value, stays, size)
+            return self.plain(value, stays)
         return _quoted(value)
 
-    def plain(self, value: Value, stays: bool, size: int) -> Packed:
+    def plain(self, value: Value, stays: bool) -> Packed:
         """A plain value of some size: apart, so that it is written once, and read only if it is used."""
         reference = self.references.get(id(value))
         if reference is None:
-            reference = self.references[id(value)] = self.apart(value, stays, size)
+            reference = self.references[id(value)] = self.apart(value, stays)
         return reference
 
-    def apart(self, value: Value, stays: bool, size: int) -> Packed:
-        if size < WORTH_KEEPING:
-            return self.add(value)
+    def apart(self, value: Value, stays: bool) -> Packed:
         _, stored = self.before.get(id(value), (None, None))
         if not self.fits(stored):
             data = _encode(value)
@@ -136,8 +132,8 @@ class Packer:
             return stored is not None and self.put is not None
         return self.put is None or memoryview(stored).nbytes <= BLOB
 
-    def add(self, value: Value | Raw) -> Packed:
-        self.values.append(value)
+    def add(self, data: Raw) -> Packed:
+        self.values.append(data)
         return {TAG: -len(self.values)}
 
     def vacancy(self, vacancy: Vacant) -> Packed:
@@ -225,7 +221,7 @@ class Packer:
     def iteration(self, iteration: Iteration) -> Packed:
         if type(iteration.items) is range:
             return {TAG: [Mark.INDEXES, len(iteration.items), iteration.index]}
-        return {TAG: [Mark.ITERATION, self.value(iteration.items), iteration.index]}
+        return {TAG: [Mark.ITERATION, self.value(iteration.items, stays=True), iteration.index]}
 
 
 def _quoted(value: Value) -> Packed:

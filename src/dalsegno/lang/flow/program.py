@@ -15,11 +15,11 @@ from msgspec import Struct
 from dalsegno.lang.code import GLOBAL, CodeUnit, Constant, FunctionCode, Place
 from dalsegno.lang.errors import FlowSyntaxError
 from dalsegno.lang.flow.compiler import compile_unit
-from dalsegno.lang.instructions import steps_of
 from dalsegno.lang.limits import MAX_NESTING
 from dalsegno.lang.opcodes import Op
 from dalsegno.lang.script.parsing import parse_program
 from dalsegno.lang.snapshots import SnapshotError
+from dalsegno.lang.steps import steps_of
 
 FORMAT = 1
 """Of stored programs. A format that was published stays readable for ever."""

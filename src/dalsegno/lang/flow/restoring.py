@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dalsegno.lang.flow.machine import Machine
 
 
-def restore(machine: Machine, state: State) -> list[tuple[Any, Any, Vacant]]:
-    """Fill a new machine; returns who holds values that are stored apart."""
+def restore(machine: Machine, state: State) -> Unpacker:
+    """Fill a new machine; returns who knows what else there was."""
     try:
         return _restore(machine, state)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as problem:
@@ -35,7 +35,7 @@ def restore(machine: Machine, state: State) -> list[tuple[Any, Any, Vacant]]:
         raise SnapshotError(message) from None
 
 
-def _restore(machine: Machine, state: State) -> list[tuple[Any, Any, Vacant]]:
+def _restore(machine: Machine, state: State) -> Unpacker:
     unpacker = Unpacker(machine.unit.functions, state.heap, state.values)
     machine.status = STATUSES[state.status] if state.status >= 0 else "failed"
     machine.frames = [_frame(machine, unpacker, packed) for packed in state.frames]
@@ -53,7 +53,7 @@ def _restore(machine: Machine, state: State) -> list[tuple[Any, Any, Vacant]]:
         machine.allowance, meter.work_left, meter.bytes_left = state.meter
     machine.needed = tuple(unpacker.needed)
     _check(machine)
-    return unpacker.vacancies
+    return unpacker
 
 
 def _check(machine: Machine) -> None:

@@ -228,9 +228,8 @@ class Runner(Interpreter):
         return result
 
     def call_member(self, receiver: Value, name: str, arguments: list[Value]) -> bool:
-        function = configured_function(receiver, name) if type(receiver) is Configured else None
-        if function is not None:
-            return self.call(function, arguments)
+        if type(receiver) is Configured:
+            return self.call(configured_function(receiver, name), arguments)
         return super().call_member(receiver, name, arguments)
 
     def occupy(self, holder: Any, key: Any, vacancy: Vacant, name: str) -> Value:

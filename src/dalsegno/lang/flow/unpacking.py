@@ -16,7 +16,7 @@ from msgspec import Raw
 from dalsegno.lang.code import FunctionCode
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.flow.iteration import Iteration
-from dalsegno.lang.flow.packing import KINDS, TAG, Entry, Mark, Packed
+from dalsegno.lang.flow.packing import KINDS, TAG, Entry, Kept, Mark, Packed
 from dalsegno.lang.promises import AnyPromise, Group, Promise, Settled
 from dalsegno.lang.snapshots import SnapshotError
 from dalsegno.lang.stdlib.orchestration import MAX_GROUP_DEPTH
@@ -48,6 +48,7 @@ class Unpacker:
         self.needed: dict[str, None] = {}
         self.promises_left = MAX_PROMISES
         self.blobs: dict[str, Vacant] = {}
+        self.kept: Kept = {}
         self.values = [Vacant(data=value) for value in values]
         self.heap: list[Value] = [_SHELLS[entry[0]]() for entry in heap]
         for number, entry in enumerate(heap):
@@ -184,7 +185,10 @@ class Unpacker:
         return [ErrorValue(code, message, kind, self.value(data), tuple(stack), tuple(classes), tuple(plain))]
 
     def iteration(self, items: Packed, index: int) -> list[Value]:
+        stored = self.lazy(items)
         made = Iteration(self.value(items), index)
+        if type(stored) is Vacant and made.items is not stored:
+            self.kept[id(made.items)] = (made.items, stored.data)
         self.need(made, "items", made.items)
         return [made]
 

@@ -16,6 +16,7 @@ from dalsegno.lang.python.code import FunctionCode
 from dalsegno.lang.python.compiler import Compiler
 from dalsegno.lang.python.errors import Problem, UnsupportedPython
 from dalsegno.lang.python.homes import home_of
+from dalsegno.lang.python.natives import futures_of
 from dalsegno.lang.python.program import FORMAT, PythonProgram, StoredProgram
 from dalsegno.lang.python.refusals import Refusals
 from dalsegno.lang.python.scopes import names_of_function
@@ -56,6 +57,7 @@ def compile_workflow(
         functions=functions,
         description=inspect.getdoc(plain) or "",
         front_matter=dict(front_matter or {}),
+        futures=futures_of(plain.__code__),
     )
     return PythonProgram(stored, surroundings)
 

@@ -8,7 +8,6 @@ clauses look at the recorded names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any
 
 from dalsegno.errors import NotJson
@@ -94,17 +93,21 @@ def task_error(error: ErrorValue, naming: Naming) -> TaskError:
     return TaskError(error)
 
 
-@lru_cache(maxsize=256)
+_task_error_classes: dict[type, type[TaskError]] = {}
+
+
 def _task_error_class(base: type[Exception]) -> type[TaskError]:
     if issubclass(TaskError, base):
         return TaskError
-    name, place = TaskError.__qualname__, TaskError.__module__
-    try:
-        made = type(name, (TaskError, base), {"__module__": place, "__init__": TaskError.__init__})
-        made(ErrorValue("", ""))
-    except TypeError:  # some classes cannot be combined, or want arguments of their own
-        return TaskError
-    return made
+    if base not in _task_error_classes:
+        space = {"__module__": TaskError.__module__, "__init__": TaskError.__init__}
+        try:
+            made = type(TaskError.__qualname__, (TaskError, base), space)
+            made(ErrorValue("", ""))
+        except TypeError:  # some classes cannot be combined, or want arguments of their own
+            made = TaskError
+        _task_error_classes[base] = made
+    return _task_error_classes[base]
 
 
 _BY_CODE: dict[str, Callable[[], type[BaseException]]] = {

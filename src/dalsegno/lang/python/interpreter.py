@@ -22,7 +22,7 @@ from dalsegno.lang.python.outcomes import value_of
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.refusals import not_a_task
 from dalsegno.lang.python.timeouts import Timeout, message
-from dalsegno.lang.python.traces import Entry, formatted, passed, remember, strip
+from dalsegno.lang.python.traces import TRACE, Entry, formatted, passed, remember, strip, trace_of
 from dalsegno.lang.python.typed import to_plain
 from dalsegno.lang.python.wrapping import TICK
 from dalsegno.lang.requests import Requests
@@ -64,7 +64,7 @@ class Interpreter:
         try:
             while self.status == "running":
                 self._run_frame(self.frames[-1], stop)
-        except Exception as error:  # not of user code: the state is damaged, or the machine is wrong
+        except Exception as error:  # noqa: BLE001 - not of user code: the state is damaged, or we are wrong
             self.stop_failed(
                 ErrorValue("INTERNAL_ERROR", f"the machine cannot go on: {type(error).__name__}: {error}")
             )
@@ -183,6 +183,7 @@ class Interpreter:
                     return
             self.last_line = self._place(frame)[2]
             self.frames.pop()
+            error = _as_coroutine(error)
             if self.frames:
                 passed(error, self._place(self.frames[-1]))
         self.stop_failed(error_value(error, {"traceback": formatted(error, self.program.source)}))
@@ -272,6 +273,16 @@ def _as_local(error: BaseException, frame: Frame) -> BaseException:
     if error.name not in own or "free variable" not in str(error):
         return error
     return unbound(frame, error.name).with_traceback(traceback)
+
+
+def _as_coroutine(error: BaseException) -> BaseException:
+    """What leaves an async function must not look like the end of an iteration."""
+    if not isinstance(error, StopIteration):
+        return error
+    made = RuntimeError("coroutine raised StopIteration")
+    made.__cause__ = error
+    made.__dict__[TRACE] = trace_of(error)
+    return made
 
 
 def _not_awaitable(value: Any) -> str:

@@ -114,7 +114,7 @@ class PythonMachine(Interpreter):
                 )
         except (NotStorable, LimitExceeded) as error:
             self._fail_unstored(before, type(error).__name__, str(error))
-        except Exception as error:  # of a class of the user that was asked for its state
+        except Exception as error:  # noqa: BLE001 - of a class of the user that was asked for its state
             kind = type(error).__name__
             message = f"the workflow's variables cannot be stored across the await in line {self.line}: {kind}: {error}"
             self._fail_unstored(before, NotStorable.__name__, message)

@@ -1,6 +1,7 @@
 """Fragments as code objects: one native compilation per function, cached for the life of the process."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 from collections.abc import Iterator
@@ -31,14 +32,22 @@ class Natives:
     """By the identity of the code object: equal code at two places is two functions."""
 
 
-def natives_of(code: FunctionCode, file: str) -> Natives:
-    return _compiled(msgspec.json.encode(code.syntax), file, code.name, code.qualname)
+def natives_of(code: FunctionCode, file: str, futures: tuple[str, ...]) -> Natives:
+    flags = sum(
+        getattr(__future__, name).compiler_flag for name in futures if name in __future__.all_feature_names
+    )
+    return _compiled(msgspec.json.encode(code.syntax), file, code.name, code.qualname, flags)
+
+
+def futures_of(code: CodeType) -> tuple[str, ...]:
+    """Which features of the future the module of this code imported, and that still change something."""
+    return ("annotations",) if code.co_flags & __future__.annotations.compiler_flag else ()
 
 
 @lru_cache(maxsize=512)
-def _compiled(syntax: bytes, file: str, name: str, qualname: str) -> Natives:
+def _compiled(syntax: bytes, file: str, name: str, qualname: str, flags: int) -> Natives:
     try:
-        module = compile(_tree(syntax), file, "exec", dont_inherit=True)
+        module = compile(_tree(syntax), file, "exec", flags=flags, dont_inherit=True)
         fragments = _fragments(module, name, qualname)
     except (ValueError, TypeError, SyntaxError, LookupError, RecursionError) as error:
         raise SnapshotError(

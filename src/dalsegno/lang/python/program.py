@@ -42,6 +42,8 @@ class StoredProgram(msgspec.Struct, frozen=True):
     description: str = ""
     front_matter: dict[str, Any] = {}
     """What a script says in its front matter: the time limit of an execution."""
+    futures: tuple[str, ...] = ()
+    """Features of the module's ``from __future__`` imports, which its fragments share."""
 
 
 class PythonProgram:
@@ -82,7 +84,7 @@ class PythonProgram:
     @cached_property
     def natives(self) -> tuple[Natives, ...]:
         """Compiled by Python on first use, for each function its fragments."""
-        return tuple(natives_of(code, self.stored.file) for code in self.functions)
+        return tuple(natives_of(code, self.stored.file, self.stored.futures) for code in self.functions)
 
     @cached_property
     def fragments(self) -> tuple[tuple[tuple[CodeType, tuple[int, ...]], ...], ...]:

@@ -49,6 +49,7 @@ class Refusals:
         self._known = known
         self._functions: list[FunctionNode] = []
         self._scopes: list[set[str]] = []
+        self._async_names: list[set[str]] = []
         self.problems: list[Problem] = []
 
     def check(self, workflow: ast.AsyncFunctionDef) -> None:
@@ -99,9 +100,12 @@ class Refusals:
     def _body(self, node: FunctionNode) -> None:
         self._functions.append(node)
         self._scopes.append(names_of_function(node).own)
+        nested = {each.name for each in ast.walk(node) if isinstance(each, ast.AsyncFunctionDef)}
+        self._async_names.append(nested - {getattr(node, "name", "")})
         for child in [node.body] if isinstance(node, ast.Lambda) else node.body:
             self.look(child)
         self._scopes.pop()
+        self._async_names.pop()
         self._functions.pop()
 
     @property
@@ -143,6 +147,14 @@ class Refusals:
         elif name in _SCOPE_BUILTINS and (name in _REFUSED_WITH_ARGUMENTS or not node.args):
             self.refuse(node, f"'{name}()' is not supported in a workflow: {_SCOPE_BUILTINS[name]}")
 
+    def discarded(self, node: ast.Expr) -> None:
+        """A nested async function that is called and forgotten never runs."""
+        match node.value:
+            case ast.Call(func=ast.Name(id=name)) if any(name in names for names in self._async_names):
+                self.refuse(
+                    node, f"'{name}' is an async function: nothing of it runs unless you 'await {name}(…)'"
+                )
+
     def await_(self, node: ast.Await) -> None:
         match node.value:
             case ast.Call(func=ast.Name(id=name)) if not self.is_local(name):
@@ -166,4 +178,5 @@ _SPECIAL: dict[type[ast.AST], Callable[[Refusals, Any], None]] = {
     ast.ExceptHandler: Refusals.handler,
     ast.Call: Refusals.call,
     ast.Await: Refusals.await_,
+    ast.Expr: Refusals.discarded,
 }

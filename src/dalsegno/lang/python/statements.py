@@ -14,7 +14,7 @@ from dalsegno.lang.python.expressions import at, placeholder
 from dalsegno.lang.python.opcodes import Op
 from dalsegno.lang.python.operands import parts_of
 from dalsegno.lang.python.scopes import FUNCTIONS, has_await, names_of_function, parameter_names
-from dalsegno.lang.python.wrapping import operand
+from dalsegno.lang.python.wrapping import function_definition, operand
 
 
 @dataclass(slots=True)
@@ -164,7 +164,7 @@ def _binder(node: ast.AsyncFunctionDef) -> ast.FunctionDef:
             parameter.annotation = None
     names: list[ast.expr] = [ast.Name(name, ast.Load()) for name in parameter_names(arguments)]
     body: list[ast.stmt] = [ast.Return(ast.Tuple(names, ast.Load()))]
-    binder = ast.FunctionDef(f"@{node.name}", arguments, body, [], None, None)
+    binder = function_definition(f"@{node.name}", arguments, body)
     return ast.fix_missing_locations(ast.copy_location(binder, node))
 
 

@@ -85,11 +85,12 @@ def _unpack_node(packed: list[Any]) -> ast.AST:
     kind = getattr(ast, packed[0], None) if packed and isinstance(packed[0], str) else None
     if not (isinstance(kind, type) and issubclass(kind, ast.AST)) or len(packed) < 2:
         raise SnapshotError("the stored program's syntax tree is damaged, or was written by a newer Python")
-    node = kind()
-    fields = packed[2:]
+    stored = packed[2:]
+    fields: dict[str, Any] = {}
     for index, name in enumerate(kind._fields):
-        present = index < len(fields)
-        setattr(node, name, unpack(fields[index]) if present else ([] if name in _LIST_FIELDS else None))
+        missing = [] if name in _LIST_FIELDS else None
+        fields[name] = unpack(stored[index]) if index < len(stored) else missing
+    node = kind(**fields)
     if isinstance(packed[1], list):
         for name, number in zip(_POSITION, packed[1], strict=False):
             setattr(node, name, number)

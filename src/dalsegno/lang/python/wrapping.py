@@ -41,15 +41,10 @@ class FragmentWriter:
         bound = sorted(names_in(body).bound & set(self._variables))
         declared: list[ast.stmt] = [ast.Nonlocal(bound)] if bound else []
         number = len(self._fragments)
-        function = ast.FunctionDef(
-            name=f"@{number}",
-            args=_positional([operand(index) for index in range(operands)]),
-            body=[*declared, *body],
-            decorator_list=[],
-            returns=None,
-            type_comment=None,
+        arguments = _positional([operand(index) for index in range(operands)])
+        self._fragments.append(
+            _placed(function_definition(f"@{number}", arguments, [*declared, *body]), line)
         )
-        self._fragments.append(_placed(function, line))
         return number
 
     def module(self) -> ast.Module:
@@ -57,15 +52,16 @@ class FragmentWriter:
         if self._variables:
             targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in self._variables]
             body.insert(0, ast.Assign(targets, ast.Constant(None)))
-        wrapper = ast.FunctionDef(
-            name=WRAPPER,
-            args=_positional([]),
-            body=body or [ast.Pass()],
-            decorator_list=[],
-            returns=None,
-            type_comment=None,
-        )
+        wrapper = function_definition(WRAPPER, _positional([]), body or [ast.Pass()])
         return ast.Module([_placed(wrapper, self._line)], [])
+
+
+def function_definition(name: str, arguments: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
+    """Complete for every version of Python: newer ones want to know that there are no type parameters."""
+    function = ast.FunctionDef(name, arguments, body, [], None, None)
+    if "type_params" in ast.FunctionDef._fields:
+        setattr(function, "type_params", [])  # noqa: B010 - not known to older Pythons
+    return function
 
 
 def _positional(names: list[str]) -> ast.arguments:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dalsegno.lang.errors import ScriptThrow, wrong_argument
+from dalsegno.lang.promises import Promise
 from dalsegno.lang.values import Builtin, FunctionValue, Host, Value, is_number, kind_of
 
 
@@ -37,6 +38,8 @@ class Arguments:
         value = self.get(position)
         if value is None and default is not None:
             return default
+        if type(value) is Promise:
+            return value.id
         if not isinstance(value, str):
             raise self.wrong(position, "a string")
         return value

@@ -10,13 +10,13 @@ from typing import TypeAlias, cast
 
 from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.effects import GroupKind
-from dalsegno.lang.errors import limit_exceeded, wrong_argument
+from dalsegno.lang.errors import ScriptThrow, limit_exceeded, wrong_argument
 from dalsegno.lang.leaving import plain
 from dalsegno.lang.promises import AnyPromise, Group, Promise, Settled
 from dalsegno.lang.requests import Requests
 from dalsegno.lang.stdlib.arguments import Arguments
 from dalsegno.lang.stdlib.dates import moment
-from dalsegno.lang.stdlib.orchestration_names import ORCHESTRATION
+from dalsegno.lang.stdlib.orchestration_names import AFTER_WITH, ORCHESTRATION
 from dalsegno.lang.text import to_text
 from dalsegno.lang.values import Builtin, Configured, Host, Value, is_number, kind_of
 
@@ -88,14 +88,16 @@ def _configure(namespace: str, known: Options) -> Callable[[Host, Given], Value]
     return call
 
 
-def configured_function(receiver: Configured, name: str) -> Builtin | None:
+def configured_function(receiver: Configured, name: str) -> Builtin:
     """``run`` and its like of ``Task.with({…})``."""
     full = f"{receiver.namespace}.{name}"
     if name == "with":
         return Builtin(full, _configure(receiver.namespace, receiver.options), 1, 1)
     function = CONFIGURABLE.get(full)
     if function is None:
-        return None
+        known = "() and ".join(AFTER_WITH[receiver.namespace])
+        message = f"{receiver.namespace}.with(…) has no method {name}(); it has {known}()"
+        raise ScriptThrow("NOT_A_FUNCTION", message)
     return Builtin(full, lambda host, given: function(host, given, receiver.options), *ORCHESTRATION[full])
 
 

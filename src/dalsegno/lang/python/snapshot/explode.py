@@ -38,6 +38,11 @@ def _items(tag: str) -> Callable[[Any], Parts]:
     return lambda value: ([tag], list(value))
 
 
+def _members(tag: str) -> Callable[[Any], Parts]:
+    """Texts in order, so that the same set is the same row in every process."""
+    return lambda value: ([tag], sorted(value) if all(type(item) is str for item in value) else list(value))
+
+
 def _entries(tag: str) -> Callable[[Any], Parts]:
     return lambda value: ([tag], [part for entry in value.items() for part in entry])
 
@@ -132,8 +137,8 @@ _BY_TYPE: dict[type, Callable[[Any], Parts]] = {
     list: _items(Tag.LIST),
     tuple: _items(Tag.TUPLE),
     dict: _entries(Tag.DICT),
-    set: _items(Tag.SET),
-    frozenset: _items(Tag.FROZENSET),
+    set: _members(Tag.SET),
+    frozenset: _members(Tag.FROZENSET),
     complex: lambda value: ([Tag.COMPLEX, repr(value)], ()),
     bytearray: lambda value: ([Tag.BYTEARRAY, base64_text(value)], ()),
     type(...): lambda value: ([Tag.CONSTANT, "Ellipsis"], ()),

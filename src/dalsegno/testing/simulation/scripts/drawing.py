@@ -161,7 +161,7 @@ class _Drawing:
         return 0.0 if kind == "all" and self.chance(0.7) else self.character.failures
 
     def _timer(self) -> Timer:
-        return Timer(self.random.choice((0, 0.2, 1.5, 20, 90)))
+        return Timer(self.random.choice((0, 0.2, 0.2, 1.5, 1.5, 20, 60)))
 
     def _child(self) -> Child | None:
         if not self.children:

@@ -132,18 +132,23 @@ class _Reading:
                 self.run(body)
 
     def _attempt(self, statement: Attempt) -> None:
+        """Without Python's own ``finally``: what cannot be foretold leaves at once."""
+        thrown = self._thrown_by(statement.body)
+        if thrown is not None and statement.caught is not None:
+            self.seen.append(thrown.code)
+            thrown = self._thrown_by(statement.caught)
+        if statement.lastly is not None:
+            self.seen.append("finally")
+            self.run(statement.lastly)
+        if thrown is not None:
+            raise thrown
+
+    def _thrown_by(self, body: Body) -> Thrown | None:
         try:
-            try:
-                self.run(statement.body)
-            except Thrown as error:
-                if statement.caught is None:
-                    raise
-                self.seen.append(error.code)
-                self.run(statement.caught)
-        finally:
-            if statement.lastly is not None:
-                self.seen.append("finally")
-                self.run(statement.lastly)
+            self.run(body)
+        except Thrown as error:
+            return error
+        return None
 
     # -- promises -------------------------------------------------------------------------------------------------
 
@@ -154,7 +159,7 @@ class _Reading:
             case Timer():
                 return _Leaf(next(self._numbers), None, None, timer=True)
             case Signal(name, None):
-                return _Leaf(next(self._numbers), next(self.signals[name]), None)
+                return self._signal(name)
             case Signal():
                 raise UnforeseeableError("a signal that may come too late")
             case Child(workflow, given):
@@ -167,6 +172,11 @@ class _Reading:
                 if cancel:
                     raise UnforeseeableError("losers that are cancelled")
                 return _Join(kind, [self._make(item, index) for item in items])
+
+    def _signal(self, name: str) -> _Leaf:
+        for payload in self.signals.get(name, ()):
+            return _Leaf(next(self._numbers), payload, None)
+        raise UnforeseeableError("a signal that nobody sends")
 
     def _work(self, work: Work, index: int) -> _Leaf:
         number = next(self._numbers)

@@ -92,17 +92,22 @@ def _compiled(name: str, source: str) -> FlowProgram:
     return compile_script(source, name)
 
 
-def _python_programs(program: Program) -> list[tuple[PythonProgram, FunctionType]]:
-    source = python_source(program)
-    found = []
-    for function in _functions(source, tuple(program.workflows)):
-        timeout = program.timeout if function.__name__ == MAIN else None
-        front_matter = {} if timeout is None else {"timeout": timeout}
-        found.append((compile_workflow(function, front_matter=front_matter), function))
-    return found
+def _python_programs(program: Program) -> tuple[tuple[PythonProgram, FunctionType], ...]:
+    return _python_compiled(python_source(program), tuple(program.workflows), program.timeout)
 
 
 @lru_cache(maxsize=8)
+def _python_compiled(
+    source: str, names: tuple[str, ...], timeout: float | None
+) -> tuple[tuple[PythonProgram, FunctionType], ...]:
+    """``timeout``: of the main workflow."""
+    found = []
+    for function in _functions(source, names):
+        limits = {"timeout": timeout} if function.__name__ == MAIN and timeout is not None else {}
+        found.append((compile_workflow(function, front_matter=limits), function))
+    return tuple(found)
+
+
 def _functions(source: str, names: tuple[str, ...]) -> tuple[FunctionType, ...]:
     """Made from text, with that text where tracebacks and the compiler look for it."""
     linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)

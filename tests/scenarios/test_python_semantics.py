@@ -1,0 +1,447 @@
+"""What Python workflows promise: exceptions by class across workflows, typed values, signals, timeouts, missing code."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime
+import enum
+import math
+import sys
+import uuid
+from typing import Any
+
+import pytest
+
+from dalsegno import App, TaskError, WorkflowCancelled, WorkflowFailed, first, gather, race, signal, sleep, start, timeout
+from dalsegno.handle import Handle
+from tests.scenarios.stage import Stage
+
+
+class OutOfStock(Exception):
+    def __init__(self, item: str, left: int) -> None:
+        super().__init__(item, left)
+        self.item = item
+        self.left = left
+
+
+class Coded(Exception):
+    code = "E42"
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Line:
+    sku: str
+    colour: Colour
+    when: datetime.datetime
+    id: uuid.UUID
+
+
+def _waits_for(stage: Stage, handle: Handle, kind: str) -> None:
+    stage.until(f"it waits for a {kind}", handle, lambda: any(wait.kind == kind for wait in handle.why()))
+
+
+# -- exceptions -----------------------------------------------------------------------------------------------
+
+
+def test_an_exception_of_a_child_arrives_as_what_it_is(stage: Stage) -> None:
+    @stage.app.workflow
+    async def child() -> None:
+        raise OutOfStock("tea", 3)
+
+    @stage.app.workflow
+    async def parent() -> list[Any]:
+        try:
+            await child()
+        except OutOfStock as error:
+            return [error.item, error.left]
+        return []
+
+    assert stage.app.start(parent).result(10) == ["tea", 3]
+
+
+def test_an_exception_passes_through_two_workflows(stage: Stage) -> None:
+    @stage.app.task
+    async def reserve() -> None:
+        raise OutOfStock("tea", 3)
+
+    @stage.app.workflow
+    async def leaf() -> None:
+        await reserve()
+
+    @stage.app.workflow
+    async def middle() -> None:
+        await leaf()
+
+    @stage.app.workflow
+    async def top() -> list[Any]:
+        try:
+            await middle()
+        except OutOfStock as error:
+            return [type(error).__name__, error.item, error.left]
+        return []
+
+    assert stage.app.start(top).result(10) == ["OutOfStock", "tea", 3]
+
+
+def test_a_script_sees_the_class_and_the_code_of_a_python_childs_exception(stage: Stage) -> None:
+    @stage.app.workflow
+    async def plain() -> None:
+        raise OutOfStock("tea", 3)
+
+    @stage.app.workflow
+    async def coded() -> None:
+        raise Coded("bad")
+
+    stage.app.start(coded).wait(10)
+    source = """
+    let seen = []
+    for (let name of ["plain", "coded"]) {
+      try { await Workflow.run(name, {}) } catch (e) { seen.push([e.code, e.type]) }
+    }
+    return seen
+    """
+    assert stage.run_script(source).output == [["OutOfStock", "OutOfStock"], ["E42", "Coded"]]
+
+
+def test_a_python_workflow_catches_the_error_of_a_script(stage: Stage) -> None:
+    from dalsegno import run
+
+    stage.app.deploy_script('throw {code: "NOPE", message: "not today"}', "scripted")
+
+    @stage.app.workflow
+    async def catching() -> list[str]:
+        try:
+            await run("scripted", {})
+        except TaskError as error:
+            return [error.code, str(error)]
+        return []
+
+    code, message = stage.app.start(catching).result(10)
+    assert code == "NOPE"
+    assert "not today" in message
+
+
+def test_a_child_that_was_cancelled_raises_at_the_await(stage: Stage) -> None:
+    @stage.app.workflow
+    async def child() -> None:
+        await signal("never")
+
+    @stage.app.workflow
+    async def parent() -> str:
+        try:
+            await child()
+        except BaseException as error:  # noqa: BLE001 - which one is the question
+            return type(error).__name__
+        return "nothing"
+
+    handle = stage.app.start(parent)
+    stage.until("both run", handle, lambda: len(stage.app.executions()) == 2)
+    (running,) = [one for one in stage.app.executions() if one.id != handle.id]
+    running.cancel()
+    assert handle.result(10) == "CancelledError"
+
+
+def test_an_uncaught_exception_of_a_task_fails_the_workflow_with_its_class(stage: Stage) -> None:
+    @stage.app.task
+    async def reserve() -> None:
+        raise OutOfStock("tea", 3)
+
+    @stage.app.workflow
+    async def careless() -> None:
+        await reserve()
+
+    with pytest.raises(WorkflowFailed) as caught:
+        stage.app.start(careless).result(10)
+    assert caught.value.error["type"] == "OutOfStock"
+
+
+@pytest.mark.parametrize("kind", ["task", "workflow"])
+def test_leaving_the_process_is_a_failure_and_no_more(stage: Stage, kind: str) -> None:
+    @stage.app.task
+    async def leave() -> None:
+        sys.exit(3)
+
+    @stage.app.task
+    def leave_the_thread() -> None:
+        sys.exit(3)
+
+    @stage.app.workflow
+    async def tasks() -> list[str]:
+        seen = []
+        for task in (leave, leave_the_thread):
+            try:
+                await task()
+            except BaseException as error:  # noqa: BLE001 - which one is the question
+                seen.append(type(error).__name__)
+        return seen
+
+    @stage.app.workflow
+    async def workflow() -> None:
+        sys.exit(3)
+
+    if kind == "task":
+        assert stage.app.start(tasks).result(10) == ["SystemExit", "SystemExit"]
+    else:
+        assert stage.end_of(stage.app.start(workflow)).error["type"] == "SystemExit"
+    assert stage.run_script("return 1", name="after").output == 1
+
+
+def test_a_task_that_raises_cancelled_error_by_itself_fails(stage: Stage) -> None:
+    @stage.app.task
+    async def gives_up() -> None:
+        raise asyncio.CancelledError("by itself")
+
+    source = 'try { await Task.run("gives_up", {}) } catch (e) { return e.type }'
+    assert stage.run_script(source).output == "CancelledError"
+
+
+# -- cancelling and time --------------------------------------------------------------------------------------
+
+
+def test_cancel_raises_cancelled_error_at_the_await(stage: Stage) -> None:
+    @stage.app.workflow
+    async def told() -> str:
+        try:
+            await signal("never")
+        except asyncio.CancelledError:
+            return "told"
+        return "not told"
+
+    handle = stage.app.start(told)
+    _waits_for(stage, handle, "signal")
+    handle.cancel("enough")
+    with pytest.raises(WorkflowCancelled):
+        handle.result(10)
+    assert stage.end_of(handle).output == "told"
+
+
+def test_the_execution_timeout_is_a_timeout_error(stage: Stage) -> None:
+    @stage.app.workflow(timeout="1h")
+    async def limited() -> None:
+        try:
+            await signal("never")
+        except TimeoutError:
+            stage.seen.append("timed out")
+            raise
+
+    handle = stage.app.start(limited)
+    _waits_for(stage, handle, "signal")
+    stage.pass_time(3601)
+    assert stage.end_of(handle).error["type"] == "TimeoutError"
+    assert stage.seen == ["timed out"]
+
+
+def test_a_signal_with_a_limit_raises_timeout_error(stage: Stage) -> None:
+    @stage.app.workflow
+    async def impatient() -> str:
+        try:
+            return await signal("never", timeout="1m")
+        except TimeoutError:
+            return "nobody came"
+
+    handle = stage.app.start(impatient)
+    _waits_for(stage, handle, "signal")
+    stage.pass_time(61)
+    assert handle.result(10) == "nobody came"
+
+
+def test_timeouts_inside_each_other(stage: Stage) -> None:
+    @stage.app.workflow
+    async def nested() -> list[str]:
+        seen = []
+        async with timeout("1h"):
+            try:
+                async with timeout("1m"):
+                    await signal("never")
+            except TimeoutError:
+                seen.append("inner")
+            await sleep("2m")
+            seen.append("slept")
+        return seen
+
+    handle = stage.app.start(nested)
+    _waits_for(stage, handle, "signal")
+    stage.pass_time(61)
+    stage.until("it sleeps", handle, lambda: handle.why()[0].kind == "timer" and not _signals(handle))
+    stage.pass_time(121)
+    assert handle.result(10) == ["inner", "slept"]
+
+
+def _signals(handle: Handle) -> bool:
+    return any(wait.kind == "signal" for wait in handle.why())
+
+
+# -- values ---------------------------------------------------------------------------------------------------
+
+
+def test_rich_values_survive_an_await_and_a_restart(stage: Stage) -> None:
+    @stage.app.task
+    async def same(line: Line) -> Line:
+        return line
+
+    @stage.app.workflow
+    async def carrying() -> list[Any]:
+        line = Line("a", Colour.RED, datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), uuid.UUID(int=7))
+        numbers = {1, 2}
+        pair = (1, [2])
+        table = {(1, "a"): line, 2: math.inf}
+        await signal("go")
+        back = await same(line)
+        return [
+            back == line,
+            table[1, "a"] is line,
+            numbers == {1, 2},
+            isinstance(pair, tuple),
+            table[2] == math.inf,
+            line.colour is Colour.RED,
+        ]
+
+    handle = stage.app.start(carrying)
+    _waits_for(stage, handle, "signal")
+    stage.app.engine.scripts.hot.take(handle.id)
+    handle.signal("go")
+    assert handle.result(10) == [True] * 6
+
+
+def test_a_result_changed_by_the_workflow_is_the_same_warm_and_cold(stage: Stage) -> None:
+    """What a promise gave is not what the program made of it."""
+
+    @stage.app.task
+    async def give() -> dict[str, list[int]]:
+        return {"n": [1]}
+
+    @stage.app.workflow
+    async def changing() -> list[Any]:
+        promise = give()
+        mine = await promise
+        mine["n"].append(2)
+        await signal("go")
+        again = await promise
+        return [mine["n"], again["n"]]
+
+    found = []
+    for forget in (False, True):
+        handle = stage.app.start(changing)
+        _waits_for(stage, handle, "signal")
+        if forget:
+            stage.app.engine.scripts.hot.take(handle.id)
+        handle.signal("go")
+        found.append(handle.result(10))
+    assert found[0] == found[1] == [[1, 2], [1]]
+
+
+def test_what_cannot_be_stored_is_named_with_its_line(stage: Stage) -> None:
+    @stage.app.workflow
+    async def holding() -> int:
+        lock = asyncio.Lock()
+        await signal("go")
+        return 1 if lock else 0
+
+    ended = stage.end_of(stage.app.start(holding))
+    assert ended.state == "FAILED"
+    assert "lock" in ended.error["message"]
+
+
+def test_a_large_value_lives_across_an_await(stage: Stage) -> None:
+    @stage.app.workflow
+    async def large() -> int:
+        text = "x" * 900_000
+        await signal("go")
+        return len(text)
+
+    handle = stage.app.start(large)
+    _waits_for(stage, handle, "signal")
+    stage.app.engine.scripts.hot.take(handle.id)
+    handle.signal("go")
+    assert handle.result(10) == 900_000
+
+
+def test_first_and_race_go_by_time(stage: Stage) -> None:
+    @stage.app.workflow
+    async def joins() -> list[Any]:
+        a, b = signal("a"), signal("b")
+        await signal("go")
+        return [await first(a, b), await race(b, a), await gather(a, b)]
+
+    handle = stage.app.start(joins)
+    _waits_for(stage, handle, "signal")
+    handle.signal("b", "B")
+    handle.signal("a", "A")
+    handle.signal("go")
+    assert handle.result(10) == ["B", "B", ["A", "B"]]
+
+
+def test_a_started_workflow_lives_on_after_a_failure(stage: Stage) -> None:
+    @stage.app.workflow
+    async def child() -> str:
+        return await signal("go")
+
+    @stage.app.workflow
+    async def parent() -> None:
+        raise ValueError(start(child))
+
+    ended = stage.end_of(stage.app.start(parent))
+    assert ended.state == "FAILED"
+    handle = stage.app.handle(ended.error["message"])
+    stage.until("the child exists", ended.handle, lambda: len(stage.app.executions()) == 2)
+    handle.signal("go", "alive")
+    assert handle.result(10) == "alive"
+
+
+# -- code that is not here ------------------------------------------------------------------------------------
+
+
+def test_a_workflow_whose_module_is_missing_waits_for_a_process_that_has_it(tmp_path: Any) -> None:
+    from dalsegno.lang.python import homes
+
+    url = f"sqlite:///{tmp_path}/shared.db"
+    with Stage(url) as stage:
+
+        @stage.app.workflow(name="elsewhere")
+        async def elsewhere(n: int) -> int:
+            return n + 1
+
+        stage.app.start(elsewhere, 1).result(10)
+        stage.app.host.call(stage.app.engine.worker.stop())  # type: ignore[union-attr]
+        handle = stage.app.start(elsewhere, 2)
+    del elsewhere
+    original = homes.imported
+    homes_users = [module for module in list(sys.modules.values()) if getattr(module, "imported", None) is original]
+    for module in homes_users:
+        module.imported = lambda name: None  # type: ignore[attr-defined]
+    try:
+        with Stage(url) as without:
+            again = without.app.handle(handle.id)
+            assert without.run_script("return 1").output == 1
+            assert again.status().state == "RUNNING"
+            assert [wait.kind for wait in again.why()] == ["running"]
+            nested = without.run_script('Workflow.start("elsewhere", {n: 3})\nreturn 2', name="parent")
+            assert nested.output == 2
+    finally:
+        for module in homes_users:
+            module.imported = original  # type: ignore[attr-defined]
+    with Stage(url) as stage:
+
+        @stage.app.workflow(name="elsewhere")
+        async def elsewhere(n: int) -> int:  # type: ignore[no-redef]
+            return n + 1
+
+        assert stage.app.handle(handle.id).result(20) == 3
+
+
+def test_with_options_names_the_execution(stage: Stage) -> None:
+    @stage.app.workflow
+    async def once(n: int) -> int:
+        return n
+
+    app: App = stage.app
+    options = app.with_options(idempotency_key="o-1", tags={"team": "blue"})
+    one, two = options.start(once, 1), options.start(once, 2)
+    assert one.id == two.id
+    assert two.result(10) == 1
+    assert [handle.id for handle in app.executions(tags={"team": "blue"})] == [one.id]
