@@ -95,8 +95,8 @@ CAUSES: dict[str, tuple[str, str]] = {
     ),
     "DS-185": (
         (
-            "A function under `@app.workflow` contains Python that cannot be made durable. The error lists all problems, "
-            "each with file, line and an excerpt."
+            "A function under `@app.workflow` contains Python that cannot be made durable. The error lists all "
+            "problems, each with file, line and an excerpt."
         ),
         (
             "Each problem says what to write instead; so does [Python "

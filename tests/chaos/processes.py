@@ -43,9 +43,16 @@ class Worker:
 class Workers:
     """Forks workers from one prepared process; ends them all with it."""
 
-    def __init__(self, url: str, concurrency: int = 20, losses: int = MAX_LOSSES) -> None:
+    def __init__(
+        self,
+        url: str,
+        concurrency: int = 20,
+        losses: int = MAX_LOSSES,
+        workload: str = "tests.chaos.workload",
+    ) -> None:
         """``losses``: how often a token may lose its worker before its node is held to be the reason."""
-        command = [sys.executable, "-m", "tests.chaos.zygote", url, str(concurrency), str(losses)]
+        settings = [url, str(concurrency), str(losses), workload]
+        command = [sys.executable, "-m", "tests.chaos.zygote", *settings]
         self._zygote = subprocess.Popen(
             command,
             cwd=ROOT,

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dalsegno import App
+from dalsegno.engine.settings import EngineSettings
+from dalsegno.graph.build import load_graph
+from dalsegno.nodes.registry import builtin_registry
 from dalsegno.ports.node import NodeError
 from tests.scenarios.documents import (
     aggregator,
@@ -103,6 +106,16 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 
 def payload(number: int) -> dict[str, Any]:
     return {"n": number, "items": list(range(number % 17)), "rows": [[1, 2], [], [number]]}
+
+
+def prepare() -> None:
+    """What is built on first use is then inherited by every worker."""
+    for document in DOCUMENTS.values():
+        load_graph(document, builtin_registry())
+
+
+def application(url: str, settings: EngineSettings) -> App:
+    return register(App(url, settings=settings))
 
 
 def register(app: App, *, moment: float = 0.01) -> App:

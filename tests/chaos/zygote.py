@@ -1,6 +1,7 @@
 """A process that has imported everything and forks a worker for each line it reads: restarts cost milliseconds.
 
-Usage: ``python -m tests.chaos.zygote <store url> <concurrency>``. A worker prints ``ready <pid>`` once it runs.
+Usage: ``python -m tests.chaos.zygote <store url> <concurrency> <losses> <module>``; the module's ``application`` makes
+the application that runs. A worker prints ``ready <pid>`` once it does.
 """
 
 from __future__ import annotations
@@ -9,28 +10,24 @@ import os
 import signal
 import sys
 import time
+from importlib import import_module
+from typing import Any
 
-from dalsegno import App
 from dalsegno.engine.settings import EngineLimits, EngineSettings
-from dalsegno.graph.build import load_graph
-from dalsegno.nodes.registry import builtin_registry
-from tests.chaos.workload import DOCUMENTS, register
 
 
-def serve(url: str, concurrency: int, losses: int) -> None:
-    for document in DOCUMENTS.values():  # what is built on first use is then inherited by every worker
-        load_graph(document, builtin_registry())
+def serve(url: str, settings: EngineSettings, workload: Any) -> None:
+    workload.prepare()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are not kept as zombies
     for _ in sys.stdin:
         if os.fork() == 0:
-            work(url, concurrency, losses)
+            work(url, settings, workload)
             os._exit(0)
 
 
-def work(url: str, concurrency: int, losses: int) -> None:
+def work(url: str, settings: EngineSettings, workload: Any) -> None:
     parent = os.getppid()
-    settings = EngineSettings(concurrency=concurrency, limits=EngineLimits(losses=losses))
-    app = register(App(url, settings=settings))
+    app = workload.application(url, settings)
     with app.running():
         os.write(1, f"ready {os.getpid()}\n".encode())
         while os.getppid() == parent:  # nobody is left behind when the test itself is killed
@@ -38,4 +35,6 @@ def work(url: str, concurrency: int, losses: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    store, concurrency, losses, module = sys.argv[1:]
+    limits = EngineLimits(losses=int(losses))
+    serve(store, EngineSettings(concurrency=int(concurrency), limits=limits), import_module(module))

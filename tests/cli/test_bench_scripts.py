@@ -39,3 +39,12 @@ def test_script_is_an_option_of_fanout_only(invoke: Invoke) -> None:
     refused = invoke("bench", "chain", "--script")
     assert refused.exit_code == 2
     assert "only fanout takes --script" in refused.stderr
+
+
+def test_suspended_scripts_are_found_and_resumed_by_a_new_process(invoke: Invoke) -> None:
+    arguments = ("suspended", "--executions", "2000", "--rounds", "20", "--json")
+    told = json.loads(invoke("bench", *arguments).stdout)
+    assert told["details"]["suspended"] == 2000
+    assert told["details"]["resumed"] == 20
+    assert told["p50_ms"] < 200  # ten times the goal
+    assert told["details"]["rss_mb_after_restart"] < 150

@@ -14,10 +14,12 @@ import pytest
 
 from dalsegno.errors import Finding, InvalidDefinition
 from dalsegno.graph.build import load_graph
+from dalsegno.lang import Finding as ScriptFinding
+from dalsegno.lang import validate
 from dalsegno.nodes.registry import builtin_registry
 from tests.docs.pages import Block, blocks, fits, pages
 
-LANGUAGES = ("python", "yaml", "json", "console")
+LANGUAGES = ("python", "flow", "yaml", "json", "console")
 PAGES = [page for page in pages() if any(block.language in LANGUAGES for block in blocks(page))]
 SECONDS = 60.0
 
@@ -49,16 +51,19 @@ def test_examples_of_the_page_work(page: Path, folder: Path) -> None:
             assert block.value, f"{block.place}: say why the block is not run"
         elif block.language == "python":
             _run_python(block, names, folder)
-        elif block.language in ("yaml", "json"):
+        elif block.language in ("yaml", "json", "flow"):
             _check_document(block, folder)
         elif block.language == "console":
             _run_commands(block, folder)
 
 
 def _run_python(block: Block, names: dict[str, object], folder: Path) -> None:
-    code = compile(block.body, block.place, "exec")
+    file = folder / (block.title or f"{block.page.stem}_line_{block.line}.py")
+    file.write_text(
+        block.body, encoding="utf-8"
+    )  # a workflow is compiled from its source, which must be in a file
+    code = compile(block.body, str(file), "exec")
     if block.title is not None:
-        (folder / block.title).write_text(block.body, encoding="utf-8")
         return
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -72,11 +77,15 @@ def _check_document(block: Block, folder: Path) -> None:
         (folder / block.title).write_text(block.body, encoding="utf-8")
     if block.mark == "fragment":
         return
-    findings = _problems(block.body)
+    findings = _script_problems(block.body) if block.language == "flow" else _problems(block.body)
     if block.mark == "invalid":
         assert block.value in {finding.rule for finding in findings}, f"{block.place}: {findings}"
     else:
         assert not findings, f"{block.place}: {findings}"
+
+
+def _script_problems(source: str) -> list[ScriptFinding]:
+    return [finding for finding in validate(source) if finding.severity == "error"]
 
 
 def _problems(document: str) -> list[Finding]:

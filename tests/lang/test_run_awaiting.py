@@ -422,7 +422,7 @@ def test_interrupt_throws_at_the_await() -> None:
     assert machine.interrupt(ErrorValue("CancelledError", "cancelled"), now=START + 1)
     assert machine.status == "suspended"
     machine.resume({"p1": Ok("undone")}, now=START + 2)
-    assert machine.result == ["CancelledError", ["test (test:2)"], "undone"]
+    assert machine.result == ["CancelledError", ["main (test:2)"], "undone"]
     assert machine.interrupt(ErrorValue("CancelledError", "cancelled"), now=START) is False
 
 

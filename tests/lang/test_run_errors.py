@@ -122,7 +122,7 @@ UNCAUGHT: list[tuple[str, ErrorValue]] = [
 @pytest.mark.parametrize(("source", "expected"), UNCAUGHT)
 def test_uncaught_value_becomes_the_error(source: str, expected: ErrorValue) -> None:
     error = error_of(source)
-    assert error.stack == ("test (test:1)",)
+    assert error.stack == ("main (test:1)",)
     assert (error.code, error.message, error.type, error.data) == (
         expected.code, expected.message, expected.type, expected.data,
     )  # fmt: skip
@@ -130,12 +130,12 @@ def test_uncaught_value_becomes_the_error(source: str, expected: ErrorValue) -> 
 
 def test_an_error_keeps_the_stack_of_where_it_happened() -> None:
     source = "function f() {\n  null.x\n}\ntry { f() }\ncatch (e) {\n  throw e\n}"
-    assert error_of(source).stack == ("f (test:2)", "test (test:4)")
+    assert error_of(source).stack == ("f (test:2)", "main (test:4)")
 
 
 def test_a_failed_task_throws_at_its_await() -> None:
     source = "try {\n  await Task.run('pay', {})\n} catch (e) { return [e.code, e.message, e.type, e.stack] }"
-    expected = ["DECLINED", "no money", "Failure", ["test (test:2)"]]
+    expected = ["DECLINED", "no money", "Failure", ["main (test:2)"]]
     assert result_of(source, tasks={"pay": Failed("DECLINED", "no money")}) == expected
 
 
@@ -144,7 +144,7 @@ def test_an_uncaught_failure_of_a_task_is_the_execution_s() -> None:
         "TASK_FAILED", "boom", "ValueError", {"n": 1}, (), ("builtins.ValueError",), ("boom",)
     )
     error = error_of("\nawait Task.run('t', {})", tasks={"t": failed})
-    assert error.stack == ("test (test:2)",)
+    assert error.stack == ("main (test:2)",)
     assert (error.code, error.type, error.data, error.classes, error.args) == (
         "TASK_FAILED", "ValueError", {"n": 1}, ("builtins.ValueError",), ("boom",),
     )  # fmt: skip

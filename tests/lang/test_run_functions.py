@@ -139,7 +139,7 @@ def test_the_stack_names_functions_and_lines() -> None:
         "function a() {\n  return b(1)\n}\nlet b = x => {\n  throw {code: 'X'}\n}\n[1].map(\n  y => a())\n"
     )
     error = error_of(source)
-    assert error.stack == ("b (test:5)", "a (test:2)", "arrow function (test:8)", "test (test:7)")
+    assert error.stack == ("b (test:5)", "a (test:2)", "arrow function (test:8)", "main (test:7)")
 
 
 def test_functions_see_no_variables_of_the_workflow_beside_them() -> None:

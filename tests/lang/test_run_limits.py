@@ -65,7 +65,7 @@ def test_a_result_too_large_to_write_out_is_refused(grow: str) -> None:
     source = f"let l = [1]\nfor (let i = 0; i < 40; i++) {{ {grow} }}\nreturn l"
     machine = Machine.start(compile(source, "test"), now=START, limits=Limits(instructions=50_000))
     assert machine.error is not None
-    assert (machine.error.code, machine.error.stack) == ("LimitExceeded", ("test (test:3)",))
+    assert (machine.error.code, machine.error.stack) == ("LimitExceeded", ("main (test:3)",))
 
 
 def test_limits_are_per_resume() -> None:

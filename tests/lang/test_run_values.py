@@ -90,6 +90,7 @@ PROGRAMS: list[tuple[str, Any]] = [
         [9007199254740993, 2**60 + 1, 0.30000000000000004, -1],
     ),
     ("return {a: 1.0, b: 2.50}", {"a": 1, "b": 2.5}),
+    ("return JSON.stringify([-0, 0 * -1, 5 / 1, 1e20])", "[0,0,5,100000000000000000000]"),
     # keys that snapshots use themselves
     (
         "let o = {'$': 1}; let l = [{'$': ['x']}]; o['$'] += 1; return [o, l, inputs.tricky]",
@@ -147,6 +148,12 @@ def test_changing_a_variable_in_a_loop_takes_linear_time(body: str) -> None:
 def test_allocation_of_a_loop_that_pushes_stays_small() -> None:
     source = "let l = []; for (let i = 0; i < 100000; i++) { l.push(i) } return l.length"
     assert play(source, routes=False).result == 100_000
+
+
+def test_minus_zero_stays_inside() -> None:
+    ending = play("let z = 0 * -1; Task.run('t', [z]); return {z, negative: 1 / z < 0}")
+    assert repr(ending.result) == "{'z': 0, 'negative': True}"
+    assert repr(ending.effects[0].inputs) == "[0]"  # type: ignore[union-attr]
 
 
 def test_methods_of_the_wrong_kind_are_refused() -> None:

@@ -56,7 +56,7 @@ PIECES = st.recursive(
 def sealed(state: Any) -> bytes:
     """A snapshot with a checksum that fits, whatever is in it."""
     data = json.dumps(state).encode()
-    return b'[1,"%b",%d,%b]' % (PROGRAM.hash[:16].encode(), crc32(data), data)
+    return b'[1,"%b",%d,%b]' % (PROGRAM.fingerprint.encode(), crc32(data), data)
 
 
 def state_of(data: bytes) -> Any:

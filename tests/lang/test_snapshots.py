@@ -141,7 +141,7 @@ def test_ended_machines_can_be_stored() -> None:
     before = Machine.start(failed, now=START)
     machine = Machine.loads(failed, before.dumps())
     assert (machine.status, machine.error) == ("failed", before.error)
-    assert machine.error == ErrorValue("X", "m", None, {"d": 1}, ("test (test:1)",))
+    assert machine.error == ErrorValue("X", "m", None, {"d": 1}, ("main (test:1)",))
     assert machine.resume({}, now=START) is False
 
 
@@ -305,7 +305,7 @@ def test_an_answer_is_not_lost_while_values_are_missing() -> None:
 
 def test_a_snapshot_of_another_program_is_refused() -> None:
     _, machine = suspended(f"{WAIT}; return 1")
-    with pytest.raises(SnapshotError, match="belongs to program"):
+    with pytest.raises(SnapshotError, match="belongs to the compiled program"):
         Machine.loads(compile(f"{WAIT}; return 2"), machine.dumps())
 
 

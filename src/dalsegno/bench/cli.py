@@ -18,11 +18,11 @@ from dalsegno.engine.memory import tune_memory
 from dalsegno.errors import UsageError
 
 Workload = Callable[..., Awaitable[Report]]
-WORKLOADS = ("chain", "script", "python", "fanout", "latency", "resume", "timers", "split100k")
+WORKLOADS = ("chain", "script", "python", "fanout", "latency", "resume", "suspended", "timers", "split100k")
 
 
 def _workload(name: str, *, script: bool) -> Workload:
-    from dalsegno.bench import resuming, scripts, timers, workloads  # noqa: PLC0415 - only what is used is loaded
+    from dalsegno.bench import resuming, scripts, suspended, timers, workloads  # noqa: PLC0415 - only what is used is loaded
 
     found: dict[str, Workload] = {
         "chain": workloads.chain,
@@ -31,6 +31,7 @@ def _workload(name: str, *, script: bool) -> Workload:
         "fanout": scripts.fanout if script else workloads.fanout,
         "latency": workloads.latency,
         "resume": resuming.resume,
+        "suspended": suspended.suspended,
         "timers": timers.timers,
         "split100k": workloads.split100k,
     }
@@ -46,11 +47,11 @@ def bench(
     store: Annotated[str | None, typer.Option(help="Store URL; without it a fresh SQLite file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     executions: Annotated[
-        int | None, typer.Option(help="chain, script, python: how many executions.")
+        int | None, typer.Option(help="chain, script, python, suspended: how many.")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="chain, script, python: steps of each.")] = None,
     items: Annotated[int | None, typer.Option(help="fanout, split100k: items.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="fanout, latency, resume: rounds.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="fanout, latency, resume, suspended: rounds.")] = None,
     script: Annotated[bool, typer.Option("--script", help="fanout: of a script, by Task.all.")] = False,
     parked: Annotated[int | None, typer.Option(help="timers: how many are parked.")] = None,
     due: Annotated[int | None, typer.Option(help="timers: how many come due in one second.")] = None,

@@ -43,7 +43,7 @@ class ProgramCompiler(Branching):
 
     def program(self, program: Program) -> CodeUnit:
         here, body = self.here, program.body
-        here.name = program.name or "main"
+        here.name = "main"
         here.parameters = len(program.parameters)
         here.has_rest = bool(program.parameters) and program.parameters[-1].rest
         for _ in program.parameters:

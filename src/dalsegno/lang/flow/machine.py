@@ -167,7 +167,7 @@ class Machine(Runner):
     ) -> Machine:
         """`SnapshotError` unless it is an undamaged snapshot of this program."""
         machine = cls(program, limits, entropy)
-        unpacker = restore(machine, read(program.hash, data))
+        unpacker = restore(machine, read(program.fingerprint, data))
         machine._vacancies, machine._kept = unpacker.vacancies, unpacker.kept
         return machine
 
@@ -204,7 +204,7 @@ class Machine(Runner):
         packed = self._packed
         if packed is None or packed[0] != put:
             packer = Packer(put, self._kept)
-            packed = self._packed = (put, write(self.program.hash, pack_machine(self, packer)), packer)
+            packed = self._packed = (put, write(self.program.fingerprint, pack_machine(self, packer)), packer)
             self._kept = packer.kept
         return packed
 

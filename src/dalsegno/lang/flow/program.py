@@ -6,7 +6,7 @@ A stored program holds its bytecode, so that a resume never compiles, and years 
 from __future__ import annotations
 
 from bisect import bisect_right
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from typing import Any
 
 import msgspec
@@ -46,6 +46,7 @@ class FlowProgram:
     kind = "script"
     __slots__ = (
         "_line_starts",
+        "fingerprint",
         "front_matter",
         "hash",
         "live",
@@ -63,6 +64,8 @@ class FlowProgram:
         self.source = unit.source
         self.steps = steps_of(unit)
         self.hash = sha256(unit.source.encode("utf-8", "surrogatepass")).hexdigest()
+        self.fingerprint = _fingerprint(unit)
+        """Of source and bytecode: a snapshot fits only the instructions it was made with."""
         self.live: dict[tuple[int, int], tuple[int, ...]] = {}
         """Found by `live_slots`; shared by all machines of this program."""
         self._line_starts = [0, *(position + 1 for position, sign in enumerate(unit.source) if sign == "\n")]
@@ -110,6 +113,10 @@ class FlowProgram:
             return cls(stored.name, stored.front_matter, unit)
         except (LookupError, TypeError) as problem:
             raise SnapshotError(f"the stored program is damaged: {problem}") from None
+
+
+def _fingerprint(unit: CodeUnit) -> str:
+    return blake2b(msgspec.json.encode(unit), digest_size=8).hexdigest()
 
 
 def _mentioned(unit: CodeUnit) -> frozenset[Constant]:

@@ -11,9 +11,6 @@ from msgspec import Raw, Struct
 from dalsegno.lang.snapshots import SnapshotError
 
 FORMAT = 1
-HASH_DIGITS = 16
-"""How much of the program's hash a snapshot carries."""
-
 STATUSES: tuple[Literal["suspended", "paused", "completed", "failed"], ...] = (
     "suspended",
     "paused",
@@ -48,12 +45,12 @@ _state = msgspec.json.Decoder(State)
 
 
 def write(program: str, state: State) -> bytes:
-    """The snapshot of a machine that runs the program with this hash."""
+    """The snapshot of a machine that runs the program with this fingerprint."""
     try:
         data = _encode(state)
     except (UnicodeEncodeError, ValueError) as problem:
         raise SnapshotError(f"a value that came from outside cannot be stored: {problem}") from None
-    return b'[%d,"%b",%d,%b]' % (FORMAT, program[:HASH_DIGITS].encode(), crc32(data), data)
+    return b'[%d,"%b",%d,%b]' % (FORMAT, program.encode(), crc32(data), data)
 
 
 def read(program: str, data: bytes) -> State:
@@ -62,8 +59,8 @@ def read(program: str, data: bytes) -> State:
         version, of, checksum, raw = _envelope.decode(data)
         if version != FORMAT:
             raise SnapshotError(f"the snapshot has format {version}; this version knows {FORMAT}")
-        if of != program[:HASH_DIGITS]:
-            raise SnapshotError(f"the snapshot belongs to program {of}, not to {program[:HASH_DIGITS]}")
+        if of != program:
+            raise SnapshotError(f"the snapshot belongs to the compiled program {of}, not to {program}")
         if crc32(raw) != checksum:
             raise SnapshotError("the snapshot is damaged: its checksum does not fit")
         return _state.decode(raw)

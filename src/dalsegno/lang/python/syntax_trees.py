@@ -88,7 +88,7 @@ def _unpack_node(packed: list[Any]) -> ast.AST:
     stored = packed[2:]
     fields: dict[str, Any] = {}
     for index, name in enumerate(kind._fields):
-        missing = [] if name in _LIST_FIELDS else None
+        missing: list[ast.AST] | None = [] if name in _LIST_FIELDS else None
         fields[name] = unpack(stored[index]) if index < len(stored) else missing
     node = kind(**fields)
     if isinstance(packed[1], list):

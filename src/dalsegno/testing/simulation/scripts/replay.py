@@ -36,6 +36,8 @@ class _ReplayLedger(MemoryLedger):
     known to it."""
 
     knows: SaveMachine | None = None
+    cancelled = False
+    """Whether it knew that it was to end."""
 
     async def machine(self, execution: str) -> MachineView | None:
         view = await super().machine(execution)
@@ -47,7 +49,7 @@ class _ReplayLedger(MemoryLedger):
             inbox=min(view.inbox, read),
             completions=tuple(each for each in view.completions if each.number <= read),
             signals=tuple(each for each in view.signals if each.id in taken),
-            cancel=view.cancel if self.knows.interrupted else "",
+            cancel=view.cancel if self.cancelled else "",
         )
 
     def give(self, token: TokenRow) -> Lease:
@@ -124,11 +126,11 @@ class _Replay:
         token = self._token(recorded.execution, recorded.token or "")
         if token.state not in ("ready", "held"):
             raise DivergedError(f"token {token.id} ({token.kind} {token.node}) was run, but is {token.state}")
-        token.losses = losses
+        token.losses, token.fence = losses, recorded.fence - 1
         hot = self.engine.scripts.hot
         saved = _saved(recorded)
         if saved is not None or token.kind == "resume":
-            self.ledger.knows = saved
+            self.ledger.knows, self.ledger.cancelled = saved, _is_about_ending(recorded, saved)
             step = await self.engine.scripts.step(self.ledger.give(token))
             self.ledger.knows = None
             if (saved is None) != (_saved(step.transition) is None):
@@ -146,6 +148,14 @@ class _Replay:
 
 def _saved(transition: Transition) -> SaveMachine | None:
     return next((effect for effect in transition.effects if isinstance(effect, SaveMachine)), None)
+
+
+def _is_about_ending(transition: Transition, saved: SaveMachine | None) -> bool:
+    """Whether the step told its script of a cancellation or a timeout, or ended it for one."""
+    ends = [effect for effect in transition.effects if isinstance(effect, FinishExecution)]
+    return (saved is not None and saved.interrupted) or any(
+        finish.state == "CANCELLED" or b'"TimeoutError"' in (finish.error or b"") for finish in ends
+    )
 
 
 def _decided_at(decision: Commit) -> float:
