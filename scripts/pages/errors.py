@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator
 
 from dalsegno import errors
+from dalsegno.engine.scripting.sources import InvalidScript
 from dalsegno.errors import DalSegnoError
 from dalsegno.graph.templates import TemplateErrors
 from dalsegno.lang.errors import ExpressionError, FlowSyntaxError
@@ -35,7 +36,7 @@ def error_classes() -> Iterator[type[DalSegnoError]]:
     found: set[type[DalSegnoError]] = {
         each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, DalSegnoError)
     }
-    found |= {ExpressionError, FlowSyntaxError, SnapshotError, TemplateErrors}
+    found |= {ExpressionError, FlowSyntaxError, InvalidScript, SnapshotError, TemplateErrors}
     found |= {NotStorable, OutsideWorkflow, UnsupportedPython}
     yield from sorted(found, key=lambda each: each.code)
 

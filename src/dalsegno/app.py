@@ -13,6 +13,7 @@ from msgspec import Raw
 from dalsegno.core.values import encode_value
 from dalsegno.engine.client import Client
 from dalsegno.engine.engine import Engine
+from dalsegno.engine.scripting.sources import compile_checked
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.starting import StartOptions
 from dalsegno.engine.tasks import Task, Tasks, make_task
@@ -20,7 +21,6 @@ from dalsegno.engine.workflows import Workflows
 from dalsegno.errors import InternalError, UsageError
 from dalsegno.handle import Handle
 from dalsegno.hosting import Host
-from dalsegno.lang import compile as compile_script
 from dalsegno.lang.durations import parse_duration
 from dalsegno.lang.python import DurableTask, DurableWorkflow
 from dalsegno.model.definition import Definition
@@ -276,7 +276,7 @@ class App:
         return definition
 
     async def _deploy_script(self, source: str, name: str | None) -> Definition:
-        return await self.client.deploy_script(compile_script(source, name))
+        return await self.client.deploy_script(compile_checked(source, name))
 
     def task_queue(self, task: str) -> str | None:
         """The queue a task registered here asks for."""

@@ -87,16 +87,17 @@ class Harness:
 
 
 def kill_again_and_again(folder: Path, workflow: str, kills: int, seed: int) -> None:
-    workload = script_workload.__name__
-    with Harness(folder, workflow, seed) as harness:
-        with Workers(harness.url, losses=UNCOUNTED, workload=workload) as workers:
-            first = workers.start()  # the Python workflows are stored by the process that has them
-            harness.start_one()
-            harness.kill_at_work(first)
-            while harness.kills_at_work < kills:
-                harness.kill_at_work(workers.start())
-            workers.start()
-            harness.check()
+    with (
+        Harness(folder, workflow, seed) as harness,
+        Workers(harness.url, losses=UNCOUNTED, workload=script_workload.__name__) as workers,
+    ):
+        first = workers.start()  # the Python workflows are stored by the process that has them
+        harness.start_one()
+        harness.kill_at_work(first)
+        while harness.kills_at_work < kills:
+            harness.kill_at_work(workers.start())
+        workers.start()
+        harness.check()
 
 
 @pytest.mark.parametrize("workflow", ["fifty_steps", "in_rounds", "fan_out"])

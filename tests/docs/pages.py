@@ -10,7 +10,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 _FENCE = re.compile(
-    r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL
+    r"^(?P<indent> *)(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)(?P=fence)[ ]*$",
+    re.MULTILINE | re.DOTALL,
 )
 _MARK = re.compile(r"<!--\s*(?P<name>[a-z ]+?)(?::\s*(?P<value>[^<>]*?))?\s*-->\s*\Z")
 _TITLE = re.compile(r'title="([^"]+)"')

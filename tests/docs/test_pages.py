@@ -23,7 +23,7 @@ from scripts.pages.errors import error_classes
 from tests.docs.pages import DOCS, ROOT, blocks, pages
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
-CODE = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^( *)(`{3,}).*?^\1\2", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"(?:`|\$ (?:[A-Z_]+=\S+ )*)dalsegno (?P<command>[a-z]+)")
 
 

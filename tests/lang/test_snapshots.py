@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from dalsegno.lang import ErrorValue, FlowProgram, Machine, Ok, SnapshotError, StartTask, compile
+from dalsegno.lang import (
+    ErrorValue,
+    FlowProgram,
+    FlowSyntaxError,
+    Machine,
+    Ok,
+    SnapshotError,
+    StartTask,
+    compile,
+)
 from tests.lang.driver import CONTEXT, START, Route, Stored, StoredApart, World, drive
 
 WAIT = "await Task.run('t', 1)"
@@ -362,6 +371,22 @@ def test_a_stored_program_runs_without_being_compiled_again(monkeypatch: pytest.
 def test_the_hash_is_of_the_source_alone() -> None:
     assert compile("return 1", "a").hash == compile("return 1", "b").hash
     assert compile("return 1").hash != compile("return  1").hash
+
+
+def test_a_program_compiled_otherwise_does_not_take_the_snapshot() -> None:
+    """The same source, but other instructions: a later compiler may make them."""
+    program, machine = suspended(WAIT)
+    stored = json.loads(program.dump())
+    stored[1] = "0123456789abcdef"
+    other = FlowProgram.load(json.dumps(stored).encode())
+    assert other.hash == program.hash
+    with pytest.raises(SnapshotError, match="belongs to the compiled program"):
+        Machine.loads(other, machine.dumps())
+
+
+def test_half_a_surrogate_pair_is_refused_anywhere_in_a_source() -> None:
+    with pytest.raises(FlowSyntaxError):
+        compile("// \ud800\nreturn 1")
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"[2]", b"{}", b"\xff", b"[" * 50_000, b'[1,"n","s",{},[],[]]'])

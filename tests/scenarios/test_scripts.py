@@ -412,3 +412,15 @@ def test_losers_of_a_race_are_cancelled_on_demand(stage: Stage) -> None:
     assert ended.output == "over"
     assert ended.count("TaskHandedOver") == 0
     assert [handle.id for handle in stage.app.executions()] == [ended.id]
+
+
+def test_a_script_with_errors_is_refused_with_all_of_them(stage: Stage) -> None:
+    from dalsegno.engine.scripting.sources import InvalidScript
+
+    with pytest.raises(InvalidScript) as caught:
+        stage.app.deploy_script('let a = b\nTask.run("x")', "broken")
+    assert [(found.rule, found.line) for found in caught.value.findings] == [
+        ("undefined-variable", 1),
+        ("argument-count", 2),
+    ]
+    assert "line 1, column 9" in str(caught.value)

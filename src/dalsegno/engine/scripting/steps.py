@@ -98,6 +98,7 @@ class ScriptSteps:
         self.definitions = definitions
         self.tasks = tasks
         self.turns = turns
+        self.limits = limits
         self.results = Results(blobs, limits)
         self.threads = threads
         self.cancel_grace = cancel_grace
@@ -121,6 +122,10 @@ class ScriptSteps:
     # -- resuming ---------------------------------------------------------------------------------------------
 
     async def _resume(self, lease: Lease) -> ScriptStep:
+        if lease.losses >= self.limits.losses:
+            message = f"the worker process died {lease.losses} times while it ran this workflow's own code"
+            error = ErrorValue("WORKER_LOST", message, "WorkerLost")
+            return ScriptStep(script.fail_script(lease, error, self.ledger.now()))
         try:
             return await self._resume_machine(lease)
         except SnapshotError as error:

@@ -116,20 +116,21 @@ class Packer:
         return reference
 
     def apart(self, value: Value, stays: bool) -> Packed:
-        _, stored = self.before.get(id(value), (None, None))
-        if not self.fits(stored):
-            data = _encode(value)
-            stored = Raw(data)
-            if self.put is not None and len(data) > BLOB:
-                stored = self.put(data)
-        if stays and stored is not None:
+        known = self.before.get(id(value))
+        stored = known[1] if known is not None and self.fits(known[1]) else self.store(value)
+        if stays:
             self.kept[id(value)] = (value, stored)
-        return {TAG: [Mark.BLOB, stored]} if type(stored) is str else self.add(stored)
+        return {TAG: [Mark.BLOB, stored]} if isinstance(stored, str) else self.add(stored)
 
-    def fits(self, stored: Raw | str | None) -> bool:
+    def store(self, value: Value) -> Raw | str:
+        """The value's JSON, or its name if it was stored elsewhere."""
+        data = _encode(value)
+        return self.put(data) if self.put is not None and len(data) > BLOB else Raw(data)
+
+    def fits(self, stored: Raw | str) -> bool:
         """Whether what was made for an earlier snapshot is what this one wants: large values apart, or everything."""
-        if stored is None or isinstance(stored, str):
-            return stored is not None and self.put is not None
+        if isinstance(stored, str):
+            return self.put is not None
         return self.put is None or memoryview(stored).nbytes <= BLOB
 
     def add(self, data: Raw) -> Packed:

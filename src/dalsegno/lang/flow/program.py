@@ -29,6 +29,7 @@ class _Stored(Struct, array_like=True, frozen=True):
     """The stored form."""
 
     format: int
+    fingerprint: str
     name: str
     source: str
     front_matter: dict[str, Any]
@@ -57,19 +58,18 @@ class FlowProgram:
         "unit",
     )
 
-    def __init__(self, name: str, front_matter: dict[str, Any], unit: CodeUnit) -> None:
+    def __init__(self, name: str, front_matter: dict[str, Any], unit: CodeUnit, fingerprint: str) -> None:
         self.name = name
         self.front_matter = front_matter
         self.unit = unit
         self.source = unit.source
         self.steps = steps_of(unit)
         self.hash = sha256(unit.source.encode("utf-8", "surrogatepass")).hexdigest()
-        self.fingerprint = _fingerprint(unit)
-        """Of source and bytecode: a snapshot fits only the instructions it was made with."""
+        self.fingerprint = fingerprint
+        """Of source and bytecode, made when it was compiled: a snapshot fits only the instructions it came from."""
         self.live: dict[tuple[int, int], tuple[int, ...]] = {}
         """Found by `live_slots`; shared by all machines of this program."""
         self._line_starts = [0, *(position + 1 for position, sign in enumerate(unit.source) if sign == "\n")]
-
         self.mentioned = _mentioned(unit)
         """Names of workflow-wide variables, and which of ``Inputs`` and ``Context`` the program uses."""
 
@@ -95,7 +95,14 @@ class FlowProgram:
         """For `load`, in this and every later version."""
         unit = self.unit
         stored = _Stored(
-            FORMAT, self.name, self.source, self.front_matter, unit.functions, unit.constants, unit.places
+            FORMAT,
+            self.fingerprint,
+            self.name,
+            self.source,
+            self.front_matter,
+            unit.functions,
+            unit.constants,
+            unit.places,
         )
         return msgspec.json.encode(stored)
 
@@ -110,7 +117,7 @@ class FlowProgram:
             raise SnapshotError(f"the stored program has format {stored.format}; this version knows {FORMAT}")
         unit = CodeUnit(stored.source, stored.functions, stored.constants, True, stored.places)
         try:
-            return cls(stored.name, stored.front_matter, unit)
+            return cls(stored.name, stored.front_matter, unit, stored.fingerprint)
         except (LookupError, TypeError) as problem:
             raise SnapshotError(f"the stored program is damaged: {problem}") from None
 
@@ -134,6 +141,9 @@ def compile(source: str, name: str | None = None) -> FlowProgram:  # noqa: A001 
     tree, front_matter = parse_program(source, name)
     try:
         unit = compile_unit(source, tree)
+        fingerprint = _fingerprint(unit)
     except RecursionError:
         raise FlowSyntaxError(f"nested deeper than {MAX_NESTING} levels") from None
-    return FlowProgram(tree.name or "script", front_matter, unit)
+    except UnicodeEncodeError as problem:
+        raise FlowSyntaxError.at("half a surrogate pair is no character", source, problem.start) from None
+    return FlowProgram(tree.name or "script", front_matter, unit, fingerprint)

@@ -186,10 +186,11 @@ class Unpacker:
 
     def iteration(self, items: Packed, index: int) -> list[Value]:
         stored = self.lazy(items)
-        made = Iteration(self.value(items), index)
-        if type(stored) is Vacant and made.items is not stored:
-            self.kept[id(made.items)] = (made.items, stored.data)
-        self.need(made, "items", made.items)
+        value = decoded(stored) if type(stored) is Vacant else stored
+        if type(stored) is Vacant and stored.data is not None:
+            self.kept[id(value)] = (value, stored.data)
+        made = Iteration(value, index)
+        self.need(made, "items", value)
         return [made]
 
     def settled(self, packed: Packed) -> list[Value]:

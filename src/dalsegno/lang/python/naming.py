@@ -49,7 +49,9 @@ class Naming:
         self._surroundings = surroundings
         self._imports = tuple(imports)
         self._size = -1
-        self._named: dict[str, Any] = dict(_VERBS)
+        self._keys: dict[str, str] = {}
+        """From dotted names to names around the workflow; their values are looked up when they are needed, because a
+        module may be loaded again."""
         self._aliases: dict[int, str] = {}
         self._modules: dict[str, ModuleType] = {}
         self._annotated: dict[str, type] | None = None
@@ -58,10 +60,16 @@ class Naming:
 
     def name_of(self, thing: Any) -> str | None:
         """A name under which `find` finds this very thing; None if there is none."""
+        found = self._name_of(thing)
+        if found is None:
+            self._refresh(again=True)
+            found = self._name_of(thing)
+        return found
+
+    def _name_of(self, thing: Any) -> str | None:
         name = dotted_name(thing)
         if name is not None and self.find(name) is thing:
             return name
-        self._refresh()
         alias = self._aliases.get(id(thing))
         return alias if alias is not None and self.find(alias) is thing else None
 
@@ -74,13 +82,13 @@ class Naming:
     def find(self, name: str) -> Any:
         """What the name means here, or None."""
         self._refresh()
-        found = self._named.get(name)
+        found = self._bound(name)
         if found is not None:
             return found
         for prefix, rest in _splits(name):
-            holder = self._named.get(prefix) or (
-                builtins if prefix == "builtins" else self.find_module(prefix)
-            )
+            holder = self._bound(prefix)
+            if holder is None:
+                holder = builtins if prefix == "builtins" else self.find_module(prefix)
             found = _walk(holder, rest) if holder is not None else None
             if found is not None and not isinstance(found, ModuleType):
                 return found
@@ -97,7 +105,7 @@ class Naming:
         if name in self._imports:
             return importlib.import_module(name)  # the workflow's own code imports it
         for module in self._modules.values():
-            for inner in vars(module).values():
+            for inner in list(vars(module).values()):
                 if isinstance(inner, ModuleType) and inner.__name__ == name:
                     return inner
         return None
@@ -111,26 +119,31 @@ class Naming:
 
     # -- inside -----------------------------------------------------------------------------------------------
 
-    def _refresh(self) -> None:
-        """Again whenever the module has got more names."""
-        bound = self._surroundings.bound()
-        if len(bound) == self._size:
+    def _bound(self, name: str) -> Any:
+        key = self._keys.get(name)
+        return self._surroundings.value(key) if key is not None else _VERBS.get(name)
+
+    def _refresh(self, *, again: bool = False) -> None:
+        """Whenever the module has got more names."""
+        if self._surroundings.size == self._size and not again:
             return
-        self._size = len(bound)
+        bound = self._surroundings.bound()
+        self._size = self._surroundings.size
         self._annotated = None
+        self._keys, self._aliases, self._modules = {}, {}, {}
         own = self._surroundings.module
         for name, thing in bound.items():
             if isinstance(thing, ModuleType):
                 self._modules[thing.__name__] = thing
             elif isinstance(thing, type | FunctionType | Durable) or callable(thing):
                 alias = f"{own}.{name}"
-                self._named[alias] = thing
+                self._keys[alias] = name
                 self._aliases[id(thing)] = alias
-        for thing in bound.values():
+        for name, thing in bound.items():
             if isinstance(thing, type | FunctionType | Durable):
                 canonical = dotted_name(thing)
                 if canonical is not None:
-                    self._named.setdefault(canonical, thing)
+                    self._keys.setdefault(canonical, name)
 
     def _reachable(self) -> Iterator[Any]:
         bound = self._surroundings.bound()
@@ -146,7 +159,7 @@ class Naming:
                 if isinstance(thing, Durable):
                     hints.extend([*thing.hints.values(), *thing.raises])
             # Fields of classes that the module names are as good as annotations.
-            hints.extend(thing for thing in self._named.values() if isinstance(thing, type))
+            hints.extend(thing for thing in self._surroundings.bound().values() if isinstance(thing, type))
             named = {dotted_name(kind): kind for kind in classes_in(*hints)}
             self._annotated = {key: kind for key, kind in named.items() if key is not None}
         return self._annotated.get(name)

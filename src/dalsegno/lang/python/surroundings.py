@@ -66,7 +66,20 @@ class Surroundings:
 
     def known(self, name: str) -> Any:
         """The value of a name as the workflow sees it from outside, or None."""
-        return self.bound().get(name, getattr(builtins, name, None))
+        found = self.value(name)
+        return getattr(builtins, name, None) if found is None else found
+
+    def value(self, name: str) -> Any:
+        """The same without the builtins."""
+        cell = self._cells.get(name)
+        if cell is not None and _is_bound(cell):
+            return cell.cell_contents
+        return self.globals.get(name)
+
+    @property
+    def size(self) -> int:
+        """How many names there are."""
+        return len(self.globals) + len(self._cells)
 
     def bound(self) -> dict[str, Any]:
         """All names around the workflow that have a value."""
