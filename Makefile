@@ -113,6 +113,7 @@ chaos: $(DEV) servers  ## kill workers and servers under load, for minutes
 .PHONY: soak
 soak: $(DEV) servers  ## the simulator over SEEDS=2000 other seeds (START=…), long property tests
 	@$(PYTHON) -m dalsegno.testing.simulation --seeds $(SEEDS) --start $(START) --jobs $(WORKERS)
+	$(PYTHON) -m dalsegno.testing.simulation --scripts --seeds $(SEEDS) --start $(START) --jobs $(WORKERS)
 	$(PYTHON) -m pytest -m soak -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: bench

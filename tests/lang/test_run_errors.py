@@ -181,3 +181,13 @@ def test_cleanup_runs_before_the_error_leaves() -> None:
     )
     assert ending.status == "failed"
     assert [effect.name for effect in ending.effects] == ["a", "undo"]  # type: ignore[union-attr]
+
+
+def test_the_stack_of_a_deep_recursion_is_cut() -> None:
+    error = error_of("function f(n) { if (n == 0) { throw {code: 'DEEP'} } f(n - 1) } f(100)")
+    assert (error.stack[0], error.stack[-1], len(error.stack)) == ("f (test:1)", "… and 72 more", 31)
+
+
+def test_a_long_text_that_is_thrown_makes_no_endless_message() -> None:
+    error = error_of("throw 'x'.repeat(100000)")
+    assert (len(error.message), len(error.data)) == (2_000, 100_000)

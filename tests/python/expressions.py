@@ -194,6 +194,25 @@ async def list_comprehension(x):
     return [await double(i) + x for i in range(5) if i % 2 == 0]
 
 
+async def defaults_and_shadows_in_comprehensions(x):
+    made = [(lambda i=i, *, k=i * 2: (i, k, x))() for i in [await echo(1), 2]]
+    inner = [[i for i in range(await echo(i))] + [j for j in [i]] for i in [1, 2]]
+    sets = [{i: {i + j for j in range(2)} for i in [await echo(i)]} for i in range(2)]
+    return [made, inner, [sorted(s[k]) for k, s in enumerate(sets)]]
+
+
+async def starred_and_double_starred(x):
+    values, named = [1, 2], {"a": 1}
+    return [
+        default_list(*values, *await echo([3]), *values),
+        default_key(0, **named, **await echo({"b": 2}), c=await echo(3), **{"d": 4}),
+        [*values, *await echo([5]), *range(2)],
+        {**named, **await echo({"z": 26}), "y": 25, **{}},
+        {*values, *await echo([9])} == {1, 2, 9},
+        (*values, await echo(3)),
+    ]
+
+
 async def nested_comprehension(x):
     return [[await add(left=i, right=j) for j in range(i)] for i in await echo([1, 2, 3])]
 
@@ -297,6 +316,8 @@ CASES = [
     walrus_in_comprehension,
     lambdas,
     list_comprehension,
+    defaults_and_shadows_in_comprehensions,
+    starred_and_double_starred,
     nested_comprehension,
     two_generators,
     set_and_dict_comprehension,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 import traceback
 
@@ -452,6 +453,73 @@ async def with_suppress(x):
 async def with_suppress_lets_others_through(x):
     with contextlib.suppress(KeyError):
         await fail("shown")
+
+
+@dataclasses.dataclass
+class Manager:
+    log: list
+    swallow: bool = False
+    fails: str = ""
+
+    def __enter__(self):
+        if self.fails == "enter":
+            raise RuntimeError("cannot enter")
+        self.log.append("in")
+        return len(self.log)
+
+    def __exit__(self, kind, error, trace):
+        self.log.append([kind and kind.__name__, error and str(error), sys.exc_info()[1] is error])
+        if self.fails == "exit":
+            raise RuntimeError("cannot leave")
+        return self.swallow
+
+
+async def own_managers(x):
+    log = []
+    with Manager(log) as first, Manager(log, swallow=True) as second:
+        log.append([first, await echo(second)])
+        await fail("swallowed")
+    for n in range(3):
+        with Manager(log):
+            if await echo(n) == 0:
+                continue
+            break
+    try:
+        with Manager(log):
+            await fail("through")
+    except ValueError as error:
+        log.append(str(error))
+
+    async def f():
+        with Manager(log), Manager(log):
+            return await echo("value")
+
+    return [log, await f(), len(log)]
+
+
+async def manager_that_cannot_enter(x):
+    log = []
+    try:
+        with Manager(log), Manager(log, fails="enter"):
+            await echo(1)
+    except RuntimeError as error:
+        return [log, str(error), await echo(1)]
+
+
+async def manager_that_cannot_leave(x):
+    log = []
+    try:
+        with Manager(log):
+            with Manager(log, fails="exit"):
+                await fail("first")
+    except RuntimeError as error:
+        log.append([str(error), str(error.__context__)])
+    try:
+        with Manager(log):
+            with Manager(log, fails="exit"):
+                return await echo(1)
+    except RuntimeError as error:
+        return [log, str(error), error.__context__]
 
 
 async def native_with(x):

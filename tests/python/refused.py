@@ -10,7 +10,7 @@ from asyncio import Queue, wait_for
 from tests.python.tasks import double, echo
 
 
-async def helper(x):
+async def tool(x):
     return x
 
 
@@ -88,7 +88,7 @@ async def uses_locals(x):
 
 
 async def plain_coroutine(x):
-    return await helper(x)
+    return await tool(x)
 
 
 async def nested_yield(x):
@@ -194,7 +194,7 @@ REFUSED = [
             for name in ("locals", "vars", "dir", "eval", "exec", "super")
         ],
     ),
-    (plain_coroutine, [("'helper' is a coroutine function but no task", "return await helper(x)")]),
+    (plain_coroutine, [("'tool' is a coroutine function but no task", "return await tool(x)")]),
     (
         nested_yield,
         [("'yield' is not supported", "yield await echo(1)"), ("'async for'", "async for y in inner():")],

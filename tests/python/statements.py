@@ -230,6 +230,90 @@ async def list_grows_while_iterated(x):
     return items
 
 
+async def iterators_of_dicts_and_sets(x):
+    data, numbers = {"a": 1, "b": 2, "c": 3}, {1, 2, 3}
+    keys, values, items = iter(data), iter(data.values()), iter(data.items())
+    members, done, empty = iter(numbers), iter({"z": 1}), iter({5})
+    found = [next(keys), next(values), next(items), len(list(done)), len(list(empty))]
+    first = next(members)
+    await echo(1)
+    found += [next(keys), next(values), next(items), list(done), list(empty)]
+    await echo(2)
+    return [found, list(keys), list(values), list(items), sorted([first, *members]), next(keys, "end")]
+
+
+async def dict_changed_before_the_await(x):
+    data = {"a": 1, "b": 2}
+    keys = iter(data)
+    next(keys)
+    data["c"] = 3
+    await echo(1)
+    return next(keys)
+
+
+async def set_changed_before_the_await(x):
+    numbers = {1, 2}
+    members = iter(numbers)
+    next(members)
+    numbers.add(3)
+    await echo(1)
+    return next(members)
+
+
+async def dict_changed_after_the_await(x):
+    data = {"a": 1, "b": 2}
+    keys = iter(data)
+    next(keys)
+    await echo(1)
+    del data["a"]
+    return next(keys)
+
+
+async def set_changed_after_the_await(x):
+    numbers = {1, 2}
+    members = iter(numbers)
+    next(members)
+    await echo(1)
+    numbers.add(3)
+    return next(members)
+
+
+async def views(x):
+    data = {"a": 1}
+    keys, values, items = data.keys(), data.values(), data.items()
+    await echo(1)
+    data["b"] = 2
+    return [list(keys), list(values), list(items)]
+
+
+async def places_with_awaits(x):
+    items, data, box = [0, 0, 0, 0], {}, Box(1)
+    items[await echo(0)], data["k"], (box.value, [*rest]) = 1, 2, (3, [4, 5])
+    items[await echo(1)], *data[await echo("rest")] = [7, 8, 9]
+    (await echo(1) and box).items, [items[await echo(2)]] = [1], [6]
+    items[await echo(3) :] = data["more"] = [5, await echo(5)]
+    for items[await echo(0)], data["n"] in zip([10, 20], "ab"):
+        pass
+    del data["rest"][await echo(0)], (data["more"][0], items[await echo(0)])
+    return [items, data, box.value, box.items, rest]
+
+
+class Grid:
+    def __getitem__(self, key):
+        return str(key)
+
+    def __setitem__(self, key, value):
+        self.last = (str(key), value)
+
+
+GRID = Grid()
+
+
+async def slices_in_tuples(x):
+    GRID[1 : await echo(2), await echo(3), ::4] = await echo("v")
+    return [GRID[await echo(1), 2 : await echo(3)], GRID[1:2, await echo(0)], GRID.last]
+
+
 async def values_change_while_iterated(x):
     data, seen = {"a": 1, "b": 2, "c": 3}, []
     for key, value in data.items():

@@ -81,7 +81,7 @@ def test_damaged_programs_are_refused(data):
 FIRST = """
 from tests.python.tasks import double, echo
 
-def helper(x):
+def tool(x):
     return x + 1
 
 def far(x):
@@ -90,7 +90,7 @@ def far(x):
 async def flow(x):
     a = await double(x)
     # a comment
-    b = await double(helper(a))
+    b = await double(tool(a))
     return ["old", a, b]
 
 async def unrelated(x):
@@ -129,8 +129,8 @@ def test_the_hash_changes_with_what_the_workflow_does_and_with_nothing_else(modu
     assert hash_of(module(FIRST.replace("    return x\n\nasync", "    return -x\n\nasync"))) == base
     assert hash_of(module(FIRST.replace('"old"', '"new"'))) != base
     assert hash_of(module(FIRST.replace("double(x)", "echo(x)"))) != base
-    changed_helper = hash_of(module(FIRST.replace("return x + 1", "return x + 2")))
-    assert changed_helper != base
+    changed_tool = hash_of(module(FIRST.replace("return x + 1", "return x + 2")))
+    assert changed_tool != base
     calls_far = FIRST.replace("return x + 1", "return far(x) + 1")
     assert hash_of(module(calls_far)) != hash_of(
         module(calls_far.replace("    return x\n", "    return 5\n"))
@@ -161,18 +161,69 @@ def test_a_snapshot_of_another_version_is_refused(module):
 
 
 def test_names_that_are_gone_are_an_error_that_says_so(module):
-    first = module(FIRST.replace("b = await", "f = helper\n    b = await").replace("a, b]", "f(a), b]"))
+    first = module(FIRST.replace("b = await", "f = tool\n    b = await").replace("a, b]", "f(a), b]"))
     program = compile_workflow(first.flow)
     stored = program.dump()
     machine = PythonMachine.start(program, 3)
     machine.resume({"p0": Ok(6)})
     data = machine.dumps()
     second = module(FIRST)
-    del second.helper
-    with pytest.raises(
-        SnapshotError, match=r"uses 'versioned_module\.helper', which its module does not know"
-    ):
+    del second.tool
+    with pytest.raises(SnapshotError, match=r"uses 'versioned_module\.tool', which its module does not know"):
         PythonMachine.loads(PythonProgram.load(stored, lambda _, name: getattr(second, name)), data)
+
+
+def test_a_module_that_is_loaded_again_gives_its_new_classes(module):
+    text = (
+        FIRST
+        + """
+import dataclasses
+
+@dataclasses.dataclass
+class Box:
+    n: int
+
+async def boxed(x):
+    box = Box(x)
+    await echo(1)
+    return box.n
+"""
+    )
+    first = module(text)
+    program = compile_workflow(first.boxed)
+    assert Driver(program).run(3).result == 3
+    module(text)
+    assert Driver(program).run(4).result == 4
+
+
+def test_names_of_local_relative_imports_are_found_in_another_process(tmp_path, monkeypatch):
+    package = tmp_path / "some_package" / "inner"
+    package.mkdir(parents=True)
+    (tmp_path / "some_package" / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("")
+    (tmp_path / "some_package" / "things.py").write_text(
+        "import dataclasses\n\n@dataclasses.dataclass\nclass Thing:\n    n: int\n"
+    )
+    (package / "flows.py").write_text(
+        "from tests.python.tasks import echo\n\n"
+        "async def flow(x):\n"
+        "    from ..things import Thing\n"
+        "    from .. import things as more\n"
+        "    thing = Thing(x)\n"
+        "    await echo(1)\n"
+        "    return [thing.n, type(thing) is more.Thing]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    flows = importlib.import_module("some_package.inner.flows")
+    program = compile_workflow(flows.flow)
+    assert program.stored.imports == ("some_package", "some_package.things")
+    data = PythonMachine.start(program, 3).dumps()
+    sys.modules.pop("some_package.things")
+    machine = PythonMachine.loads(PythonProgram.load(program.dump()), data)
+    machine.resume({"p0": Ok(1)})
+    assert machine.result == [3, True]
+    for name in [name for name in sys.modules if name.startswith("some_package")]:
+        del sys.modules[name]
 
 
 # -- looking at a machine ---------------------------------------------------------------------------------------

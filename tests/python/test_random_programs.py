@@ -15,9 +15,9 @@ from tests.python import tasks
 from tests.python.driving import MODES, Driver, natively, outcome
 from tests.python.random_programs import module_text
 
-SEEDS = range(int(os.environ.get("DALSEGNO_SEEDS", "4")))
-PER_SEED = 20
-FEW = 25
+SEEDS = range(int(os.environ.get("DALSEGNO_SEEDS", "3")))
+PER_SEED = 15
+FEW = 15
 """Awaits of a program that is also stored at every instruction, which takes a while."""
 
 

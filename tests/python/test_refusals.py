@@ -41,7 +41,7 @@ def test_the_caret_points_at_the_offender():
     function = next(function for function, _ in REFUSED if function.__name__ == "plain_coroutine")
     with pytest.raises(UnsupportedPython) as caught:
         compile_workflow(function)
-    assert caught.value.problems[0].excerpt == "    return await helper(x)\n           ^"
+    assert caught.value.problems[0].excerpt == "    return await tool(x)\n           ^"
     assert caught.value.line == caught.value.problems[0].line
     assert caught.value.code == "DS-185"
 

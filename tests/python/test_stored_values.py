@@ -26,7 +26,8 @@ import pytest
 
 from dalsegno.lang.effects import Ok
 from dalsegno.lang.python import DurableWorkflow, PythonMachine, compile_workflow
-from tests.python.driving import drive
+from tests.python import tasks
+from tests.python.driving import Driver, drive
 from tests.python.tasks import double, echo
 
 
@@ -344,6 +345,19 @@ def test_cached_properties_are_left_out():
     assert drive(cached).result == [1, False]
 
 
+async def tasks_with_options(x):
+    slow = double.with_options(queue="slow", retries=3)
+    plain = [double, tasks.echo]
+    await echo(1)
+    return [await slow(2), plain[0] is double, plain[1] is tasks.echo, slow.options, await plain[1]("a")]
+
+
+def test_tasks_keep_their_options():
+    driver = Driver(compile_workflow(tasks_with_options))
+    assert driver.run(1).result == [4, True, True, {"queue": "slow", "retries": 3}, "a"]
+    assert driver.effects[1].options == {"queue": "slow", "retries": 3}
+
+
 async def many_promises(x):
     promises = [double(n) for n in range(10_000)]
     kept = {"some": promises[:3], "one": promises[5]}
@@ -374,12 +388,12 @@ def in_a_function() -> DurableWorkflow[Any, Any]:
     class Local:
         n: int
 
-    def helper(local: Local) -> int:
+    def tool(local: Local) -> int:
         return local.n * factor
 
     async def workflow(x):
         local = Local(await echo(x))
-        tools = [helper, Local]
+        tools = [tool, Local]
         await echo(1)
         return [tools[0](local), isinstance(local, tools[1]), factor]
 

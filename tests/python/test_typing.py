@@ -11,7 +11,15 @@ from tests.python import typed_user
 
 def test_a_users_module_is_clean_under_mypy_strict_and_its_mistakes_are_found():
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--warn-unused-ignores", "--no-error-summary", typed_user.__file__],
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--warn-unused-ignores",
+            "--no-error-summary",
+            typed_user.__file__,
+        ],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from dalsegno.lang.python import DurableTask, DurableWorkflow, first, gather, race, signal, sleep, start, timeout
+from dalsegno.lang.python import (
+    DurableTask,
+    DurableWorkflow,
+    first,
+    gather,
+    race,
+    signal,
+    sleep,
+    start,
+    timeout,
+)
 
 
 @dataclass

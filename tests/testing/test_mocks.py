@@ -129,3 +129,46 @@ def test_complaints_name_task_and_calls(workflows: TestKit) -> None:
 def test_two_answers_for_one_mock_are_refused(workflows: TestKit) -> None:
     with pytest.raises(InvalidInput, match="one of returns, raises and side_effect"):
         workflows.mock("charge", returns=1, raises=ValueError())
+
+
+def test_a_node_of_the_library_is_mocked_in_graphs_and_in_scripts(workflows: TestKit) -> None:
+    page = workflows.mock_node("http", returns={"status": 200, "body": "hello"})
+    document = {
+        "name": "fetch",
+        "nodes": [
+            {"id": "get", "type": "http", "parameters": {"url": "https://example.org/{{ $trigger.path }}"}}
+        ],
+        "edges": [],
+    }
+    assert workflows.run(document, path="a")["body"] == "hello"
+    assert workflows.run('return (await Node.run("http", {url: "https://example.org/b"})).status') == 200
+    assert [call["url"] for call in page.inputs] == ["https://example.org/a", "https://example.org/b"]
+
+
+def test_a_mocked_node_can_fail_and_can_compute(workflows: TestKit) -> None:
+    workflows.mock_node("http", raises=ConnectionError("no route"))
+    source = 'try { await Node.run("http", {url: "https://x.org"}) } catch (e) { return e.message }'
+    assert workflows.run(source) == "no route"
+    workflows.mock_node("http", side_effect=lambda parameters: parameters["url"].upper())
+    assert workflows.run('return await Node.run("http", {url: "https://x.org"})') == "HTTPS://X.ORG"
+
+
+def test_a_child_workflow_is_mocked_by_name_and_by_function() -> None:
+    app = App("memory:")
+
+    @app.workflow
+    async def child(number: int) -> int:
+        raise AssertionError("the real child runs")
+
+    @app.workflow
+    async def parent(number: int) -> int:
+        return 1 + await child(number)
+
+    with TestKit(app) as kit:
+        mock = kit.mock_workflow(child, side_effect=lambda number: number * 2)
+        assert kit.run(parent, 20) == 41
+        assert mock.inputs == [20]
+        kit.assert_resumable(parent, 20)
+        other = kit.mock_workflow("elsewhere", returns="done")
+        assert kit.run('return await Workflow.run("elsewhere", {a: 1})') == "done"
+        other.assert_called_once_with(a=1)

@@ -341,6 +341,7 @@ def error_object(error: ErrorValue) -> dict[str, Any]:
         found["stack"] = list(error.stack)
     if error.classes:
         found["classes"] = list(error.classes)
+        found["args"] = list(error.args)
     return found
 
 

@@ -40,7 +40,7 @@ from dalsegno.engine.starting import (
     start_transition,
 )
 from dalsegno.engine.worker import Worker
-from dalsegno.errors import Conflict, InvalidInput, NotFound, OperatorError
+from dalsegno.errors import BadConfiguration, Conflict, InvalidInput, NotFound, OperatorError
 from dalsegno.graph.build import Compiled
 from dalsegno.lang import FlowProgram
 from dalsegno.lang.python import PythonProgram
@@ -292,7 +292,11 @@ class Client:
             raise _no_execution(execution)
         if inspection.execution.kind not in SCRIPTED:
             return waits(inspection)
-        return script_waits(inspection, await self.picture(execution, variables=False))
+        try:
+            seen = await self.picture(execution, variables=False)
+        except BadConfiguration:
+            seen = None
+        return script_waits(inspection, seen, await self.stack.ledger.machine(execution))
 
     async def picture(self, execution: str, *, variables: bool = True) -> Picture | None:
         """Where a script stands, what it awaits, its variables; None where there is no machine to look at."""

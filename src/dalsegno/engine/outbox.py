@@ -244,6 +244,7 @@ def _error_of(view: ExecutionView) -> ErrorValue:
         error.get("type"),
         error.get("details"),
         classes=tuple(error.get("classes") or ()),
+        args=tuple(error.get("args") or ()),
     )
 
 

@@ -110,7 +110,9 @@ class Reconciler:
         if execution.kind not in SCRIPTED or execution.state != "RUNNING":
             return False
         machine = await self.ledger.machine(execution.id)
-        if machine is None or not machine.snapshot:
+        if machine is None:
+            return True  # it has ended and was swept since it was looked at
+        if not machine.snapshot:
             return False
         if machine.wake.due is None or machine.wake.due > self.ledger.now():
             return True

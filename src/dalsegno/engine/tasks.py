@@ -100,18 +100,26 @@ class Tasks:
         if use_retry is not None:
             use_retry(task.retry)
         arguments, keywords = _arguments(task, payload, ctx)
-        if task.timeout is None and task.heartbeat is None:
+        try:
+            if task.timeout is not None or task.heartbeat is not None:
+                return await self._watched(task, arguments, keywords, ctx)
             if task.is_async:
                 return await task.function(*arguments, **keywords)
             return await self._in_thread(task, arguments, keywords)
-        return await self._watched(task, arguments, keywords, ctx)
+        except SystemExit as error:
+            raise _left(task, error) from None
+        except asyncio.CancelledError:
+            run = asyncio.current_task()
+            if run is not None and run.cancelling():
+                raise
+            raise _gave_up(task) from None
 
     async def _watched(
         self, task: Task, arguments: list[Any], keywords: dict[str, Any], ctx: NodeContext
     ) -> Any:
         """Runs under a time limit, a heartbeat, or both."""
         if task.is_async:
-            work: asyncio.Future[Any] = asyncio.ensure_future(task.function(*arguments, **keywords))
+            work: asyncio.Future[Any] = asyncio.ensure_future(_contained(task, arguments, keywords))
         else:
             work = asyncio.ensure_future(self._in_thread(task, arguments, keywords))
         limit = asyncio.timeout(task.timeout)
@@ -141,7 +149,7 @@ class Tasks:
         """A thread cannot be stopped: one that outlives its timeout is abandoned, and its place filled."""
         pool = self._threads_pool()
         context = copy_context()
-        future = pool.submit(context.run, lambda: task.function(*arguments, **keywords))
+        future = pool.submit(context.run, _called, task, arguments, keywords)
         try:
             return await asyncio.shield(asyncio.wrap_future(future))
         except asyncio.CancelledError:
@@ -210,6 +218,31 @@ def _typed(task: Task, payload: Any) -> Any:
     except (TypeError, ValueError) as error:
         raise NodeError(str(error), code="BAD_TASK_INPUT", retryable=False) from error
     return payload
+
+
+async def _contained(task: Task, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+    """In an asyncio task of its own, which would let ``SystemExit`` pass to the event loop."""
+    try:
+        return await task.function(*arguments, **keywords)
+    except SystemExit as error:
+        raise _left(task, error) from None
+
+
+def _called(task: Task, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+    try:
+        return task.function(*arguments, **keywords)
+    except SystemExit as error:
+        raise _left(task, error) from None
+
+
+def _left(task: Task, error: SystemExit) -> NodeError:
+    """``sys.exit`` ends the task, not the worker."""
+    return NodeError(f"task '{task.name}' called exit({error.code!r})", code="SystemExit")
+
+
+def _gave_up(task: Task) -> NodeError:
+    """Nobody has cancelled it."""
+    return NodeError(f"task '{task.name}' raised CancelledError by itself", code="CancelledError")
 
 
 def _too_long(task: Task) -> NodeError:

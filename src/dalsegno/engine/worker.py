@@ -22,7 +22,7 @@ from dalsegno.model.execution import SCRIPTED, NewExecution
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken
-from dalsegno.model.transition import AlreadyApplied, Applied, ReadyToken, Refused, Stale, Transition
+from dalsegno.model.transition import AlreadyApplied, Applied, Park, ReadyToken, Refused, Stale, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 
@@ -131,6 +131,8 @@ class Worker:
         return self.continuation.keeping(transition, room, self.name)
 
     def accept(self, new: NewExecution, kept: list[NewToken], applied: Applied) -> None:
+        if self._stopping:
+            return  # it goes back with everything else that is leased under this name
         for lease in kept_leases(new.id, new.definition, 0, kept, applied, self.ledger.now(), new.kind):
             self._launch(lease, None, self.name)
 
@@ -194,10 +196,9 @@ class Worker:
             self._called_off.discard(lease.token)
             self._done(lease)
         except BadConfiguration as error:
-            # This process cannot run it, another one may.
-            logger.warning("token %s of execution %s is handed back: %s", lease.token, lease.execution, error)
-            await asyncio.sleep(CANNOT_RUN_PAUSE)
-            await self._give_back(name, [lease])
+            # This process cannot run it, another one may; until then it must not stand in the way of others.
+            logger.warning("token %s of execution %s is put off: %s", lease.token, lease.execution, error)
+            await self.committer.commit(self._put_off(lease))
             self._done(lease)
         except Exception:
             # Not the node's failure (those are values) but ours: the token goes back and is tried elsewhere.
@@ -207,6 +208,21 @@ class Worker:
             self._done(lease)
         finally:
             self._free.set()
+
+    def _put_off(self, lease: Lease) -> Transition:
+        """Asleep for a while, the longer the more often nobody could run it."""
+        pause = min(CANNOT_RUN_PAUSE * 2 ** min(lease.attempt - 1, 10), LONGEST_PAUSE)
+        return Transition(
+            lease.execution,
+            (),
+            (),
+            lease.token,
+            lease.fence,
+            lease.scope,
+            lease.live,
+            Park(self.ledger.now() + pause, lease.data, lease.attempt + 1),
+            lease.epoch,
+        )
 
     def _done(self, lease: Lease) -> None:
         """After a lost lease the same token may be running here a second time: that run stays."""

@@ -57,4 +57,5 @@ def _single(host: Host, value: Value, path: list[str | int], what: str) -> Value
         return _container(host, describe(value), path, what)
     if type(value) in (Promise, Group):
         raise type_error(f"{what} holds a promise at {path_text(path)}: await it first")
-    raise type_error(f"{what} holds a value of type {kind_of(value)} at {path_text(path)}: only data can leave a script")
+    where = f"{what} holds a value of type {kind_of(value)} at {path_text(path)}"
+    raise type_error(f"{where}: only data can leave a script")

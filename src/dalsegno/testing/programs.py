@@ -122,7 +122,7 @@ class _Writer:
         return f"{function}({self.expression('number')})" if function else "0"
 
     def truth(self) -> str:
-        choices = [
+        choices: list[Callable[[], str]] = [
             self.comparing_numbers,
             lambda: f"{self.expression('list')}.includes({self.expression('number')})",
             lambda: f"(!{self.expression('truth')})",

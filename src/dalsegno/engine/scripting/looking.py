@@ -67,16 +67,18 @@ async def picture(
     )
 
 
-def script_waits(inspection: Inspection, seen: Picture | None) -> list[Wait]:
-    """Why a script has not ended yet: what its await needs, and what would end it anyway."""
+def script_waits(inspection: Inspection, seen: Picture | None, machine: MachineView | None) -> list[Wait]:
+    """Why a script has not ended yet: what its await needs, and what would end it anyway. Without a picture (its code
+    is not here) its tokens and its wake condition have to do."""
     execution = inspection.execution
     found: list[Wait] = []
     if execution.state in ENDED:
         return found
     if execution.state == "PAUSED":
         found.append(Wait("paused", "", "", "the execution is paused; resume it to go on"))
-    if any(token.kind == "resume" for token in inspection.tokens):
-        found.append(Wait("running", "", "", "the script is about to go on"))
+    resume = next((token for token in inspection.tokens if token.kind == "resume"), None)
+    if resume is not None:
+        found.append(_about_to_go_on(resume))
     elif seen is not None:
         place = f"line {seen.line} ({seen.source})" if seen.source else f"line {seen.line}"
         found += [
@@ -85,6 +87,8 @@ def script_waits(inspection: Inspection, seen: Picture | None) -> list[Wait]:
             )
             for thing in seen.things
         ]
+    elif machine is not None:
+        found += _unseen(inspection, machine)
     for token in inspection.tokens:
         if token.kind == "deadline":
             sentence = (
@@ -92,6 +96,29 @@ def script_waits(inspection: Inspection, seen: Picture | None) -> list[Wait]:
             )
             found.append(Wait("deadline", "", "", f"ends when {sentence}", token.due))
     return found
+
+
+def _unseen(inspection: Inspection, machine: MachineView) -> list[Wait]:
+    place = f"line {machine.line}"
+    found = [
+        Wait("signal", name, "", f"{place}: signal '{name}' has not come") for name in machine.wake.signals
+    ]
+    for token in inspection.tokens:
+        if token.kind == "task":
+            sentence = f"{place}: {_task_sentence(token.node, token)}"
+            found.append(Wait("running", token.node, "", sentence, token.due))
+        elif token.kind == "timer" and not token.node:
+            found.append(Wait("timer", "", "", f"{place}: a timer that has not fired yet", token.due))
+    return found
+
+
+def _about_to_go_on(resume: TokenView) -> Wait:
+    if resume.state == "parked":
+        sentence = "no worker that took it has the code of this workflow; it is tried again"
+        return Wait("queued", "", "", sentence, resume.due, resume.queue)
+    if resume.state == "leased":
+        return Wait("running", "", "", "the script is running")
+    return Wait("queued", "", "", "the script is about to go on: it waits for a worker", queue=resume.queue)
 
 
 def short(awaiting: Awaitable | None) -> str:

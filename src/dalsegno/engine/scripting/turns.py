@@ -17,7 +17,7 @@ from dalsegno.core.wake import decided, leaf_ids, leaves_of, wake_of
 from dalsegno.engine.scripting.programs import RunningMachine
 from dalsegno.errors import DalSegnoError, InvalidInput, LimitExceeded, NotJson
 from dalsegno.lang.effects import Awaitable as Awaited
-from dalsegno.lang.effects import Effect, ErrorValue, Ok, Outcome, StartTask, StartWorkflow, promise_number
+from dalsegno.lang.effects import Effect, ErrorValue, Ok, Outcome, StartTask, StartWorkflow, promise_id, promise_number
 from dalsegno.model.ids import promise_token_id
 from dalsegno.model.machine import CancelReason, Completion, SignalView, TakenSignal
 from dalsegno.ports.blobs import Blobs
@@ -133,7 +133,7 @@ class Turns:
             [self._request(effect) for effect in machine.take_effects()],
             line=machine.line,
             settled=job.settled,
-            taken=tuple(job.taken),
+            taken=_in_order(job),
             cancel=job.cancel,
             interrupted=job.interrupted,
         )
@@ -249,6 +249,11 @@ def _give_signals(machine: RunningMachine, job: Job) -> None:
         job.known = dict(sorted(job.known.items(), key=lambda one: job.places.get(one[0], LAST)))
 
 
+def _in_order(job: Job) -> tuple[TakenSignal, ...]:
+    """Signals become completions in the order in which they came."""
+    return tuple(sorted(job.taken, key=lambda taken: job.places[promise_id(taken.promise)]))
+
+
 def _expire_timers(awaiting: Awaited, job: Job) -> None:
     """A timer whose time has passed has fired, whether or not its token still exists; the earliest one first."""
     past = [
@@ -287,7 +292,7 @@ def _broken(job: Job, error: ErrorValue) -> Turn:
         job.read,
         error=error,
         settled=job.settled,
-        taken=tuple(job.taken),
+        taken=_in_order(job),
         cancel=job.cancel,
         interrupted=job.interrupted,
     )

@@ -13,6 +13,9 @@ from dalsegno.lang.promises import AnyPromise, Group, Promise, Verdict, shaped
 from dalsegno.lang.text import to_text
 from dalsegno.lang.values import Host, Value, kind_of
 
+MAX_MESSAGE = 2_000
+"""Characters of a thrown value's text that become its message; the whole value is the error's data."""
+
 
 def present(group: Group, verdict: Verdict) -> Verdict:
     """A settled group as the function that made it promised."""
@@ -71,7 +74,7 @@ def uncaught(host: Host, value: Value, stack: tuple[str, ...]) -> ErrorValue:
                 stack,
             )
     try:
-        message = to_text(value, host)
+        message = to_text(value, host)[:MAX_MESSAGE]
     except ScriptThrow:
         message = f"a {kind_of(value)} was thrown"
     return ErrorValue("THROWN", message, data=shown(value), stack=stack)

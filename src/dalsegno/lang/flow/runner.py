@@ -27,6 +27,9 @@ from dalsegno.lang.values import UNSET, Configured, Host, Vacant, Value
 Status: TypeAlias = Literal["running", "suspended", "completed", "failed", "paused"]
 Known: TypeAlias = dict[int, tuple[int, Outcome]]
 
+MAX_TRACE = 30
+"""Frames that an error names."""
+
 
 class _Pause(Exception):
     """Stop before an instruction: the budget is used up, or the instruction needs a value that is stored elsewhere."""
@@ -202,15 +205,16 @@ class Runner(Interpreter):
         self.fail(uncaught(self.host, value, self.trace()))
 
     def trace(self) -> tuple[str, ...]:
-        """Frames of the program, innermost first."""
+        """Frames of the program, innermost first; of a deep recursion the inner ones."""
         program = self.program
-        return tuple(
-            [
-                f"{frame.function.name} ({program.name}:{program.line(frame.offset)})"
-                for frame in reversed(self.frames)
-                if isinstance(frame, Frame)
-            ]
-        )
+        frames = [frame for frame in reversed(self.frames) if isinstance(frame, Frame)]
+        shown = [
+            f"{frame.function.name} ({program.name}:{program.line(frame.offset)})"
+            for frame in frames[:MAX_TRACE]
+        ]
+        if len(frames) > MAX_TRACE:
+            shown.append(f"… and {len(frames) - MAX_TRACE} more")
+        return tuple(shown)
 
     # what instructions ask
 

@@ -40,7 +40,8 @@ class Problem:
         return f"    {shown[indent:]}\n    {' ' * max(0, self.column - 1 - indent)}^"
 
     def __str__(self) -> str:
-        return "\n".join(part for part in (f"{self.file}:{self.line}: {self.message}", self.excerpt) if part)
+        place = f"{self.file}:{self.line}: " if self.file else ""
+        return "\n".join(part for part in (place + self.message, self.excerpt) if part)
 
 
 class UnsupportedPython(UsageError):

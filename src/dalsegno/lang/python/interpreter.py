@@ -30,6 +30,22 @@ from dalsegno.lang.requests import Requests
 Status: TypeAlias = Literal["running", "suspended", "completed", "failed", "paused"]
 
 
+class InstructionMeter:
+    """Counts what one run uses. Apart from the machine, because nested functions of the workflow hold its `tick`."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def tick(self) -> None:
+        """One round of a loop in a fragment."""
+        self.used += 1
+        if self.used > self.limit:
+            raise LimitReached
+
+
 class Interpreter:
     """State of one execution while it is in memory."""
 
@@ -48,8 +64,8 @@ class Interpreter:
         """What the driver has told since the last stop."""
         self.result: Any = None
         self.error: ErrorValue | None = None
-        self.tick_cell = CellType(self.tick)
-        self._used = 0
+        self._meter = InstructionMeter(limits.instructions)
+        self._tick_cell = CellType(self._meter.tick)
         self.last_line = program.functions[0].line
 
     # -- running ----------------------------------------------------------------------------------------------
@@ -57,7 +73,7 @@ class Interpreter:
     def run(self, budget: int | None) -> None:
         """Until the machine stops. ``budget``: instructions after which it pauses."""
         self.status, self.pending = "running", None
-        self._used = 0
+        self._meter.used = 0
         limit = self.limits.instructions
         stop = limit if budget is None else min(budget, limit)
         token = enter_machine(self)
@@ -74,9 +90,10 @@ class Interpreter:
     def _run_frame(self, frame: Frame, stop: int) -> None:
         """The frame on top, until another one is or the machine stops."""
         instructions = frame.code.instructions
+        meter = self._meter
         try:
-            while self._used < stop:
-                self._used += 1
+            while meter.used < stop:
+                meter.used += 1
                 op, a, b = instructions[frame.position]
                 frame.position += 1
                 if HANDLERS[op](self, frame, a, b):
@@ -91,7 +108,7 @@ class Interpreter:
 
     def _out_of_instructions(self) -> None:
         limit = self.limits.instructions
-        if self._used < limit:
+        if self._meter.used < limit:
             self.status = "paused"
         else:
             self.stop_failed(
@@ -102,12 +119,6 @@ class Interpreter:
                     stack=self.places(),
                 )
             )
-
-    def tick(self) -> None:
-        """One round of a loop in a fragment."""
-        self._used += 1
-        if self._used > self.limits.instructions:
-            raise LimitReached
 
     # -- frames -----------------------------------------------------------------------------------------------
 
@@ -121,7 +132,7 @@ class Interpreter:
         self.frames.append(Frame(number, code, cells))
 
     def outside_cell(self, name: str) -> CellType:
-        return self.tick_cell if name == TICK else self.program.surroundings.cell(name)
+        return self._tick_cell if name == TICK else self.program.surroundings.cell(name)
 
     def enter(self, awaited: Any) -> None:
         """``await`` of something that is no promise."""

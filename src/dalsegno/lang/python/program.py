@@ -55,7 +55,7 @@ class PythonProgram:
         self.stored = stored
         self.surroundings = surroundings
         self.functions = stored.functions
-        self._durables: dict[tuple[str, str], Durable[Any, Any]] = {}
+        self._durables: dict[tuple[str, str], Durable[Any, Any] | None] = {}
 
     @property
     def name(self) -> str:
@@ -115,10 +115,9 @@ class PythonProgram:
         """The task or workflow behind a promise, as far as this program's code can name it."""
         if kind not in ("task", "workflow") or name is None:
             return None
-        found = self._durables.get((kind, name)) or self.naming.durable(kind, name)
-        if found is not None:
-            self._durables[kind, name] = found
-        return found
+        if (kind, name) not in self._durables:
+            self._durables[kind, name] = self.naming.durable(kind, name)
+        return self._durables[kind, name]
 
     def meet(self, durable: Durable[Any, Any]) -> None:
         """Remembers what the program has called, however it came by it."""

@@ -21,6 +21,7 @@ from dalsegno.testing.kit.crashes import Crash
 from dalsegno.testing.kit.mocking import Call, Failure, KitTasks, Mock, SideEffect
 from dalsegno.testing.kit.resuming import Trial, check_resumable, every_crash
 from dalsegno.testing.kit.sources import Source, read_source
+from dalsegno.testing.kit.standins import WORKFLOW, KitTypes, stand_in_script
 from dalsegno.testing.kit.system import Equipment, System
 from dalsegno.testing.kit.timekeeping import Duration
 
@@ -56,7 +57,10 @@ class TestKit:
         may take before it fails."""
         self.app = app if app is not None else App("memory:")
         self.clock = FakeClock(_moment(now))
+        self.task, self.workflow, self.node = self.app.task, self.app.workflow, self.app.node
         self._tasks = KitTasks(self.app.tasks)
+        self._types = KitTypes(self.app.registry)
+        self._stand_ins: dict[str, Source] = {}
         self._skip = skip
         self._patience = patience
         self._system: System | None = None
@@ -101,28 +105,13 @@ class TestKit:
 
     def _equipment(self, tasks: KitTasks) -> Equipment:
         app = self.app
-        return Equipment(app.registry, {**app.services(), "tasks": tasks}, app.settings, app.workflows)
+        return Equipment(self._types, {**app.services(), "tasks": tasks}, app.settings, app.workflows)
 
     def _begin(self, host: Host) -> None:
         self._host = host
         self._visit.enter_context(self.app.guest_of(host))
 
     # -- what the test defines ------------------------------------------------------------------------------------
-
-    @property
-    def task(self) -> Any:
-        """``@kit.task``, as the application's."""
-        return self.app.task
-
-    @property
-    def workflow(self) -> Any:
-        """``@kit.workflow``, as the application's."""
-        return self.app.workflow
-
-    @property
-    def node(self) -> Any:
-        """``@kit.node(type)``, as the application's."""
-        return self.app.node
 
     def mock(
         self,
@@ -139,6 +128,40 @@ class TestKit:
         mock = Mock(name, replaced, returns=returns, raises=raises, side_effect=side_effect)
         self._tasks.mock(mock)
         return mock
+
+    def mock_node(
+        self,
+        type: str,
+        *,
+        returns: Any = None,
+        raises: Failure | None = None,
+        side_effect: SideEffect | None = None,
+    ) -> Mock:
+        """Replaces a node type, in graphs and in ``Node.run``; its calls are recorded with their parameters."""
+        mock = Mock(f"node:{type}", None, returns=returns, raises=raises, side_effect=side_effect)
+        self._types.mock(type, mock, self._tasks.calls)
+        return mock
+
+    def mock_workflow(
+        self,
+        workflow: str | DurableWorkflow[..., Any],
+        *,
+        returns: Any = None,
+        raises: Failure | None = None,
+        side_effect: SideEffect | None = None,
+    ) -> Mock:
+        """Replaces a workflow that others start as their child, deployed or not."""
+        return self._call(self._mock_workflow(workflow, returns, raises, side_effect))
+
+    async def amock_workflow(
+        self,
+        workflow: str | DurableWorkflow[..., Any],
+        *,
+        returns: Any = None,
+        raises: Failure | None = None,
+        side_effect: SideEffect | None = None,
+    ) -> Mock:
+        return await self._acall(self._mock_workflow(workflow, returns, raises, side_effect))
 
     def unmock(self, task: str | DurableTask[..., Any]) -> None:
         """The task itself runs again."""
@@ -268,8 +291,26 @@ class TestKit:
             self._running.files[definition.hash] = source.path
         return definition
 
-    async def _target(self, workflow: Workflow) -> str | DurableTask[..., Any] | DurableWorkflow[..., Any]:
+    async def _mock_workflow(
+        self,
+        workflow: str | DurableWorkflow[..., Any],
+        returns: Any,
+        raises: Failure | None,
+        side_effect: SideEffect | None,
+    ) -> Mock:
+        name = workflow if isinstance(workflow, str) else workflow.name
+        self._stand_ins[name] = read_source(stand_in_script(name), name)
+        await self._store_workflows()
+        return self.mock(WORKFLOW + name, returns=returns, raises=raises, side_effect=side_effect)
+
+    async def _store_workflows(self) -> None:
+        """Those of the application, and then what stands in for some of them."""
         await self.app.workflows.ensure_all(self._running.desk.client)
+        for source in self._stand_ins.values():
+            await self._deploy(source)
+
+    async def _target(self, workflow: Workflow) -> str | DurableTask[..., Any] | DurableWorkflow[..., Any]:
+        await self._store_workflows()
         if isinstance(workflow, DurableTask | DurableWorkflow):
             return workflow
         source = read_source(workflow)

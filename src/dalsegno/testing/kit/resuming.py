@@ -46,9 +46,9 @@ class Trial:
         system = System(
             equipment, FakeClock(self.main.clock.now()), skips=True, patience=self.main.time.patience
         )
-        _copy_definitions(self.main, system)
         host = Host(system.open)
         await host.open_here()
+        _copy_definitions(self.main, system)
         try:
             with self.app.guest_of(host):
                 return await self._observe(system, target, crash, crash_always)

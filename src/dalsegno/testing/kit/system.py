@@ -269,6 +269,18 @@ class _StillHeartbeat(Heartbeat):
         """There is no thread to stop."""
 
 
+class _KnownWorkflows(Workflows):
+    """The running code of an application's workflows. They are stored once for all lives, by the desk: a new life must
+    not put them before what the test has deployed in their place."""
+
+    def __init__(self, offered: Workflows) -> None:
+        super().__init__()
+        self._offered = offered
+
+    def resolve(self, module: str, qualname: str) -> Any:
+        return self._offered.resolve(module, qualname)
+
+
 class WorkerEngine(Engine):
     """One life of the worker, with all roles."""
 
@@ -283,7 +295,8 @@ class WorkerEngine(Engine):
             worker_name=life.name,
             retention=None,
         )
-        super().__init__(stack, equipment.types, equipment.services, settings, equipment.workflows)
+        workflows = _KnownWorkflows(equipment.workflows)
+        super().__init__(stack, equipment.types, equipment.services, settings, workflows)
         self.life = life
         self.endings = self.client.endings = system.desk.endings
 

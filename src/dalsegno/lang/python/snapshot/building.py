@@ -74,6 +74,14 @@ def _class(reader: Reader, name: str, test: Callable[[type], bool]) -> Any:
     return found
 
 
+def _durable(reader: Reader, row: Row) -> Any:
+    found = reader.program.naming.durable(row[1], row[2])
+    if found is None:
+        raise _unknown(row[2])
+    options = reader.value(row[3])
+    return found if options is None else found.with_options(**options)
+
+
 def _module(reader: Reader, row: Row) -> Any:
     found = reader.program.naming.find_module(row[1])
     if found is None:
@@ -173,6 +181,7 @@ BUILDERS: dict[str, Build] = {
     Tag.RANGE: lambda reader, row: range(*(reader.value(part) for part in row[1:])),
     Tag.SLICE: lambda reader, row: slice(*(reader.value(part) for part in row[1:])),
     Tag.NAME: _name,
+    Tag.DURABLE: _durable,
     Tag.MODULE: _module,
     Tag.METHOD: _method,
     Tag.PARTIAL: _partial,

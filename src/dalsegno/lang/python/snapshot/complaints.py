@@ -52,7 +52,7 @@ def _cure(value: Any) -> str:
 
 
 def path_of(chain: Sequence[tuple[Any, Any]]) -> str:
-    """From (container, item) pairs, outermost first, to text such as ``['client'].session``."""
+    """From (container, item) pairs, outermost first, to text such as ``['client'].pool``."""
     return "".join(_step(container, item) for container, item in chain)
 
 

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from types import CellType
-from typing import Any, Literal
-
-import msgspec
+from typing import Any, get_args
 
 from dalsegno.lang.effects import LeafKind
 from dalsegno.lang.promises import Promise
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.snapshot.building import BUILDERS, SHELLS, NotYet
-from dalsegno.lang.python.snapshot.stored import MOST_PROMISES, Row, Written
+from dalsegno.lang.python.snapshot.stored import MOST_PROMISES, Row, Tag, Written
 from dalsegno.lang.snapshots import SnapshotError
 
 _ABSENT = object()
-_Description = tuple[Literal["pd"], LeafKind, str | None, float | None]
+_LEAF_KINDS = frozenset(get_args(LeafKind))
 
 
 class Reader:
@@ -109,5 +107,8 @@ class Reader:
         self._promises_left -= stop - start
         if not 0 <= start < stop <= self._made or self._promises_left < 0:
             raise SnapshotError("the snapshot mentions promises that were never made")
-        _, kind, name, due = msgspec.convert(self._rows[description], _Description)
+        tag, kind, name, due = self._rows[description]
+        known = tag == Tag.PROMISE and kind in _LEAF_KINDS
+        if not known or not isinstance(name, str | None) or not isinstance(due, int | float | None):
+            raise SnapshotError("the snapshot is damaged: a promise has no description")
         return [Promise(number, kind, name, due) for number in range(start, stop)]

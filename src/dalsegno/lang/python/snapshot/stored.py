@@ -95,6 +95,7 @@ class Tag:
     DEQUE = "dq"
     NAMESPACE = "ns"
     NAME = "n"
+    DURABLE = "du"
     MODULE = "m"
     METHOD = "bm"
     PARTIAL = "pa"

@@ -171,7 +171,9 @@ class Writer:
             return special(value)
         if isinstance(value, BaseException):
             return self._exception(value)
-        if isinstance(value, type | Durable):
+        if isinstance(value, Durable):
+            return self._durable(value)
+        if isinstance(value, type):
             return [Tag.NAME, self._name(value)], ()
         if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType | type | None):
             return self._builtin(value)
@@ -182,6 +184,14 @@ class Writer:
         if name is None:
             raise _Unnamed
         return name
+
+    def _durable(self, value: Durable[Any, Any]) -> Parts:
+        """By the name the engine knows; a copy with other options has them beside it."""
+        known = self._program.naming.durable(value.kind, value.name)
+        if known is None or known.function is not value.function:
+            raise _Unnamed
+        options = None if value is known else dict(value.options)
+        return [Tag.DURABLE, value.kind, value.name], [options]
 
     def _builtin(self, value: Any) -> Parts:
         if isinstance(value.__self__, type):
