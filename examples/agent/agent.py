@@ -9,6 +9,7 @@ loop as a script is agent.flow.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, TypedDict
 
 from dalsegno import App, TaskContext, TaskError, gather
@@ -56,11 +57,11 @@ async def temperature(ctx: TaskContext, city: str, day: str = "today") -> int:
 
 
 @app.task
-async def subtract(a: int, b: int) -> int:
+def subtract(a: int, b: int) -> int:
     return a - b
 
 
-TOOLS = {"temperature": temperature, "subtract": subtract}
+TOOLS: dict[str, Callable[..., Awaitable[Any]]] = {"temperature": temperature, "subtract": subtract}
 
 
 @app.workflow(timeout="1h")

@@ -40,8 +40,8 @@ async def reserve(ctx: TaskContext, order: Order) -> Receipt:
 
 
 @app.task(retries=10)
-async def release(ctx: TaskContext, reservation: Receipt) -> None:
-    ctx.log(f"{reservation['id']} released")
+async def release(ctx: TaskContext, receipt: Receipt) -> None:
+    ctx.log(f"{receipt['id']} released")
 
 
 @app.task(retries=3)
@@ -52,8 +52,8 @@ async def charge(ctx: TaskContext, order: Order) -> Receipt:
 
 
 @app.task(retries=10)
-async def refund(ctx: TaskContext, payment: Receipt) -> None:
-    ctx.log(f"{payment['id']} refunded")
+async def refund(ctx: TaskContext, receipt: Receipt) -> None:
+    ctx.log(f"{receipt['id']} refunded")
 
 
 @app.task

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, ParamSpec, TypeAlias, TypeVar, overload
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 from msgspec import Raw
 
@@ -31,6 +31,7 @@ from dalsegno.nodes.http_service import HttpService
 from dalsegno.nodes.registry import NodeRegistry, builtin_registry
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.clock import Clock
+from dalsegno.ports.node import NodeContext
 from dalsegno.schedules import Schedules
 from dalsegno.wiring import open_stack
 
@@ -41,6 +42,29 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Target: TypeAlias = str | DurableTask[..., Any] | DurableWorkflow[..., Any]
+
+
+class TaskDecorator(Protocol):
+    """What ``@app.task(…)`` does to a function, as a workflow sees it: a call gives a promise, whether the function is
+    async or not, and the context that a task may take first is not the caller's to give."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[Concatenate[NodeContext, P], Coroutine[Any, Any, R]], /
+    ) -> DurableTask[P, Awaitable[R]]: ...
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> DurableTask[P, Awaitable[R]]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[NodeContext, P], R], /
+    ) -> DurableTask[P, Awaitable[R]]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> DurableTask[P, Awaitable[R]]: ...
 
 
 class App:
@@ -74,7 +98,20 @@ class App:
     # -- what the program offers ------------------------------------------------------------------------------
 
     @overload
-    def task(self, function: Callable[P, R], /) -> DurableTask[P, R]: ...
+    def task(  # type: ignore[overload-overlap]
+        self, function: Callable[Concatenate[NodeContext, P], Coroutine[Any, Any, R]], /
+    ) -> DurableTask[P, Awaitable[R]]: ...
+
+    @overload
+    def task(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> DurableTask[P, Awaitable[R]]: ...
+
+    @overload
+    def task(self, function: Callable[Concatenate[NodeContext, P], R], /) -> DurableTask[P, Awaitable[R]]: ...
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> DurableTask[P, Awaitable[R]]: ...
 
     @overload
     def task(
@@ -87,7 +124,7 @@ class App:
         queue: str | None = None,
         heartbeat: float | str | None = None,
         raises: tuple[type[BaseException], ...] = (),
-    ) -> Callable[[Callable[P, R]], DurableTask[P, R]]: ...
+    ) -> TaskDecorator: ...
 
     def task(
         self,

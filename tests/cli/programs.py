@@ -38,9 +38,9 @@ class Program:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def finish(self) -> tuple[int, str, str]:
+    def finish(self, patience: float = PATIENCE) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
-        out, err = self.process.communicate(timeout=PATIENCE)
+        out, err = self.process.communicate(timeout=patience)
         assert "Traceback" not in err, err
         return self.process.returncode, out, err
 

@@ -17,10 +17,14 @@ from dalsegno.graph.build import load_graph
 from dalsegno.lang import Finding as ScriptFinding
 from dalsegno.lang import validate
 from dalsegno.nodes.registry import builtin_registry
-from tests.docs.pages import Block, blocks, fits, pages
+from tests.docs.pages import ROOT, Block, blocks, fits, pages
 
 LANGUAGES = ("python", "flow", "yaml", "json", "console")
-PAGES = [page for page in pages() if any(block.language in LANGUAGES for block in blocks(page))]
+PAGES = [
+    page
+    for page in (ROOT / "README.md", *pages())
+    if any(block.language in LANGUAGES for block in blocks(page))
+]
 SECONDS = 60.0
 
 

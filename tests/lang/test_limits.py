@@ -29,11 +29,11 @@ TOO_LARGE = [
 
 @pytest.mark.parametrize("source", TOO_LARGE)
 def test_too_large_is_refused_before_it_is_made(source: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(ExpressionFailed) as caught:
         run(source)
     assert caught.value.code == "LimitExceeded"
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize("source", ["2 ** 99999999", "9 ** 9 ** 9", "(-3) ** 99999999"])
@@ -99,10 +99,10 @@ def test_deep_json_text_is_refused() -> None:
 
 
 def test_a_catastrophic_pattern_is_linear() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert run("'a'.repeat(100000) + '!' matches '^(a+)+$'") is False
     assert run("('a'.repeat(50000) + 'b').replaceMatches('(a*)*c', '')").endswith("b")
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_large_input_is_not_copied() -> None:
     names = NAMES.of(["big"])
     values = {"big": {"list": list(range(1_000_000))}}
     length = compile_expression("$big.list.length + 1", names=names)
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(1_000):
         assert length.evaluate(values.__getitem__, now=NOW) == 1_000_001
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1

@@ -143,9 +143,9 @@ def test_the_stack_names_functions_and_lines() -> None:
 
 
 def test_functions_see_no_variables_of_the_workflow_beside_them() -> None:
-    source = "workflow w(ctx, inputs) { let local = 1; return helper() } function helper() { return local }"
+    source = "workflow w(ctx, inputs) { let local = 1; return beside() } function beside() { return local }"
     assert error_of(source).message == "Undefined variable 'local'"
-    source = "workflow w(order) { return helper() } function helper() { return order }"
+    source = "workflow w(order) { return beside() } function beside() { return order }"
     assert error_of(source).message == "Undefined variable 'order'"
 
 
@@ -159,7 +159,7 @@ def test_functions_see_no_variables_of_the_workflow_beside_them() -> None:
         ("workflow w({n, m = 2}) { return n + m }", 7),
         ("workflow w(ctx, {n}) { let f = () => n; return [f(), ctx.version] }", [5, 1]),
         (
-            ("workflow w(order) { return [order.n, inputs.n, helper(order)] } function helper(o) { "
+            ("workflow w(order) { return [order.n, inputs.n, beside(order)] } function beside(o) { "
             "return o.n * 2 }"),
             [5, 5, 10],
         ),

@@ -51,13 +51,13 @@ def test_limits_end_it(source: str) -> None:
         f"try {{ {source} }} catch (e) {{ log('caught') }} finally {{ log('cleanup') }} return 'survived'"
     )
     limits = Limits(instructions=300_000)
-    started = time.perf_counter()
+    started = time.process_time()
     machine = Machine.start(compile(guarded), now=START, limits=limits)
     assert machine.error is not None
     assert machine.error.code == "LimitExceeded"
     assert machine.error.stack
     assert machine.take_logs()[:1] in ([], [("info", "x" * 100000)])
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize("grow", ["l = [l, l]", "l = [l, l, l, l]", "l = {a: l, b: l}"])

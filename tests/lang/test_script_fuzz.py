@@ -173,9 +173,9 @@ LONG = [
 
 @pytest.mark.parametrize("source", LONG, ids=lambda source: f"{source[:12]!r}")
 def test_long_and_deep_sources_are_refused_or_read_in_time(source: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     attempt(source)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_nesting_is_limited_in_every_direction() -> None:
@@ -197,24 +197,24 @@ def test_reading_is_linear() -> None:
     small, large = ("let a1 = b.c(1) + `x${d}`\n" * count for count in (500, 5_000))
     timings = []
     for source in (small, large):
-        started = time.perf_counter()
+        started = time.process_time()
         parse_program(source)
-        timings.append(time.perf_counter() - started)
+        timings.append(time.process_time() - started)
     assert timings[1] < 30 * max(timings[0], 0.01)
 
 
 def test_two_thousand_lines_are_read_quickly() -> None:
     source = "  total += await Task.run('charge', {id: orders[0].id, amount: 1.2 * (a + b)})\n" * 2_000
     parse_program("x = 1")
-    started = time.perf_counter()
+    started = time.process_time()
     parse_program(source)
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
 
 
 def test_ten_megabytes_are_refused_at_once() -> None:
     source = "let a = 1\n" * 1_000_000
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(FlowSyntaxError, match=f"the limit is {MAX_SOURCE:,}"):
         parse_program(source)
     assert validate(source)[0].rule == "syntax"
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1

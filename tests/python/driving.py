@@ -56,8 +56,6 @@ class Driver:
     tasks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     signals: dict[str, list[Any]] = field(default_factory=dict)
     limits: Limits = DEFAULT_LIMITS
-    held: set[str] = field(default_factory=set)
-    """Names of tasks that stay unfinished."""
     lossy: bool = False
     """Whether something (an exception's attribute) may be left out of the snapshot."""
 
@@ -67,9 +65,7 @@ class Driver:
         self.outcomes: dict[str, Outcome] = {}
         self.timers: list[tuple[float, str]] = []
         self.waiting: list[AwaitSignal] = []
-        self.stops = 0
         self._told: tuple[frozenset[str], int] | None = None
-        self.largest = 0
 
     def run(self, inputs: Any = None) -> PythonMachine:
         budget = 1 if self.mode == "every" else None
@@ -91,12 +87,10 @@ class Driver:
 
     def stop(self, machine: PythonMachine) -> PythonMachine:
         """Takes what the machine asks for and, unless it stays hot, stores and loads it."""
-        self.stops += 1
         if self.mode == "hot":
             self.take(machine)
             return machine
         data = machine.dumps()
-        self.largest = max(self.largest, len(data))
         loaded = PythonMachine.loads(self.program, data, limits=self.limits)
         assert self.lossy or loaded.dumps() == data
         self.take(loaded)
@@ -112,9 +106,7 @@ class Driver:
 
     def _begin(self, effect: Effect) -> None:
         match effect:
-            case StartTask(id, name, inputs) if name not in self.held:
-                self.outcomes[id] = self._task(name, inputs)
-            case StartWorkflow(id, name, inputs, detached=False):
+            case StartTask(id, name, inputs) | StartWorkflow(id, name, inputs, detached=False):
                 self.outcomes[id] = self._task(name, inputs)
             case StartTimer(id, due):
                 heapq.heappush(self.timers, (due, id))

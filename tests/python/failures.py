@@ -1,6 +1,6 @@
 """Workflows in which something goes wrong: ``try``, ``with``, exceptions of tasks and of their own."""
 
-# ruff: noqa: ASYNC230, B012, B018, B030, B904, E722, F401, F841, PLE0704, PTH123, RET503, RUF059, SIM105, SIM107, SIM115 - odd on purpose
+# ruff: noqa: ASYNC230, B012, BLE001, B018, B030, B904, E722, F401, F841, PLE0704, PTH123, RET503, RUF059, SIM105, SIM107, SIM117, SIM115 - odd on purpose
 
 from __future__ import annotations
 
@@ -287,6 +287,43 @@ async def break_and_continue_through_finally(x):
     else:
         found.append("never")
     return found
+
+
+async def break_out_of_try_inside_try(x):
+    found = []
+    for n in range(4):
+        try:
+            try:
+                await fail(str(n))
+                if n == 9:
+                    break
+            except ValueError as error:
+                found.append(str(error))
+                if await echo(n) == 2:
+                    break
+        except Exception:
+            found.append("never")
+        finally:
+            found.append(await echo("finally"))
+    return found
+
+
+async def return_out_of_try_inside_with(x):
+    found = []
+
+    async def f(n):
+        with contextlib.suppress(KeyError):
+            try:
+                if n == 1:
+                    return await echo("early")
+                await fail("caught inside")
+            except ValueError as error:
+                found.append(str(error))
+                if n == 2:
+                    return await echo("late")
+        return "end"
+
+    return [await f(1), await f(2), await f(3), found]
 
 
 async def break_in_finally(x):

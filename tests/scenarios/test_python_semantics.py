@@ -15,7 +15,19 @@ from typing import Any
 
 import pytest
 
-from dalsegno import App, TaskError, WorkflowCancelled, WorkflowFailed, first, gather, race, signal, sleep, start, timeout
+from dalsegno import (
+    App,
+    TaskError,
+    WorkflowCancelled,
+    WorkflowFailed,
+    first,
+    gather,
+    race,
+    signal,
+    sleep,
+    start,
+    timeout,
+)
 from dalsegno.handle import Handle
 from tests.scenarios.stage import Stage
 

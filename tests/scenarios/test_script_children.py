@@ -66,7 +66,14 @@ def test_a_child_takes_a_version_tags_and_a_priority(stage: Stage) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    ['{colour: "red"}', '{priority: "high"}', "{tags: [1]}", "{tags: {a: 1}}", "{version: 1.5}", "{version: []}"],
+    [
+        '{colour: "red"}',
+        '{priority: "high"}',
+        "{tags: [1]}",
+        "{tags: {a: 1}}",
+        "{version: 1.5}",
+        "{version: []}",
+    ],
 )
 def test_options_of_a_child_that_make_no_sense_fail_the_script(stage: Stage, options: str) -> None:
     stage.app.deploy_script("return 1", "child")
@@ -78,7 +85,9 @@ def test_options_of_a_child_that_make_no_sense_fail_the_script(stage: Stage, opt
 def test_an_input_that_does_not_fit_the_child_throws_at_the_await(stage: Stage) -> None:
     source = "```\ninput_schema: {type: object, required: [n]}\n```\nreturn inputs.n"
     stage.app.deploy_script(source, "strict")
-    ended = stage.run_script('try { await Workflow.run("strict", {}) } catch (e) { return [e.code, e.message] }')
+    ended = stage.run_script(
+        'try { await Workflow.run("strict", {}) } catch (e) { return [e.code, e.message] }'
+    )
     assert ended.output[0] == "INVALID_INPUT"
     assert "'n'" in ended.output[1]
 
@@ -93,7 +102,9 @@ def test_a_detached_child_that_cannot_be_started_is_told_in_the_history(stage: S
 
 def test_an_ending_that_is_told_twice_counts_once(stage: Stage) -> None:
     stage.app.deploy_script("return 7", "child")
-    source = 'let c = Workflow.run("child", {})\nlet v = await c\nawait Signal.next("go")\nreturn [v, await c]'
+    source = (
+        'let c = Workflow.run("child", {})\nlet v = await c\nawait Signal.next("go")\nreturn [v, await c]'
+    )
     handle = stage.start_script(source)
     stage.until_event(handle, "ChildEnded", "child")
     (child,) = _children(stage, handle)

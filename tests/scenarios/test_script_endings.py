@@ -280,7 +280,11 @@ def test_a_task_of_its_own_can_be_tried_again(stage: Stage) -> None:
     (task,) = _others(stage, ended.handle)
     assert stage.end_of(task).error["code"] == "REFUSED"
     again = stage.end_of(task.retry())
-    assert (again.state, again.error["code"], again.context["$trigger"]) == ("FAILED", "REFUSED", {"when": True})
+    assert (again.state, again.error["code"], again.context["$trigger"]) == (
+        "FAILED",
+        "REFUSED",
+        {"when": True},
+    )
 
 
 def test_an_awaited_loser_that_was_cancelled_throws(stage: Stage) -> None:

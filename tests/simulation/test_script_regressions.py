@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from dalsegno.core.settlement import machines
-from dalsegno.engine.scripting import turns
-from dalsegno.engine.scripting.turns import Job
+from dalsegno.engine.scripting import following
+from dalsegno.engine.scripting.following import Job
 from dalsegno.lang.effects import Awaitable
 from dalsegno.testing.simulation.kinds import KINDS
 from dalsegno.testing.simulation.report import describe
@@ -58,7 +58,7 @@ def test_of_timers_that_are_overdue_the_earliest_has_fired_first() -> None:
     """They were taken in the order of a stack."""
     leaves = tuple(Awaitable("timer", f"p{number}", due=due) for number, due in enumerate((5.0, 3.0, 4.0)))
     job = Job("execution", 0, 0, 10.0, {})
-    turns._expire_timers(Awaitable("race", items=leaves), job)
+    following._expire_timers(Awaitable("race", items=leaves), job)
     assert list(job.known) == ["p1", "p2", "p0"]
 
 

@@ -116,3 +116,12 @@ def test_a_task_in_a_thread_outlives_its_worker_unheard() -> None:
     with TestKit(app, crash_before=2) as kit:
         assert kit.run('return await Task.run("blocking", 5)') == 5
     assert seen == [5, 5]
+
+
+def test_a_kit_left_right_after_a_crash_closes_cleanly() -> None:
+    with TestKit(crash_after=1) as kit:
+        kit.mock("charge", returns=1)
+        handle = kit.start('await Task.run("charge", 1); await Timer.delay("1d")')
+        assert handle.status().state == "RUNNING"
+    with TestKit() as kit:
+        assert kit.run("return 1") == 1

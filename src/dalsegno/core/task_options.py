@@ -1,5 +1,5 @@
-"""Options of ``Task.with({…})``, ``Node.with({…})`` and ``Workflow.with({…})``: checked where they are given, kept in the
-token or the order."""
+"""Options of ``Task.with({…})``, ``Node.with({…})`` and ``Workflow.with({…})``: checked where they are given, kept in
+the token or the order."""
 
 from __future__ import annotations
 

@@ -64,3 +64,10 @@ def _first_due(awaiting: Awaitable, known: Mapping[str, Outcome]) -> float | Non
         return awaiting.due
     dues = [leaf.due for leaf in leaves_of(awaiting) if leaf.due is not None and leaf.id not in known]
     return min(dues, default=None)
+
+
+def describe(awaiting: Awaitable) -> str:
+    """In a word what is awaited, for the history and for people."""
+    if awaiting.items:
+        return f"{awaiting.kind} of {len(awaiting.items)}"
+    return f"{awaiting.kind} {awaiting.name}" if awaiting.name else awaiting.kind

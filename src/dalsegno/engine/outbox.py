@@ -174,7 +174,9 @@ class Outbox:
         notice = decode_notice(entry.data)
         view = await self.client.stack.archive.execution(entry.execution)
         if view is None:
-            error: ErrorValue | None = ErrorValue("NOT_FOUND", f"execution {entry.execution} has been removed")
+            error: ErrorValue | None = ErrorValue(
+                "NOT_FOUND", f"execution {entry.execution} has been removed"
+            )
         else:
             error = None if view.state == "COMPLETED" else _error_of(view)
         event = self._child_ended(view.workflow if view is not None else "", entry.execution, error)

@@ -101,7 +101,7 @@ class Compiler(ChainCompiler):
                     self.node(part, self.condition)
                 self.here.emit(Op.TEXT, len(node.parts), at=node.offset)
             case Arrow():
-                self.arrow(node)
+                self.function("arrow function", node)
 
     def binary(self, node: Binary) -> None:
         self.node(node.first, self.condition or node.steps[0].operator in COMPARISONS)
@@ -150,11 +150,11 @@ class Compiler(ChainCompiler):
                 self.node(entry.value, self.condition)
                 self.here.emit(Op.MERGE, at=entry.offset)
 
-    def arrow(self, node: Arrow) -> None:
+    def function(self, name: str, node: Arrow) -> None:
         outer = self.here
         self.functions.append(None)
         number = len(self.functions) - 1
-        self.here = FunctionAssembler("arrow function", number, outer)
+        self.here = FunctionAssembler(name, number, outer)
         self.parameters(node.parameters)
         self.function_body(node)
         self.functions[number] = self.here.finish()

@@ -108,7 +108,13 @@ def settle(promise: AnyPromise, known: Known, present: Present | None = None) ->
         return None if found is None else Verdict(found[0], found[1])
     if isinstance(promise, Settled):
         return Verdict(ALWAYS, Ok(promise.value))
-    verdicts = [settle(item, known, present) for item in promise.items]
+    # Groups of ten thousand tasks are normal, so leaves are looked up here, without a call each.
+    verdicts = [
+        (None if (found := known.get(item.number)) is None else Verdict(*found))
+        if type(item) is Promise
+        else settle(item, known, present)
+        for item in promise.items
+    ]
     verdict = _decide(promise, verdicts)
     return verdict if verdict is None or present is None else present(promise, verdict)
 

@@ -230,8 +230,8 @@ class RequestCancel(Struct, frozen=True, gc=False):
     twice is not the same as asking once.
 
     ``repeatable``: a request that may come twice, or beside another. A script that was asked before is then left to
-    clean up, and a command that begins with it is ``AlreadyApplied``. ``owed`` goes into the outbox with ``finish``, and
-    only with it.
+    clean up, and a command that begins with it is ``AlreadyApplied``. ``owed`` goes into the outbox with ``finish``,
+    and only with it.
     """
 
     reason: CancelReason

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from dalsegno.core.diagnosis import Wait, WaitKind
-from dalsegno.core.wake import leaves_of
+from dalsegno.core.wake import describe, leaves_of
 from dalsegno.engine.definitions import Definitions
 from dalsegno.lang.effects import Awaitable, promise_id, promise_number
 from dalsegno.model.execution import ENDED, ExecutionView
@@ -61,7 +61,7 @@ async def picture(
     return Picture(
         view.line,
         program.line(view.line),
-        short(awaiting),
+        describe(awaiting) if awaiting is not None else "",
         tuple(_things(execution.id, awaiting, view, inspection)) if awaiting is not None else (),
         machine.variables() if variables else {},
     )
@@ -119,14 +119,6 @@ def _about_to_go_on(resume: TokenView) -> Wait:
     if resume.state == "leased":
         return Wait("running", "", "", "the script is running")
     return Wait("queued", "", "", "the script is about to go on: it waits for a worker", queue=resume.queue)
-
-
-def short(awaiting: Awaitable | None) -> str:
-    if awaiting is None:
-        return ""
-    if awaiting.items:
-        return f"{awaiting.kind} of {len(awaiting.items)}"
-    return f"{awaiting.kind} {awaiting.name}" if awaiting.name else awaiting.kind
 
 
 def _things(

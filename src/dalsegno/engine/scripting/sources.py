@@ -16,7 +16,9 @@ class InvalidScript(UsageError):
     def __init__(self, name: str, findings: Sequence[Finding]) -> None:
         self.findings = tuple(findings)
         noun = "error" if len(self.findings) == 1 else "errors"
-        told = [f"line {one.line}, column {one.column}: {one.message}\n{one.excerpt}" for one in self.findings]
+        told = [
+            f"line {one.line}, column {one.column}: {one.message}\n{one.excerpt}" for one in self.findings
+        ]
         super().__init__(f"script '{name}' has {len(self.findings)} {noun}:\n" + "\n".join(told))
 
 

@@ -28,6 +28,7 @@ from dalsegno.core.script_bodies import (
     failed,
     succeeded,
 )
+from dalsegno.core.settlement.machines import reaches
 from dalsegno.core.situation import Result, RunRecord, encode_record
 from dalsegno.core.values import decode_value
 from dalsegno.engine.definitions import Definitions
@@ -35,10 +36,11 @@ from dalsegno.engine.results import Results
 from dalsegno.engine.runner import storable_failure
 from dalsegno.engine.schedule_step import schedule_step
 from dalsegno.engine.scripting.failures import error_value
+from dalsegno.engine.scripting.following import Job, interruption, lost_timers
 from dalsegno.engine.scripting.hot import LARGEST, HotMachines, Warm
 from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.scripting.task_run import Failed, TaskRunner
-from dalsegno.engine.scripting.turns import Job, Turns, interruption, lost_timers
+from dalsegno.engine.scripting.turns import Turns
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.tasks import Tasks
 from dalsegno.errors import DalSegnoError, InternalError, LimitExceeded, NotFound, NotJson
@@ -164,7 +166,7 @@ class ScriptSteps:
         )
         before = machine.awaiting
         turn, after = await self.turns.run(job, lambda: machine, self._thread(program))
-        turn.dropped = lost_timers(lease.execution, before, turn)
+        turn.dropped = lost_timers(lease.execution, before, turn.reachable)
         return self._turned(lease, job, turn, after)
 
     async def _first_turn(
@@ -383,7 +385,7 @@ class ScriptSteps:
         )
         before, machine = warm.awaiting, warm.machine
         turn, after = await self.turns.run(job, lambda: machine, self._thread(program))
-        turn.dropped = lost_timers(lease.execution, before, turn)
+        turn.dropped = lost_timers(lease.execution, before, turn.reachable)
         step = self._turned(lease, job, turn, after, (event,))
         step.instead = plain
         return step
@@ -398,8 +400,4 @@ class ScriptSteps:
 
 
 def _still_reachable(known: Mapping[str, Outcome], turn: Turn) -> dict[str, Outcome]:
-    return {
-        name: outcome
-        for name, outcome in known.items()
-        if any(start <= promise_number(name) < stop for start, stop in turn.reachable)
-    }
+    return {name: outcome for name, outcome in known.items() if reaches(turn.reachable, promise_number(name))}

@@ -3,62 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from dalsegno.core.script import Turn
 from dalsegno.core.task_options import child_options, task_options
 from dalsegno.core.values import encode_value
-from dalsegno.core.wake import decided, leaf_ids, leaves_of, wake_of
+from dalsegno.core.wake import describe, wake_of
+from dalsegno.engine.scripting.following import Job, follow, taken_in_order
 from dalsegno.engine.scripting.programs import RunningMachine
 from dalsegno.errors import DalSegnoError, InvalidInput, LimitExceeded, NotJson
-from dalsegno.lang.effects import Awaitable as Awaited
-from dalsegno.lang.effects import Effect, ErrorValue, Ok, Outcome, StartTask, StartWorkflow, promise_id, promise_number
-from dalsegno.model.ids import promise_token_id
-from dalsegno.model.machine import CancelReason, Completion, SignalView, TakenSignal
+from dalsegno.lang.effects import Effect, ErrorValue, StartTask, StartWorkflow
 from dalsegno.ports.blobs import Blobs
 
 T = TypeVar("T")
 
 SLICE = 20_000
 """Instructions after which a script lets the rest of its process go on for a moment."""
-MOST_STOPS = 100_000
-"""Awaits of settled promises in one turn: a loop over them would otherwise never end."""
 
 InThread = Callable[[Callable[[], T]], Awaitable[T]]
-
-Place: TypeAlias = tuple[float, int]
-"""The number of a completion; of a signal, the number of the completion it came after, and its own."""
-LAST: Place = (float("inf"), 0)
-
-
-@dataclass(slots=True)
-class Job:
-    """A machine about to run, and everything known that may concern it."""
-
-    execution: str
-    version: int
-    read: int
-    now: float
-    known: dict[str, Outcome]
-    """In the order of completion."""
-    places: dict[str, Place] = field(default_factory=dict)
-    """Where in that order each stored completion and each signal stands."""
-    signals: Sequence[SignalView] = ()
-    decode_signal: Callable[[SignalView], Any] = lambda signal: None
-    cancel: CancelReason = ""
-    interrupted: bool = False
-    reason: str | None = None
-    """Why it was asked to end, if somebody said so."""
-    settled: Completion | None = None
-    taken: list[TakenSignal] = field(default_factory=list)
-    stops: int = 0
-    awaiting: Awaited | None = None
-    """What the machine awaits in the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,26 +68,27 @@ class Turns:
 
         def go() -> None:
             held.append(begin())
-            follow(held[0], job, None)
+            while follow(held[0], job, None):
+                pass
 
         if in_thread is not None:
             await in_thread(go)
             return held[0]
         machine = begin()
-        follow(machine, job, SLICE)
-        used = SLICE
-        while machine.status == "paused":
+        used, more = SLICE, follow(machine, job, SLICE)
+        while more or machine.status == "paused":
             if machine.missing:
                 machine.provide({name: await self.blobs.get(job.execution, name) for name in machine.missing})
             else:
-                used += SLICE
+                used += SLICE if not more else 0
                 if used > self.limits.instructions:
                     raise LimitExceeded(
                         f"the script ran more than {self.limits.instructions:,} instructions without waiting"
                     )
                 await asyncio.sleep(0)
-            machine.resume({}, now=job.now, budget=SLICE)
-            follow(machine, job, SLICE)
+            if machine.status == "paused":
+                machine.resume({}, now=job.now, budget=SLICE)
+            more = follow(machine, job, SLICE)
         return machine
 
     async def _turn(self, job: Job, machine: RunningMachine) -> Turn:
@@ -133,7 +101,7 @@ class Turns:
             [self._request(effect) for effect in machine.take_effects()],
             line=machine.line,
             settled=job.settled,
-            taken=_in_order(job),
+            taken=taken_in_order(job),
             cancel=job.cancel,
             interrupted=job.interrupted,
         )
@@ -194,97 +162,6 @@ class Turns:
             )
 
 
-def follow(machine: RunningMachine, job: Job, budget: int | None) -> None:
-    """Hands over what is known at each stop, until the machine ends, is paused, or awaits what nobody knows yet."""
-    if job.cancel and not job.interrupted and machine.status == "suspended":
-        job.interrupted = True
-        machine.interrupt(interruption(job.cancel, job.reason), now=job.now, budget=budget)
-    while machine.status == "suspended":
-        awaiting = job.awaiting = machine.awaiting
-        if awaiting is None:
-            return
-        if job.signals:
-            _give_signals(machine, job)
-        _expire_timers(awaiting, job)
-        if decided(awaiting, job.known) is None:
-            return
-        job.stops += 1
-        if job.stops > MOST_STOPS:
-            raise LimitExceeded(
-                f"the script awaited settled promises more than {MOST_STOPS:,} times in one go"
-            )
-        machine.resume(_concerning(awaiting, job.known), now=job.now, budget=budget)
-
-
-def _concerning(awaiting: Awaited, known: Mapping[str, Outcome]) -> dict[str, Outcome]:
-    """What is known of the leaves, in the order of completion."""
-    if awaiting.id:
-        return {awaiting.id: known[awaiting.id]}
-    leaves = leaf_ids(awaiting)
-    return {name: outcome for name, outcome in known.items() if name in leaves}
-
-
-def interruption(cancel: CancelReason, reason: str | None = None) -> ErrorValue:
-    """What is thrown at the await."""
-    because = f": {reason}" if reason else ""
-    if cancel == "timeout":
-        return ErrorValue("TimeoutError", f"the execution did not end within its timeout{because}")
-    return ErrorValue("CancelledError", f"the execution was cancelled{because}")
-
-
-def _give_signals(machine: RunningMachine, job: Job) -> None:
-    """Oldest signal to the oldest promise of its name that can still be reached; it counts from when it came."""
-    before = len(job.taken)
-    given = {taken.signal for taken in job.taken}
-    for wait in machine.waiting_signals():
-        if wait.id in job.known:
-            continue
-        signal = next((one for one in job.signals if one.name == wait.name and one.id not in given), None)
-        if signal is not None:
-            given.add(signal.id)
-            job.taken.append(TakenSignal(signal.id, promise_number(wait.id)))
-            job.known[wait.id] = Ok(job.decode_signal(signal))
-            job.places[wait.id] = (signal.inbox, signal.number)
-    if len(job.taken) > before:
-        job.known = dict(sorted(job.known.items(), key=lambda one: job.places.get(one[0], LAST)))
-
-
-def _in_order(job: Job) -> tuple[TakenSignal, ...]:
-    """Signals become completions in the order in which they came."""
-    return tuple(sorted(job.taken, key=lambda taken: job.places[promise_id(taken.promise)]))
-
-
-def _expire_timers(awaiting: Awaited, job: Job) -> None:
-    """A timer whose time has passed has fired, whether or not its token still exists; the earliest one first."""
-    past = [
-        (leaf.due, promise_number(leaf.id), leaf.id)
-        for leaf in ((awaiting,) if awaiting.id else leaves_of(awaiting))
-        if leaf.kind == "timer" and leaf.due is not None and leaf.due <= job.now and leaf.id not in job.known
-    ]
-    for _, _, name in sorted(past):
-        job.known[name] = Ok(None)
-
-
-def lost_timers(execution: str, before: Awaited | None, turn: Turn) -> tuple[str, ...]:
-    """Tokens of timers that were awaited before the turn and cannot be reached after it."""
-    if before is None:
-        return ()
-    found = []
-    for leaf in (before,) if before.id else leaves_of(before):
-        if leaf.kind in ("timer", "signal") and leaf.due is not None:
-            number = promise_number(leaf.id)
-            if not any(start <= number < stop for start, stop in turn.reachable):
-                found.append(promise_token_id(execution, number))
-    return tuple(found)
-
-
-def describe(awaiting: Awaited) -> str:
-    """In a word what is awaited, for the history and for people."""
-    if awaiting.items:
-        return f"{awaiting.kind} of {len(awaiting.items)}"
-    return f"{awaiting.kind} {awaiting.name}" if awaiting.name else awaiting.kind
-
-
 def _broken(job: Job, error: ErrorValue) -> Turn:
     return Turn(
         "failed",
@@ -292,7 +169,7 @@ def _broken(job: Job, error: ErrorValue) -> Turn:
         job.read,
         error=error,
         settled=job.settled,
-        taken=_in_order(job),
+        taken=taken_in_order(job),
         cancel=job.cancel,
         interrupted=job.interrupted,
     )

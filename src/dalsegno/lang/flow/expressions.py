@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import cast
 
-from dalsegno.lang.assembler import HIDDEN, FunctionAssembler
+from dalsegno.lang.assembler import HIDDEN
 from dalsegno.lang.code import CAPTURED, GLOBAL, SLOT, Place
 from dalsegno.lang.compiler import Compiler
 from dalsegno.lang.names import RootNames
@@ -24,7 +24,7 @@ from dalsegno.lang.stdlib.script_library import (
     is_library_name,
     script_name,
 )
-from dalsegno.lang.syntax import Arrow, Await, Call, Chain, Index, Link, Literal, Member, Name, Node, Root
+from dalsegno.lang.syntax import Await, Call, Chain, Index, Link, Literal, Member, Name, Node, Root
 
 _NO_ROOTS = RootNames.of()
 GIVEN = {"inputs": "Inputs", "Inputs": "Inputs", "context": "Context", "Context": "Context"}
@@ -50,22 +50,6 @@ class ScriptExpressions(Compiler):
     def fail(self, code: str, message: str, offset: int) -> None:
         """Throw when the program comes here."""
         self.here.emit(Op.FAIL, self.pool.add(code), self.pool.add(message), at=offset)
-
-    # functions
-
-    def arrow(self, node: Arrow) -> None:
-        self.function("arrow function", node)
-
-    def function(self, name: str, node: Arrow) -> None:
-        outer = self.here
-        self.functions.append(None)
-        number = len(self.functions) - 1
-        self.here = FunctionAssembler(name, number, outer)
-        self.parameters(node.parameters)
-        self.function_body(node)
-        self.functions[number] = self.here.finish()
-        self.here = outer
-        outer.emit(Op.FUNCTION, number, at=node.offset)
 
     # names
 

@@ -25,6 +25,13 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
+class Watched:
+    """The body of a ``try`` with ``except`` clauses."""
+
+    guard: Guard
+
+
+@dataclass(frozen=True, slots=True)
 class Guarded:
     """A ``try`` with a ``finally`` that begins at ``entry``."""
 
@@ -57,7 +64,7 @@ class Managed:
     guard: Guard
 
 
-Block: TypeAlias = Loop | Guarded | Handling | Finalizing | Managed
+Block: TypeAlias = Loop | Watched | Guarded | Handling | Finalizing | Managed
 
 
 @dataclass(slots=True)
@@ -96,13 +103,15 @@ class Blocks(Expressions):
             self.emit(Op.JUMP, loop.again if again else loop.end)
         self.handled = handled
         for block in blocks:
-            if isinstance(block, Guarded | Handling | Managed) and block.guard is not None:
+            if not isinstance(block, Loop | Finalizing) and block.guard is not None:
                 block.guard.start = self.here + (loop is None)  # a RETURN is still to come
 
     def _leave_block(self, block: Block) -> None:
         match block:
             case Loop():
                 pass
+            case Watched(guard):
+                self.close(guard)
             case Guarded(entry, depth, guard):
                 back = Label()
                 self.emit(Op.CUT, depth)

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from dalsegno.lang.python.assembly import Guard, Label
-from dalsegno.lang.python.blocks import Finalizing, Guarded, Handling, Managed
+from dalsegno.lang.python.blocks import Finalizing, Guarded, Handling, Managed, Watched
 from dalsegno.lang.python.control_flow import ControlFlow
 from dalsegno.lang.python.opcodes import Op
 
@@ -55,7 +55,9 @@ class ExceptionFlow(ControlFlow):
         caught, end = Label(), Label()
         depth = self.depth
         guard = self.guard(caught)
+        self.blocks.append(Watched(guard))
         self.body(node.body)
+        self.blocks.pop()
         self.close(guard)
         self.body(node.orelse)
         self.emit(Op.JUMP, end)

@@ -104,7 +104,7 @@ class Interpreter:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - user code may raise anything
-            self.raise_at_await(error)
+            self.raise_here(error)
 
     def _out_of_instructions(self) -> None:
         limit = self.limits.instructions
@@ -169,7 +169,7 @@ class Interpreter:
                     return error
         return None
 
-    def raise_at_await(self, error: BaseException) -> None:
+    def raise_here(self, error: BaseException) -> None:
         """An exception comes out of user code, or of an await."""
         strip(error)
         frame = self.frames[-1]

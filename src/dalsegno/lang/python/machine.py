@@ -91,7 +91,7 @@ class PythonMachine(Interpreter):
         self.known.clear()
         self.now = now
         self.frames[-1].position += 1
-        self.raise_at_await(revive(error, self.program.naming))
+        self.raise_here(revive(error, self.program.naming))
         if self.frames:
             self._go_on(budget)
         return True

@@ -63,6 +63,7 @@ class System:
         self.desk: DeskEngine
         self.worker: WorkerEngine | None = None
         self._midwife: Midwife | None = None
+        self._succession: asyncio.Task[None] | None = None
         self._outside: contextvars.Context
 
     # -- coming and going -----------------------------------------------------------------------------------------
@@ -81,6 +82,8 @@ class System:
 
     async def close(self) -> None:
         self.time.close()
+        if self._succession is not None:
+            await self._succession
         if self.worker is not None:
             await self.worker.stop()
         await self.desk.endings.close()
@@ -115,7 +118,8 @@ class System:
             return
         life.end()
         self.restarting = True
-        asyncio.get_running_loop().create_task(self._succeed(life), context=self._outside.copy())
+        loop = asyncio.get_running_loop()
+        self._succession = loop.create_task(self._succeed(life), context=self._outside.copy())
 
     async def _succeed(self, dead: Life) -> None:
         self.worker = None

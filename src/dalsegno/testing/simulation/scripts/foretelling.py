@@ -64,11 +64,13 @@ class Settled:
 
 @dataclass(slots=True)
 class Foretold:
-    """``result`` or ``error``; ``tasks``: keys of all tasks that must run, of this execution and its children."""
+    """``result`` or ``error``, and the tasks of the execution and its children by key: those that must run, and those
+    that may, because children are cancelled with a parent that fails."""
 
     result: Any = None
     error: str | None = None
     tasks: set[str] = field(default_factory=set)
+    perhaps: set[str] = field(default_factory=set)
 
 
 class _Leaf:
@@ -94,13 +96,14 @@ class _Reading:
         execution: str,
         order: Order | None,
         signals: Mapping[str, list[Any]],
-        tasks: set[str],
     ) -> None:
         self.program = program
         self.execution = execution
         self.order = order
         self.signals = {name: iter(payloads) for name, payloads in signals.items()}
-        self.tasks = tasks
+        self.tasks: set[str] = set()
+        self.of_children: set[str] = set()
+        self.perhaps: set[str] = set()
         self.seen: list[Any] = []
         self.variables: dict[str, _Leaf | _Join] = {}
         self._numbers = count()
@@ -118,7 +121,7 @@ class _Reading:
             case Fire(promise):
                 self._make(promise)
             case Detach(workflow):
-                self._child(workflow, len(self.seen))
+                self._child(workflow, len(self.seen), detached=True)
             case Repeat(times, body):
                 for _ in range(times):
                     self.run(body)
@@ -185,11 +188,14 @@ class _Reading:
             return _Leaf(number, None, f"W{work.site}")
         return _Leaf(number, work_result(work.site, self._given(work.given, index), work.pad), None)
 
-    def _child(self, workflow: str, given: Any) -> _Leaf:
+    def _child(self, workflow: str, given: Any, *, detached: bool = False) -> _Leaf:
+        """One that is merely started outlives its parent whatever happens."""
         number = next(self._numbers)
         child = child_execution_id(self.execution, promise_id(number))
         foretold = _foretell(self.program, workflow, child, self.order, {}, given)
-        self.tasks |= foretold.tasks
+        certain = self.tasks if detached else self.of_children
+        certain |= foretold.tasks
+        self.perhaps |= foretold.perhaps
         return _Leaf(number, foretold.result, foretold.error)
 
     def _given(self, given: Given, index: int) -> Any:
@@ -277,16 +283,15 @@ def _foretell(
     signals: Mapping[str, list[Any]],
     given: Any,
 ) -> Foretold:
-    foretold = Foretold()
-    reading = _Reading(program, execution, order, signals, foretold.tasks)
+    reading = _Reading(program, execution, order, signals)
     if workflow != MAIN:
         reading.seen.append(given)
     try:
         reading.run(program.workflows[workflow])
-        foretold.result = reading.seen
     except Thrown as error:
-        foretold.error = error.code
-    return foretold
+        perhaps = reading.perhaps | reading.of_children
+        return Foretold(None, error.code, reading.tasks, perhaps)
+    return Foretold(reading.seen, None, reading.tasks | reading.of_children, reading.perhaps)
 
 
 def foretell(

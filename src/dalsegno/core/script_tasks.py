@@ -1,0 +1,109 @@
+"""Tasks and timers of scripts: what their ends, attempts and histories are as transitions and events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from dalsegno.core.script_bodies import TaskBody, encode_body, failed, succeeded
+from dalsegno.core.script_ending import error_object, failing
+from dalsegno.core.situation import Result, RunRecord, encode_record
+from dalsegno.lang.effects import ErrorValue
+from dalsegno.model.effect import FinishExecution, SettlePromise
+from dalsegno.model.event import NewEvent
+from dalsegno.model.failure import Failure
+from dalsegno.model.machine import Completion
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import Park, Transition
+
+INLINE_OUTPUT = 4096
+"""Bytes of a task's output that its event shows."""
+
+
+class TaskDone(Struct, frozen=True, gc=False):
+    """How a task ended: with a result, or with an error."""
+
+    began: float
+    line: int
+    result: Result = Result(b"null")
+    error: ErrorValue | None = None
+
+    def completion(self, promise: int) -> Completion:
+        return succeeded(promise, self.result) if self.error is None else failed(promise, self.error)
+
+
+def task_event(lease: Lease, done: TaskDone, now: float) -> NewEvent:
+    record: dict[str, Any] = {
+        "queued_at": lease.ready_at,
+        "started_at": done.began,
+        "attempt": lease.attempt,
+    }
+    if done.error is not None:
+        record["error"] = error_object(done.error)
+    elif done.result.blob is not None:
+        record["output_ref"] = done.result.blob
+    elif len(done.result.raw) <= INLINE_OUTPUT:
+        record["output"] = Raw(done.result.raw)
+    record["line"] = done.line
+    kind = "TaskCompleted" if done.error is None else "TaskFailed"
+    return NewEvent(kind, lease.node, "", now, encode_record(record), lease.token)
+
+
+def settle_only(lease: Lease, completion: Completion, event: NewEvent, *, repeatable: bool) -> Transition:
+    """The plain completion of a task or timer: someone else goes on with the machine."""
+    return Transition(
+        lease.execution,
+        (SettlePromise(completion, repeatable),),
+        (event,),
+        lease.token,
+        lease.fence,
+        "",
+        lease.live,
+        epoch=lease.epoch,
+    )
+
+
+def retry_task(
+    lease: Lease, body: TaskBody, failure: Failure, began: float, now: float, due: float
+) -> Transition:
+    """Asleep until its next attempt."""
+    record = RunRecord(lease.ready_at, began, lease.attempt, error=failure.as_dict(), retry_at=due)
+    event = NewEvent("TaskRetrying", lease.node, "", now, encode_record(record), lease.token)
+    return put_off(lease, due, encode_body(body), (event,))
+
+
+def put_off(
+    lease: Lease, due: float, data: bytes | None = None, events: tuple[NewEvent, ...] = ()
+) -> Transition:
+    """The token goes to sleep, and is tried again later."""
+    return Transition(
+        lease.execution,
+        (),
+        events,
+        lease.token,
+        lease.fence,
+        lease.scope,
+        lease.live,
+        Park(due, lease.data if data is None else data, lease.attempt + 1),
+        lease.epoch,
+    )
+
+
+def finish_task(lease: Lease, done: TaskDone, now: float) -> Transition:
+    """A task that is an execution of its own ends with it."""
+    if done.error is not None:
+        finish = failing(done.error, now, hand_over=False)
+    else:
+        event = NewEvent("ExecutionCompleted", "", "", now, b'{"output":%b}' % done.result.raw)
+        finish = FinishExecution("COMPLETED", event, done.result.raw)
+    return Transition(
+        lease.execution,
+        (finish,),
+        (task_event(lease, done, now),),
+        lease.token,
+        lease.fence,
+        "",
+        lease.live,
+        epoch=lease.epoch,
+    )

@@ -1,0 +1,38 @@
+"""A turn: one run of a machine, from a stop to the next await that nothing known resolves. It is driven by the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from dalsegno.lang.effects import Effect as Request
+from dalsegno.lang.effects import ErrorValue
+from dalsegno.model.machine import CancelReason, Completion, Ranges, TakenSignal, Wake
+
+TurnStatus = Literal["suspended", "completed", "failed"]
+
+
+class Turn(Struct, gc=False):
+    """What one run of a machine came to."""
+
+    status: TurnStatus
+    version: int
+    """Of the machine that ran."""
+    read: int
+    requests: Sequence[tuple[Request, bytes]] = ()
+    """What the machine asked for, with the encoded inputs where it has any."""
+    snapshot: bytes = b""
+    reachable: Ranges = ()
+    wake: Wake = Wake()
+    line: int = 0
+    awaited: str = ""
+    output: bytes = b"null"
+    error: ErrorValue | None = None
+    settled: Completion | None = None
+    taken: tuple[TakenSignal, ...] = ()
+    cancel: CancelReason = ""
+    interrupted: bool = False
+    dropped: tuple[str, ...] = ()
+    """Tokens of timers that nothing waits for any more."""

@@ -1,0 +1,161 @@
+"""A machine at its stops: what is known is handed over until it ends, pauses, or awaits what nobody knows yet.
+
+Nothing here does I/O, so that it can run in a thread beside the event loop, where the program's own code belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from dalsegno.core.settlement.machines import reaches
+from dalsegno.core.wake import decided, leaf_ids, leaves_of
+from dalsegno.engine.scripting.programs import RunningMachine
+from dalsegno.errors import LimitExceeded
+from dalsegno.lang.effects import Awaitable, ErrorValue, Ok, Outcome, promise_id, promise_number
+from dalsegno.model.ids import promise_token_id
+from dalsegno.model.machine import CancelReason, Completion, Ranges, SignalView, TakenSignal
+
+MOST_STOPS = 20_000
+"""Stops at settled promises in one turn: a loop over timers that are due would otherwise never end."""
+STOPS_AT_ONCE = 200
+"""Stops after which others get their turn."""
+WORTH_OF_A_STOP = 50
+"""Outcomes that can be handed over in the time that a stop takes."""
+
+Place: TypeAlias = tuple[float, int]
+"""The number of a completion; of a signal, the number of the completion it came after, and its own."""
+LAST: Place = (float("inf"), 0)
+
+TIMELESS = frozenset(("task", "workflow"))
+"""Kinds of promises that no clock settles."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A machine about to run, and everything known that may concern it."""
+
+    execution: str
+    version: int
+    read: int
+    now: float
+    known: dict[str, Outcome]
+    """In the order of completion."""
+    places: dict[str, Place] = field(default_factory=dict)
+    """Where in that order each stored completion and each signal stands."""
+    signals: Sequence[SignalView] = ()
+    decode_signal: Callable[[SignalView], Any] = lambda signal: None
+    cancel: CancelReason = ""
+    interrupted: bool = False
+    reason: str | None = None
+    """Why it was asked to end, if somebody said so."""
+    settled: Completion | None = None
+    taken: list[TakenSignal] = field(default_factory=list)
+    stops: int = 0
+    saved: int = 0
+    """Outcomes that may be handed over for the stops since everything was."""
+    awaiting: Awaitable | None = None
+    """What the machine awaits in the end."""
+
+
+def follow(machine: RunningMachine, job: Job, budget: int | None) -> bool:
+    """Whether there is more to do: it has stopped often, and others want to go on, too."""
+    if job.cancel and not job.interrupted and machine.status == "suspended":
+        job.interrupted = True
+        machine.interrupt(interruption(job.cancel, job.reason), now=job.now, budget=budget)
+    while machine.status == "suspended":
+        awaiting = job.awaiting = machine.awaiting
+        if awaiting is None:
+            return False
+        if job.signals:
+            _give_signals(machine, job)
+        _expire_timers(awaiting, job)
+        if decided(awaiting, job.known) is None:
+            return False
+        job.stops += 1
+        machine.resume(_told(awaiting, job), now=job.now, budget=budget)
+        if job.stops > MOST_STOPS:
+            raise LimitExceeded(
+                f"it awaited what was settled already more than {MOST_STOPS:,} times in one go"
+            )
+        if job.stops % STOPS_AT_ONCE == 0:
+            return True
+    return False
+
+
+def _told(awaiting: Awaitable, job: Job) -> Mapping[str, Outcome]:
+    """What is known of the leaves, in the order of completion. A machine that goes from one settled promise to the next
+    is told everything now and then, so that it need not stop at each; but signals are given away stop by stop."""
+    if job.stops > 1 and not job.signals:
+        job.saved += WORTH_OF_A_STOP
+        if job.saved >= len(job.known):
+            job.saved = 0
+            return job.known
+    if awaiting.id:
+        return {awaiting.id: job.known[awaiting.id]}
+    leaves = leaf_ids(awaiting)
+    return {name: outcome for name, outcome in job.known.items() if name in leaves}
+
+
+def interruption(cancel: CancelReason, reason: str | None = None) -> ErrorValue:
+    """What is thrown at the await."""
+    because = f": {reason}" if reason else ""
+    if cancel == "timeout":
+        return ErrorValue("TimeoutError", f"the execution did not end within its timeout{because}")
+    return ErrorValue("CancelledError", f"the execution was cancelled{because}")
+
+
+# -- signals --------------------------------------------------------------------------------------------------
+
+
+def _give_signals(machine: RunningMachine, job: Job) -> None:
+    """Oldest signal to the oldest promise of its name that can still be reached; it counts from when it came."""
+    before = len(job.taken)
+    given = {taken.signal for taken in job.taken}
+    for wait in machine.waiting_signals():
+        if wait.id in job.known:
+            continue
+        signal = next((one for one in job.signals if one.name == wait.name and one.id not in given), None)
+        if signal is not None:
+            given.add(signal.id)
+            job.taken.append(TakenSignal(signal.id, promise_number(wait.id)))
+            job.known[wait.id] = Ok(job.decode_signal(signal))
+            job.places[wait.id] = (signal.inbox, signal.number)
+    if len(job.taken) > before:
+        job.known = dict(sorted(job.known.items(), key=lambda one: job.places.get(one[0], LAST)))
+
+
+def taken_in_order(job: Job) -> tuple[TakenSignal, ...]:
+    """Signals become completions in the order in which they came."""
+    if len(job.taken) < 2:
+        return tuple(job.taken)
+    return tuple(sorted(job.taken, key=lambda taken: job.places[promise_id(taken.promise)]))
+
+
+# -- timers ---------------------------------------------------------------------------------------------------
+
+
+def _expire_timers(awaiting: Awaitable, job: Job) -> None:
+    """A timer whose time has passed has fired, whether or not its token still exists; the earliest one first."""
+    if awaiting.kind in TIMELESS:
+        return
+    past = [
+        (leaf.due, promise_number(leaf.id), leaf.id)
+        for leaf in ((awaiting,) if awaiting.id else leaves_of(awaiting))
+        if leaf.kind == "timer" and leaf.due is not None and leaf.due <= job.now and leaf.id not in job.known
+    ]
+    for _, _, name in sorted(past):
+        job.known[name] = Ok(None)
+
+
+def lost_timers(execution: str, before: Awaitable | None, reachable: Ranges) -> tuple[str, ...]:
+    """Tokens of timers that were awaited before a turn and cannot be reached after it."""
+    if before is None or before.kind in TIMELESS:
+        return ()
+    numbers = [
+        promise_number(leaf.id)
+        for leaf in ((before,) if before.id else leaves_of(before))
+        if leaf.kind in ("timer", "signal") and leaf.due is not None
+    ]
+    return tuple(promise_token_id(execution, number) for number in numbers if not reaches(reachable, number))
