@@ -86,18 +86,22 @@ CAUSES: dict[str, tuple[str, str]] = {
         "Several strings of a parameter hold expressions that cannot be compiled.",
         "As for DS-180; each comes with its JSON pointer.",
     ),
-    "DS-183": (
-        "A script parses, but cannot mean what it says: an undefined variable, a constant assigned again, a `break` "
-        "outside of a loop, a library function with the wrong number of arguments. All of them are listed, with line "
-        "and column.",
-        "Mend the places named; `dalsegno validate file.flow` shows them with their lines, and warnings too. Nothing "
-        "was stored.",
-    ),
     "DS-182": (
         "The source of a script is no program: a syntax error, a wrong front matter, or nesting beyond the limit.",
         (
             "The error has line, column and an excerpt, and says what to write. `dalsegno validate FILE` shows "
             "everything else that is wrong, too."
+        ),
+    ),
+    "DS-183": (
+        (
+            "A script parses, but cannot mean what it says: an undefined variable, a constant assigned again, a"
+            " `break` outside of a loop, a library function with the wrong number of arguments. All of them are"
+            " listed, with line and column."
+        ),
+        (
+            "Mend the places named; `dalsegno validate FILE` shows them with their lines, and warnings too."
+            " Nothing was stored."
         ),
     ),
     "DS-185": (

@@ -49,14 +49,12 @@ class TaskDecorator(Protocol):
     async or not, and the context that a task may take first is not the caller's to give."""
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]
+    def __call__(
         self, function: Callable[Concatenate[NodeContext, P], Coroutine[Any, Any, R]], /
     ) -> DurableTask[P, Awaitable[R]]: ...
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> DurableTask[P, Awaitable[R]]: ...
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> DurableTask[P, Awaitable[R]]: ...
 
     @overload
     def __call__(
@@ -98,14 +96,12 @@ class App:
     # -- what the program offers ------------------------------------------------------------------------------
 
     @overload
-    def task(  # type: ignore[overload-overlap]
+    def task(
         self, function: Callable[Concatenate[NodeContext, P], Coroutine[Any, Any, R]], /
     ) -> DurableTask[P, Awaitable[R]]: ...
 
     @overload
-    def task(  # type: ignore[overload-overlap]
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> DurableTask[P, Awaitable[R]]: ...
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> DurableTask[P, Awaitable[R]]: ...
 
     @overload
     def task(self, function: Callable[Concatenate[NodeContext, P], R], /) -> DurableTask[P, Awaitable[R]]: ...

@@ -73,6 +73,9 @@ def test_ls_shows_the_kind(invoke: Invoke, folder: Path, waiting: str) -> None:
     listed = json.loads(invoke("ls", "--json").stdout)["executions"]
     assert [(each["workflow"], each["kind"]) for each in listed] == [("hello", "graph"), ("order", "script")]
     assert "script" in invoke("ls").stdout
+    [only] = json.loads(invoke("ls", "--kind", "script", "--json").stdout)["executions"]
+    assert only["workflow"] == "order"
+    assert "Kinds: graph" in invoke("ls", "--kind", "flow").stderr
 
 
 def test_parent_shows_its_child(invoke: Invoke, folder: Path) -> None:

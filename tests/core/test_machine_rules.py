@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from dalsegno.adapters.memory.store import UNFINISHED, MemoryStore
 from dalsegno.core.settlement import TokenRow, lease_of, settle
-from dalsegno.core.settlement.machines import reaches
 from dalsegno.model.effect import Effect, WakeMachine
-from dalsegno.model.machine import Completion, TakenSignal
+from dalsegno.model.machine import Completion, TakenSignal, reaches
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Park, Transition
 from dalsegno.testing.contract.build import RUN, command, finish, pause, resume, step

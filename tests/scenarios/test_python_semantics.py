@@ -1,10 +1,10 @@
-"""What Python workflows promise: exceptions by class across workflows, typed values, signals, timeouts, missing code."""
+"""Python workflows in the engine, sentence by sentence: exceptions, values, timeouts, threads, versions."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import datetime
+import datetime as dt
 import enum
 import io
 import math
@@ -51,7 +51,7 @@ class Colour(enum.Enum):
 class Line:
     sku: str
     colour: Colour
-    when: datetime.datetime
+    when: dt.datetime
     id: uuid.UUID
 
 
@@ -300,7 +300,7 @@ def test_rich_values_survive_an_await_and_a_restart(stage: Stage) -> None:
 
     @stage.app.workflow
     async def carrying() -> list[Any]:
-        line = Line("a", Colour.RED, datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), uuid.UUID(int=7))
+        line = Line("a", Colour.RED, dt.datetime(2026, 1, 2, tzinfo=dt.UTC), uuid.UUID(int=7))
         numbers = {1, 2}
         pair = (1, [2])
         table = {(1, "a"): line, 2: math.inf}

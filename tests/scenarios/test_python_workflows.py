@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 
 import pytest
@@ -16,7 +16,7 @@ from tests.scenarios.stage import Stage
 class Order:
     id: int
     total: decimal.Decimal
-    placed: datetime.date
+    placed: dt.date
 
 
 class OutOfStock(Exception):
@@ -35,7 +35,7 @@ def test_arguments_and_results_are_typed_across_tasks(stage: Stage) -> None:
         assert isinstance(doubled, decimal.Decimal)
         return doubled * factor
 
-    order = Order(1, decimal.Decimal("10.50"), datetime.date(2026, 1, 2))
+    order = Order(1, decimal.Decimal("10.50"), dt.date(2026, 1, 2))
     assert stage.app.start(checkout, order, factor=3).result(10) == decimal.Decimal("63.00")
 
 

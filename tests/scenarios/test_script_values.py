@@ -198,4 +198,4 @@ def test_a_task_that_returns_what_json_cannot_carry_fails(stage: Stage) -> None:
 def test_options_of_a_task_that_make_no_sense_fail_the_script(stage: Stage, options: str) -> None:
     ended = stage.run_script(f'return await Task.with({options}).run("echo", 1)')
     assert (ended.state, ended.error["code"]) == ("FAILED", "WRONG_ARG_TYPE")
-    assert options[1:].split(":")[0].removesuffix("s") in ended.error["message"]
+    assert options[1:].split(":", maxsplit=1)[0].removesuffix("s") in ended.error["message"]

@@ -10,17 +10,32 @@ from rich.text import Text
 
 from dalsegno.cli.output import STYLES, iso, moment, print_table, signs_for, span, stdout
 from dalsegno.cli.problems import Refusal
-from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView
+from dalsegno.model.execution import ENDED, ExecutionKind, ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
 
 
-def execution_filter(workflow: str | None, states: Sequence[str], tags: Mapping[str, str]) -> ExecutionFilter:
-    known = get_args(ExecutionState)
-    wanted = tuple(word.strip().upper() for text in states for word in text.split(","))
+def execution_filter(
+    workflow: str | None, states: Sequence[str], tags: Mapping[str, str], kinds: Sequence[str] = ()
+) -> ExecutionFilter:
+    wanted = _words([state.upper() for state in states])
+    of = _words([kind.lower() for kind in kinds])
     for word in wanted:
-        if word not in known:
+        if word not in (known := get_args(ExecutionState)):
             raise Refusal(f"no execution is ever in the state '{word}'", f"States: {', '.join(known)}.")
-    return ExecutionFilter(workflow, cast("tuple[ExecutionState, ...]", wanted), tuple(sorted(tags.items())))
+    for word in of:
+        if word not in (known := get_args(ExecutionKind)):
+            raise Refusal(f"no execution is of the kind '{word}'", f"Kinds: {', '.join(known)}.")
+    return ExecutionFilter(
+        workflow,
+        cast("tuple[ExecutionState, ...]", wanted),
+        tuple(sorted(tags.items())),
+        kinds=cast("tuple[ExecutionKind, ...]", of),
+    )
+
+
+def _words(given: Sequence[str]) -> tuple[str, ...]:
+    """An option may be given several times, and name several things with commas."""
+    return tuple(word.strip() for text in given for word in text.split(","))
 
 
 def list_as_object(views: Sequence[ExecutionView]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from msgspec import Raw
 from dalsegno.core.orders import CancelOrder, Notice, StartOrder, order_cancel, order_start
 from dalsegno.core.script_bodies import StartBody, TaskBody, TimerBody, encode_body, failed
 from dalsegno.core.script_ending import deadline_token, ended
-from dalsegno.core.settlement.machines import reaches
 from dalsegno.core.task_options import child_options, task_options
 from dalsegno.core.turn import Turn
 from dalsegno.lang.effects import (
@@ -34,6 +33,7 @@ from dalsegno.model.effect import (
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.ids import child_execution_id, promise_token_id, resume_token_id
+from dalsegno.model.machine import reaches
 from dalsegno.model.token import (
     DEFAULT_QUEUE,
     RESUME_NODE,

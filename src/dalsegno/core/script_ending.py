@@ -20,8 +20,9 @@ from dalsegno.model.transition import Transition
 
 CANCEL_GRACE = 30.0
 """Seconds a script may clean up after it was cancelled or timed out."""
-CANCELLED, TIMED_OUT, FAILED = (f"its parent {fate}" for fate in ("was cancelled", "timed out", "failed"))
-"""Why a child is cancelled."""
+CANCELLED = "its parent was cancelled"
+TIMED_OUT = "its parent timed out"
+FAILED = "its parent failed"
 
 
 def deadline_token(execution: str, name: str, due: float) -> NewToken:

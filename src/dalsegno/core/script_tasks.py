@@ -11,7 +11,7 @@ from dalsegno.core.script_ending import error_object, failing
 from dalsegno.core.situation import Result, RunRecord, encode_record
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.model.effect import FinishExecution, SettlePromise
-from dalsegno.model.event import NewEvent
+from dalsegno.model.event import EventKind, NewEvent
 from dalsegno.model.failure import Failure
 from dalsegno.model.machine import Completion
 from dalsegno.model.token import Lease
@@ -46,7 +46,7 @@ def task_event(lease: Lease, done: TaskDone, now: float) -> NewEvent:
     elif len(done.result.raw) <= INLINE_OUTPUT:
         record["output"] = Raw(done.result.raw)
     record["line"] = done.line
-    kind = "TaskCompleted" if done.error is None else "TaskFailed"
+    kind: EventKind = "TaskCompleted" if done.error is None else "TaskFailed"
     return NewEvent(kind, lease.node, "", now, encode_record(record), lease.token)
 
 
@@ -88,6 +88,11 @@ def put_off(
         Park(due, lease.data if data is None else data, lease.attempt + 1),
         lease.epoch,
     )
+
+
+def nothing(lease: Lease) -> Transition:
+    """Uses the token up."""
+    return Transition(lease.execution, (), (), lease.token, lease.fence, "", lease.live, epoch=lease.epoch)
 
 
 def finish_task(lease: Lease, done: TaskDone, now: float) -> Transition:

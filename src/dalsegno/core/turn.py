@@ -1,4 +1,4 @@
-"""A turn: one run of a machine, from a stop to the next await that nothing known resolves. It is driven by the engine."""
+"""A turn: one run of a machine from a stop to the next await that nothing known resolves, as plain data."""
 
 from __future__ import annotations
 
@@ -34,5 +34,7 @@ class Turn(Struct, gc=False):
     taken: tuple[TakenSignal, ...] = ()
     cancel: CancelReason = ""
     interrupted: bool = False
+    weight: int = 0
+    """Bytes that the machine takes while it waits: its snapshot, and blobs beside it."""
     dropped: tuple[str, ...] = ()
     """Tokens of timers that nothing waits for any more."""

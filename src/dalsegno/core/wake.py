@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from dalsegno.lang.effects import Awaitable, Ok, Outcome
+from dalsegno.lang.effects import Awaitable, Ok, Outcome, promise_number
+from dalsegno.lang.promises import ranges
 from dalsegno.model.machine import Wake
 
 LEAVES = frozenset(("task", "workflow", "timer", "signal"))
@@ -50,13 +51,18 @@ def leaves_of(awaiting: Awaitable) -> list[Awaitable]:
 
 def wake_of(awaiting: Awaitable, known: Mapping[str, Outcome], signals: tuple[str, ...]) -> Wake:
     """The condition under which a machine suspended here is resumed. Nested groups are looked at after every
-    completion; flat ones are counted."""
+    completion of something in them; flat ones are counted."""
     due = _first_due(awaiting, known)
+    if awaiting.id:
+        number = promise_number(awaiting.id)
+        return Wake(1, signals=signals, due=due, awaited=((number, number + 1),))
+    unresolved = {leaf.id for leaf in leaves_of(awaiting) if leaf.id not in known}
+    awaited = ranges({promise_number(name) for name in unresolved})
     nested = any(item.kind not in LEAVES for item in awaiting.items)
-    if nested or awaiting.kind in LEAVES or awaiting.kind == "race":
-        return Wake(1, signals=signals, due=due)
-    unresolved = max(len({item.id for item in awaiting.items if item.id not in known}), 1)
-    return Wake(unresolved, awaiting.kind == "all", awaiting.kind == "any", signals, due)
+    if nested or awaiting.kind == "race":
+        return Wake(1, signals=signals, due=due, awaited=awaited)
+    need = max(len(unresolved), 1)
+    return Wake(need, awaiting.kind == "all", awaiting.kind == "any", signals, due, awaited)
 
 
 def _first_due(awaiting: Awaitable, known: Mapping[str, Outcome]) -> float | None:

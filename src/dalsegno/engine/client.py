@@ -13,8 +13,8 @@ from dalsegno.core.body import Body, decode_body
 from dalsegno.core.context import Context, decode_page
 from dalsegno.core.diagnosis import Wait, waits
 from dalsegno.core.orders import StartOrder, encode_notice
-from dalsegno.core.script import CANCEL_GRACE, cancel_script
 from dalsegno.core.script_bodies import decode_task, succeeded, with_own_input
+from dalsegno.core.script_ending import CANCEL_GRACE, cancel_script
 from dalsegno.core.script_summary import TaskTally
 from dalsegno.core.summary import NodeSummary, summarise
 from dalsegno.core.values import decode_value, encode_value

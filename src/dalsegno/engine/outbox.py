@@ -17,8 +17,8 @@ import msgspec
 
 from dalsegno.core.await_outside import awaited_children
 from dalsegno.core.orders import CancelOrder, Notice, StartOrder, decode_cancel, decode_notice, decode_start
-from dalsegno.core.script import error_object
 from dalsegno.core.script_bodies import encode_body, failed, succeeded
+from dalsegno.core.script_ending import error_object
 from dalsegno.errors import (
     BadConfiguration,
     Conflict,

@@ -6,6 +6,7 @@ the wake condition decides whether the machine is worth resuming.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Literal
 
 from msgspec import Struct
@@ -16,10 +17,23 @@ Ranges = tuple[tuple[int, int], ...]
 CancelReason = Literal["", "cancel", "timeout"]
 
 
+def reaches(ranges: Ranges, promise: int) -> bool:
+    """Whether a promise is in one of the ranges."""
+    if len(ranges) == 1:  # as nearly always
+        start, stop = ranges[0]
+        return start <= promise < stop
+    place = bisect_right(ranges, promise, key=_start) - 1
+    return place >= 0 and promise < ranges[place][1]
+
+
+def _start(bounds: tuple[int, int]) -> int:
+    return bounds[0]
+
+
 class Wake(Struct, frozen=True, gc=False):
-    """When a suspended machine is resumed: after ``need`` (at least one) completions of reachable promises that it has
-    not read yet, at the first failure or success where those alone may decide, or when there is a signal of one of the
-    names it waits for."""
+    """When a suspended machine is resumed: after ``need`` (at least one) completions of promises in ``awaited`` that it
+    has not read yet, at the first failure or success among them where those alone may decide, or when there is a signal
+    of one of the names it waits for."""
 
     need: int = 1
     on_failure: bool = False
@@ -27,6 +41,12 @@ class Wake(Struct, frozen=True, gc=False):
     signals: tuple[str, ...] = ()
     due: float | None = None
     """The first time at which an awaited timer fires: for the reconciler, should its token be gone."""
+    awaited: Ranges = ()
+    """Empty: all that are reachable."""
+
+    def counts(self, promise: int) -> bool:
+        """Whether a completion of this promise is worth counting."""
+        return not self.awaited or reaches(self.awaited, promise)
 
 
 class Completion(Struct, frozen=True, gc=False):

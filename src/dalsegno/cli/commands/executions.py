@@ -23,6 +23,10 @@ def list_executions(
         list[str] | None,
         typer.Option("--state", help="Only in this state; may be given several times.", show_default=False),
     ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", help="Only graph, script, python, task or schedule.", show_default=False),
+    ] = None,
     tag: Tags = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most this many.")] = 20,
     store: Store = None,
@@ -36,7 +40,7 @@ def list_executions(
     from dalsegno.cli.opening import make_app, opened
     from dalsegno.cli.output import emit
 
-    where = execution_filter(workflow, state or [], read_tags(tag))
+    where = execution_filter(workflow, state or [], read_tags(tag), kind or [])
 
     async def look() -> None:
         async with opened(make_app(store)) as client:

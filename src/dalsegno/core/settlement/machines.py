@@ -5,7 +5,6 @@ Effects change the machine's row while a transition is applied; whether it is re
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,24 +15,12 @@ from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.errors import InternalError
 from dalsegno.model.effect import RequestCancel, SaveMachine, SettlePromise, WakeMachine
 from dalsegno.model.ids import resume_token_id
-from dalsegno.model.machine import Completion, Ranges
+from dalsegno.model.machine import Completion, Ranges, reaches
 from dalsegno.model.token import RESUME_NODE, RESUME_PRIORITY, SYSTEM_QUEUE, NewToken
 from dalsegno.model.transition import Transition
 
 if TYPE_CHECKING:
     from dalsegno.core.settlement.effects import Application
-
-
-def reaches(ranges: Ranges, promise: int) -> bool:
-    if len(ranges) == 1:  # as nearly always
-        start, stop = ranges[0]
-        return start <= promise < stop
-    place = bisect_right(ranges, promise, key=_start) - 1
-    return place >= 0 and promise < ranges[place][1]
-
-
-def _start(bounds: tuple[int, int]) -> int:
-    return bounds[0]
 
 
 def is_outdated(transition: Transition, execution: ExecutionRow, rows: Workspace) -> bool:
@@ -103,12 +90,14 @@ def _forget_unreachable(work: Application, machine: MachineRow, reachable: Range
 def _count_unread(work: Application, machine: MachineRow, arrived: int) -> None:
     """What came while the machine ran. What the run itself brought along has higher numbers, and it has seen that."""
     machine.unread = machine.last_success = machine.last_failure = 0
-    for number, ok in work.rows.completions(machine.execution).values():
+    for promise, (number, ok) in work.rows.completions(machine.execution).items():
         if machine.read < number <= arrived:
-            _note_unread(machine, number, ok)
+            _note_unread(machine, promise, number, ok)
 
 
-def _note_unread(machine: MachineRow, number: int, ok: bool) -> None:
+def _note_unread(machine: MachineRow, promise: int, number: int, ok: bool) -> None:
+    if not machine.wake.counts(promise):
+        return
     machine.unread += 1
     if ok:
         machine.last_success = max(machine.last_success, number)
@@ -131,7 +120,7 @@ def settle_promise(work: Application, effect: SettlePromise) -> None:
         machine = work.machine_row()
         if machine is not None:
             _enter(work, machine, effect.completion)
-            _note_unread(machine, machine.inbox, effect.completion.ok)
+            _note_unread(machine, effect.completion.promise, machine.inbox, effect.completion.ok)
 
 
 def _is_open(work: Application, effect: SettlePromise) -> bool:

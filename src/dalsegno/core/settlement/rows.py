@@ -106,7 +106,7 @@ class MachineRow(Struct, gc=False):
     resuming: bool = False
     """Whether there is a resume token for this version."""
     unread: int = 0
-    """Completions after ``read`` whose promises are reachable."""
+    """Completions after ``read`` that the wake condition counts."""
     last_success: int = 0
     last_failure: int = 0
     """Numbers of the newest completions of each kind, as far as they are unread."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from dalsegno.core.values import encode_value
-from dalsegno.errors import NotJson
+from dalsegno.engine.runner import storable_failure
+from dalsegno.errors import DalSegnoError, NotJson
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.python.homes import home_of
 from dalsegno.model.failure import Failure
+from dalsegno.model.retry import NO_RETRY, RetryPolicy
 
 TASK_FAILED = "TASK_FAILED"
 NODE_FAILED = "NODE_FAILED"
@@ -46,3 +49,18 @@ def _plain_arguments(error: BaseException | None) -> tuple[Any, ...]:
     except NotJson:
         return ()
     return tuple(error.args)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A failed attempt: as the retry policy sees it, and as the script will."""
+
+    failure: Failure
+    error: ErrorValue
+    policy: RetryPolicy
+
+
+def unstorable(error: DalSegnoError) -> Failed:
+    """A task that returned what cannot be stored: trying again would not help."""
+    failure = storable_failure(error, None)
+    return Failed(failure, error_value(failure, error), NO_RETRY)

@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from dalsegno.core.settlement.machines import reaches
 from dalsegno.core.wake import decided, leaf_ids, leaves_of
 from dalsegno.engine.scripting.programs import RunningMachine
 from dalsegno.errors import LimitExceeded
 from dalsegno.lang.effects import Awaitable, ErrorValue, Ok, Outcome, promise_id, promise_number
 from dalsegno.model.ids import promise_token_id
-from dalsegno.model.machine import CancelReason, Completion, Ranges, SignalView, TakenSignal
+from dalsegno.model.machine import CancelReason, Completion, Ranges, SignalView, TakenSignal, reaches
 
 MOST_STOPS = 20_000
 """Stops at settled promises in one turn: a loop over timers that are due would otherwise never end."""
@@ -44,6 +43,8 @@ class Job:
     """In the order of completion."""
     places: dict[str, Place] = field(default_factory=dict)
     """Where in that order each stored completion and each signal stands."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes of what is known, where it is stored."""
     signals: Sequence[SignalView] = ()
     decode_signal: Callable[[SignalView], Any] = lambda signal: None
     cancel: CancelReason = ""
@@ -55,8 +56,10 @@ class Job:
     stops: int = 0
     saved: int = 0
     """Outcomes that may be handed over for the stops since everything was."""
+    before: Awaitable | None = None
+    """What the machine awaited before it ran."""
     awaiting: Awaitable | None = None
-    """What the machine awaits in the end."""
+    """What it awaits in the end."""
 
 
 def follow(machine: RunningMachine, job: Job, budget: int | None) -> bool:

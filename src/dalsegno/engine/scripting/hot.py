@@ -7,15 +7,17 @@ under the version it was kept with: if the stored one has moved on, the commit i
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dalsegno.engine.scripting.programs import RunningMachine
 from dalsegno.lang.effects import Awaitable, Outcome
-from dalsegno.model.machine import CancelReason, Wake
+from dalsegno.model.machine import CancelReason, Completion, Wake
 
 CAPACITY = 2000
-LARGEST = 64 * 1024
-"""Bytes of a snapshot; a larger machine is loaded again rather than kept."""
+MOST_BYTES = 64 * 1024 * 1024
+"""Of all machines together, by what they take in the store."""
+LARGEST = 1024 * 1024
+"""Of one: a larger machine is loaded again rather than kept."""
 
 
 @dataclass(slots=True)
@@ -29,25 +31,46 @@ class Warm:
     awaiting: Awaitable | None = None
     cancel: CancelReason = ""
     """What it was asked to end for, if it was told so already."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes of what is known."""
+    weight: int = 0
+    """Bytes of its snapshot, of the blobs beside it, and of what is known."""
+    behind: bool = False
+    """Whether something completed that it does not know of."""
 
 
 class HotMachines:
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._kept: OrderedDict[str, Warm] = OrderedDict()
+        self._bytes = 0
 
     def take(self, execution: str) -> Warm | None:
-        return self._kept.pop(execution, None)
+        warm = self._kept.pop(execution, None)
+        if warm is not None:
+            self._bytes -= warm.weight
+        return warm
 
     def keep(self, execution: str, warm: Warm) -> None:
+        self.take(execution)
+        if warm.weight > LARGEST:
+            return
         self._kept[execution] = warm
-        if len(self._kept) > self._capacity:
-            self._kept.popitem(last=False)
+        self._bytes += warm.weight
+        while len(self._kept) > self._capacity or self._bytes > MOST_BYTES:
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= oldest.weight
 
-    def wakes(self, execution: str, *, ok: bool) -> bool:
-        """Whether one more completion alone lets the machine go on, as far as this process knows."""
+    def take_if_woken(self, execution: str, completion: Completion) -> Warm | None:
+        """The machine, if one more completion alone lets it go on, as far as this process knows. One that sleeps on
+        falls behind: it can still be resumed, but a fused commit would be refused."""
         warm = self._kept.get(execution)
-        if warm is None:
-            return False
+        if warm is None or warm.behind:
+            return None
         wake = warm.wake
-        return wake.need <= 1 or (wake.on_success and ok) or (wake.on_failure and not ok)
+        if wake.counts(completion.promise) and (
+            wake.need <= 1 or (wake.on_success if completion.ok else wake.on_failure)
+        ):
+            return self.take(execution)
+        warm.behind = True
+        return None

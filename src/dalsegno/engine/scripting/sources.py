@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dalsegno import lang
 from dalsegno.errors import UsageError
-from dalsegno.lang import Finding, FlowProgram, compile, validate
+from dalsegno.lang import Finding, FlowProgram
 
 
 class InvalidScript(UsageError):
@@ -24,8 +25,8 @@ class InvalidScript(UsageError):
 
 def compile_checked(source: str, name: str | None = None) -> FlowProgram:
     """Raises FlowSyntaxError or InvalidScript; nothing is stored of a script that has errors."""
-    program = compile(source, name)
-    errors = [finding for finding in validate(source) if finding.severity == "error"]
+    program = lang.compile(source, name)
+    errors = [finding for finding in lang.validate(source) if finding.severity == "error"]
     if errors:
         raise InvalidScript(program.name, errors)
     return program

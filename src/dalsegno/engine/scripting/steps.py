@@ -8,14 +8,13 @@ instead: the task is not run again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from dalsegno.core import script
-from dalsegno.core.script import Turn
+from dalsegno.core.script import commit_turn
 from dalsegno.core.script_bodies import (
     StartBody,
     TaskBody,
@@ -23,36 +22,42 @@ from dalsegno.core.script_bodies import (
     decode_start_body,
     decode_task,
     decode_timer,
-    encode_body,
     error_in,
     failed,
     succeeded,
 )
-from dalsegno.core.settlement.machines import reaches
-from dalsegno.core.situation import Result, RunRecord, encode_record
+from dalsegno.core.script_ending import expire_script, fail_script
+from dalsegno.core.script_tasks import (
+    TaskDone,
+    finish_task,
+    nothing,
+    put_off,
+    retry_task,
+    settle_only,
+    task_event,
+)
+from dalsegno.core.situation import Result
+from dalsegno.core.turn import Turn
 from dalsegno.core.values import decode_value
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.results import Results
-from dalsegno.engine.runner import storable_failure
 from dalsegno.engine.schedule_step import schedule_step
-from dalsegno.engine.scripting.failures import error_value
+from dalsegno.engine.scripting.failures import Failed, unstorable
 from dalsegno.engine.scripting.following import Job, interruption, lost_timers
-from dalsegno.engine.scripting.hot import LARGEST, HotMachines, Warm
-from dalsegno.engine.scripting.programs import ScriptProgram
-from dalsegno.engine.scripting.task_run import Failed, TaskRunner
-from dalsegno.engine.scripting.turns import Turns
+from dalsegno.engine.scripting.hot import HotMachines, Warm
+from dalsegno.engine.scripting.programs import RunningMachine, ScriptProgram
+from dalsegno.engine.scripting.task_run import TaskRunner
+from dalsegno.engine.scripting.turns import SLICE, Turns
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.tasks import Tasks
-from dalsegno.errors import DalSegnoError, InternalError, LimitExceeded, NotFound, NotJson
+from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson
 from dalsegno.lang import SnapshotError
 from dalsegno.lang.effects import ErrorValue, Ok, Outcome, promise_id, promise_number
-from dalsegno.model.effect import FinishExecution
-from dalsegno.model.event import EventKind, NewEvent
+from dalsegno.model.event import NewEvent
 from dalsegno.model.ids import task_execution_id
-from dalsegno.model.machine import Completion, MachineView, SignalView
-from dalsegno.model.retry import NO_RETRY
+from dalsegno.model.machine import Completion, MachineView, SignalView, reaches
 from dalsegno.model.token import Lease
-from dalsegno.model.transition import Park, Transition
+from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
@@ -63,11 +68,8 @@ LONG_AGO = 0.1
 """Seconds in the queue after which a script about to begin may have been asked to end: then that is looked up."""
 RECENT = 200
 """Events among which the request to end is looked for."""
-
-
-class TaskDone(Struct, frozen=True, gc=False):
-    result: Result | None
-    error: ErrorValue | None
+AFTER_THE_SIGNAL = 1.0
+"""Seconds for which the time limit of a wait lets a signal go first that has not been given away yet."""
 
 
 class ScriptStep(Struct, gc=False):
@@ -127,13 +129,13 @@ class ScriptSteps:
         if lease.losses >= self.limits.losses:
             message = f"the worker process died {lease.losses} times while it ran this workflow's own code"
             error = ErrorValue("WORKER_LOST", message, "WorkerLost")
-            return ScriptStep(script.fail_script(lease, error, self.ledger.now()))
+            return ScriptStep(fail_script(lease, error, self.ledger.now()))
         try:
             return await self._resume_machine(lease)
         except SnapshotError as error:
             logger.error("the stored machine of execution %s is damaged: %s", lease.execution, error)
             value = ErrorValue("SNAPSHOT_DAMAGED", str(error))
-            return ScriptStep(script.fail_script(lease, value, self.ledger.now()))
+            return ScriptStep(fail_script(lease, value, self.ledger.now()))
 
     async def _resume_machine(self, lease: Lease) -> ScriptStep:
         program = await self.definitions.script(lease.definition)
@@ -141,33 +143,47 @@ class ScriptSteps:
             return await self._first_turn(lease, program, decode_start_body(lease.data))
         view = await self.ledger.machine(lease.execution)
         if view is None:
-            raise InternalError(f"execution {lease.execution} has no machine")
+            return ScriptStep(nothing(lease))  # it has ended meanwhile, and was swept
         if not view.snapshot:
             return await self._first_turn(lease, program, await self._start_body(lease), view)
-        warm = self.hot.take(lease.execution)
-        if warm is not None and warm.version == view.version:
-            machine = warm.machine
-        else:
-            names = program.blobs_in(view.snapshot)
-            blobs = {name: await self.blobs.get(lease.execution, name) for name in names}
-            machine = program.load(view.snapshot, blobs)
-        job = Job(
-            lease.execution,
+        job = await self._job(lease.execution, view)
+        begin = await self._loader(lease.execution, program, view, job)
+        turn, machine = await self.turns.run(job, begin, self._thread(program))
+        return self._turned(lease, job, turn, machine)
+
+    async def _job(self, execution: str, view: MachineView) -> Job:
+        is_news = view.cancel == "cancel" and not view.interrupted
+        return Job(
+            execution,
             view.version,
             view.inbox,
             self.ledger.now(),
-            await self._known(lease.execution, view.completions),
+            await self._known(execution, view.completions),
             {promise_id(each.promise): (each.number, 0) for each in view.completions},
+            {promise_id(each.promise): len(each.data) for each in view.completions},
             view.signals,
-            await self._signal_reader(lease.execution, view.signals),
+            await self._signal_reader(execution, view.signals),
             view.cancel,
             view.interrupted,
-            await self._reason(lease.execution) if view.cancel == "cancel" and not view.interrupted else None,
+            await self._reason(execution) if is_news else None,
         )
-        before = machine.awaiting
-        turn, after = await self.turns.run(job, lambda: machine, self._thread(program))
-        turn.dropped = lost_timers(lease.execution, before, turn.reachable)
-        return self._turned(lease, job, turn, after)
+
+    async def _loader(
+        self, execution: str, program: ScriptProgram, view: MachineView, job: Job
+    ) -> Callable[[], RunningMachine]:
+        """Brings the machine back, where its program is to run: that may call the user's own code."""
+        warm = self.hot.take(execution)
+        blobs: dict[str, bytes] = {}
+        if warm is None or warm.version != view.version:
+            warm = None
+            blobs = {name: await self.blobs.get(execution, name) for name in program.blobs_in(view.snapshot)}
+
+        def load() -> RunningMachine:
+            machine = warm.machine if warm is not None else program.load(view.snapshot, blobs)
+            job.before = machine.awaiting
+            return machine
+
+        return load
 
     async def _first_turn(
         self, lease: Lease, program: ScriptProgram, body: StartBody, view: MachineView | None = None
@@ -176,11 +192,11 @@ class ScriptSteps:
         if view is not None and view.cancel:
             error = interruption(view.cancel, "it had not begun yet")
             turn = Turn("failed", view.version, view.inbox, error=error, cancel=view.cancel)
-            return ScriptStep(script.commit_turn(lease, turn, now))
+            return ScriptStep(commit_turn(lease, turn, now))
         signals = view.signals if view is not None else ()
         read = await self._signal_reader(lease.execution, signals)
         version, inbox = (view.version, view.inbox) if view is not None else (0, 0)
-        job = Job(lease.execution, version, inbox, now, {}, {}, signals, read)
+        job = Job(lease.execution, version, inbox, now, {}, {}, {}, signals, read)
         context = {
             "executionId": lease.execution,
             "workflow": body.workflow,
@@ -189,7 +205,7 @@ class ScriptSteps:
             "attempt": 1,
         }
         inputs = decode_value(body.input)
-        budget = None if program.native else 20_000
+        budget = None if program.native else SLICE
         turn, machine = await self.turns.run(
             job, lambda: program.start(inputs, context, now, budget), self._thread(program)
         )
@@ -206,14 +222,18 @@ class ScriptSteps:
     def _turned(
         self, lease: Lease, job: Job, turn: Turn, machine: Any, events: tuple[NewEvent, ...] = ()
     ) -> ScriptStep:
-        transition = script.commit_turn(lease, turn, self.ledger.now(), events)
+        turn.dropped = lost_timers(lease.execution, job.before, turn.reachable)
+        transition = commit_turn(lease, turn, self.ledger.now(), events)
         warm = None
-        if turn.status == "suspended" and machine is not None and len(turn.snapshot) <= LARGEST:
-            read = turn.read + 1 if turn.settled is not None else turn.read
-            read += len(turn.taken)
+        if turn.status == "suspended" and machine is not None and job.awaiting is not None:
+            read = turn.read + len(turn.taken) + (turn.settled is not None)
             cancel = turn.cancel if turn.interrupted else ""
             known = _still_reachable(job.known, turn)
-            warm = Warm(machine, turn.version + 1, read, turn.wake, known, job.awaiting, cancel)
+            sizes = {name: job.sizes.get(name, 0) for name in known}
+            weight = turn.weight + sum(sizes.values())
+            warm = Warm(
+                machine, turn.version + 1, read, turn.wake, known, job.awaiting, cancel, sizes, weight
+            )
         return ScriptStep(transition, warm=warm)
 
     async def _reason(self, execution: str) -> str | None:
@@ -255,57 +275,31 @@ class ScriptSteps:
     async def _task(self, lease: Lease) -> ScriptStep:
         body = decode_task(lease.data)
         began = self.ledger.now()
-        returned = await self.tasks.run(lease, body, lease.node, began)
+        returned = await self.tasks.run(lease, body, self._workflow_of(lease), began)
         if not isinstance(returned, Failed):
+            what = f"the output of task '{lease.node}'"
             try:
-                result = await self.results.of(
-                    lease.execution, returned, f"the output of task '{lease.node}'"
-                )
+                result = await self.results.of(lease.execution, returned, what)
             except (NotJson, LimitExceeded) as error:
-                returned = self._unstorable(error)
+                returned = unstorable(error)
             else:
-                return await self._task_done(lease, body, result, None, began)
+                return await self._task_done(lease, body, TaskDone(began, body.line, result))
         if returned.policy.allows(lease.attempt, returned.failure):
-            return ScriptStep(self._retry(lease, body, returned, began))
-        return await self._task_done(lease, body, None, returned.error, began)
+            now = self.ledger.now()
+            due = now + returned.policy.delay(lease.token, lease.attempt, returned.failure)
+            return ScriptStep(retry_task(lease, body, returned.failure, began, now, due))
+        return await self._task_done(lease, body, TaskDone(began, body.line, error=returned.error))
 
-    def _unstorable(self, error: DalSegnoError) -> Failed:
-        failure = storable_failure(error, None)
-        return Failed(failure, error_value(failure, error), NO_RETRY)
+    def _workflow_of(self, lease: Lease) -> str:
+        program = self.definitions.cached_script(lease.definition)
+        return program.definition.name if program is not None else lease.node
 
-    def _retry(self, lease: Lease, body: TaskBody, attempt: Failed, began: float) -> Transition:
+    async def _task_done(self, lease: Lease, body: TaskBody, done: TaskDone) -> ScriptStep:
         now = self.ledger.now()
-        due = now + attempt.policy.delay(lease.token, lease.attempt, attempt.failure)
-        record = RunRecord(
-            lease.ready_at, began, lease.attempt, error=attempt.failure.as_dict(), retry_at=due
-        )
-        event = NewEvent("TaskRetrying", lease.node, "", now, encode_record(record), lease.token)
-        return Transition(
-            lease.execution,
-            (),
-            (event,),
-            lease.token,
-            lease.fence,
-            "",
-            lease.live,
-            Park(due, encode_body(body), lease.attempt + 1),
-            lease.epoch,
-        )
-
-    async def _task_done(
-        self, lease: Lease, body: TaskBody, result: Result | None, error: ErrorValue | None, began: float
-    ) -> ScriptStep:
         if body.promise is None or lease.execution_kind == "task":
-            return ScriptStep(self._finish_task(lease, result, error))
-        event = self._task_event(lease, result, error, began, body.line)
-        if error is not None:
-            completion = failed(body.promise, error)
-        elif result is not None:
-            completion = succeeded(body.promise, result)
-        else:
-            raise InternalError("a task ended without a result and without an error")
-        step = await self._settled(lease, completion, event)
-        step.done = TaskDone(result, error)
+            return ScriptStep(finish_task(lease, done, now))
+        step = await self._settled(lease, done.completion(body.promise), task_event(lease, done, now))
+        step.done = done
         return step
 
     def handed_over(self, lease: Lease, step: ScriptStep) -> Transition | None:
@@ -313,7 +307,7 @@ class ScriptSteps:
         execution = task_execution_id(lease.token)
         if step.done is not None:
             own = msgspec.structs.replace(lease, execution=execution, definition="")
-            return self._finish_task(own, step.done.result, step.done.error)
+            return finish_task(own, step.done, self.ledger.now())
         if lease.kind == "task" and step.transition.park is not None:
             return msgspec.structs.replace(step.transition, execution=execution)
         return None
@@ -321,82 +315,53 @@ class ScriptSteps:
     def refused(self, lease: Lease, message: str) -> Transition:
         """The store cannot hold what the step wants to write."""
         error = ErrorValue("NOT_STORABLE", f"the store cannot hold this: {message}")
-        return script.fail_script(lease, error, self.ledger.now())
-
-    def _task_event(
-        self, lease: Lease, result: Result | None, error: ErrorValue | None, began: float, line: int
-    ) -> NewEvent:
-        record: dict[str, Any] = {"queued_at": lease.ready_at, "started_at": began, "attempt": lease.attempt}
-        kind: EventKind = "TaskCompleted"
-        if error is not None:
-            kind = "TaskFailed"
-            record["error"] = script.error_object(error)
-        elif result is not None and result.blob is not None:
-            record["output_ref"] = result.blob
-        elif result is not None and len(result.raw) <= 4096:
-            record["output"] = Raw(result.raw)
-        record["line"] = line
-        return NewEvent(kind, lease.node, "", self.ledger.now(), encode_record(record), lease.token)
-
-    def _finish_task(self, lease: Lease, result: Result | None, error: ErrorValue | None) -> Transition:
-        """A task that is an execution of its own ends with it."""
-        now = self.ledger.now()
-        if error is not None or result is None:
-            finish = script.failing(error or ErrorValue("TASK_FAILED", "no result"), now, hand_over=False)
-        else:
-            event = NewEvent("ExecutionCompleted", "", "", now, b'{"output":%b}' % result.raw)
-            finish = FinishExecution("COMPLETED", event, result.raw)
-        return Transition(
-            lease.execution, (finish,), (), lease.token, lease.fence, "", lease.live, epoch=lease.epoch
-        )
+        return fail_script(lease, error, self.ledger.now())
 
     async def _timer(self, lease: Lease) -> ScriptStep:
         body = decode_timer(lease.data)
         now = self.ledger.now()
-        if body.signal is not None:
-            error = ErrorValue("TimeoutError", f"no signal '{body.signal}' came in time")
-            event = NewEvent("TimerFired", body.signal, "", now, b'{"signal":true}', lease.token)
-            completion = failed(body.promise, error)
-            return ScriptStep(script.settle_only(lease, completion, (event,), repeatable=True))
-        event = NewEvent("TimerFired", "", "", now, None, lease.token)
-        return await self._settled(lease, succeeded(body.promise, Result(b"null")), event)
+        if body.signal is None:
+            event = NewEvent("TimerFired", "", "", now, None, lease.token)
+            return await self._settled(lease, succeeded(body.promise, Result(b"null")), event)
+        view = await self.ledger.machine(lease.execution)
+        if view is not None and any(signal.name == body.signal for signal in view.signals):
+            # It came in time, or another of its name did: the resume that gives it away goes first.
+            return ScriptStep(put_off(lease, now + AFTER_THE_SIGNAL))
+        error = ErrorValue("TimeoutError", f"no signal '{body.signal}' came in time")
+        event = NewEvent("TimerFired", body.signal, "", now, b'{"signal":true}', lease.token)
+        return ScriptStep(settle_only(lease, failed(body.promise, error), event, repeatable=True))
 
     async def _settled(self, lease: Lease, completion: Completion, event: NewEvent) -> ScriptStep:
         """Goes on with the machine in the same commit where that is likely to be accepted."""
-        plain = script.settle_only(lease, completion, (event,), repeatable=False)
-        if not lease.definition or not self.hot.wakes(lease.execution, ok=completion.ok):
-            return ScriptStep(plain)
+        plain = settle_only(lease, completion, event, repeatable=False)
+        warm = self.hot.take_if_woken(lease.execution, completion)
         program = self.definitions.cached_script(lease.definition)
-        warm = self.hot.take(lease.execution)
         if program is None or warm is None:
             return ScriptStep(plain)
-        known = dict(warm.known)
-        value = await self._known(lease.execution, (completion,))
-        known.update(value)
         job = Job(
             lease.execution,
             warm.version,
             warm.read,
             self.ledger.now(),
-            known,
+            {**warm.known, **await self._known(lease.execution, (completion,))},
+            sizes={**warm.sizes, promise_id(completion.promise): len(completion.data)},
             cancel=warm.cancel,
             interrupted=bool(warm.cancel),
             settled=completion,
+            before=warm.awaiting,
         )
-        before, machine = warm.awaiting, warm.machine
+        machine = warm.machine
         turn, after = await self.turns.run(job, lambda: machine, self._thread(program))
-        turn.dropped = lost_timers(lease.execution, before, turn.reachable)
         step = self._turned(lease, job, turn, after, (event,))
         step.instead = plain
         return step
 
     async def _deadline(self, lease: Lease) -> ScriptStep:
-        program = await self.definitions.script(lease.definition)
+        program = await self.definitions.any_by_hash(lease.definition)
+        timeout = program.timeout if isinstance(program, ScriptProgram) else None
         view = await self.ledger.machine(lease.execution)
         cancel = view.cancel if view is not None else ""
-        now = self.ledger.now()
-        timeout = program.timeout or 0.0
-        return ScriptStep(script.expire_script(lease, cancel, now, timeout, self.cancel_grace))
+        return ScriptStep(expire_script(lease, cancel, self.ledger.now(), timeout, self.cancel_grace))
 
 
 def _still_reachable(known: Mapping[str, Outcome], turn: Turn) -> dict[str, Outcome]:

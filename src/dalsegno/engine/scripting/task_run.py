@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dalsegno.core.fail import worker_lost
@@ -15,29 +14,19 @@ from dalsegno.core.values import decode_value
 from dalsegno.engine.library_node import run_library_node
 from dalsegno.engine.run_context import LogSink
 from dalsegno.engine.runner import storable_failure
-from dalsegno.engine.scripting.failures import error_value
+from dalsegno.engine.scripting.failures import Failed, error_value
 from dalsegno.engine.scripting.task_context import TaskRunContext
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.tasks import Tasks
 from dalsegno.errors import NotFound
-from dalsegno.lang.effects import ErrorValue
 from dalsegno.model.failure import Failure
-from dalsegno.model.retry import NO_RETRY, RetryPolicy
+from dalsegno.model.retry import NO_RETRY
 from dalsegno.model.token import Lease
 from dalsegno.ports.node import NodeError, NodeTypes
 
 logger = logging.getLogger("dalsegno.steps")
 
 NODE_PREFIX = "node:"
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A failed attempt: as the retry policy sees it, and as the script will."""
-
-    failure: Failure
-    error: ErrorValue
-    policy: RetryPolicy
 
 
 class TaskRunner:

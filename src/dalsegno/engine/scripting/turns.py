@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
-from dalsegno.core.script import Turn
 from dalsegno.core.task_options import child_options, task_options
+from dalsegno.core.turn import Turn
 from dalsegno.core.values import encode_value
 from dalsegno.core.wake import describe, wake_of
 from dalsegno.engine.scripting.following import Job, follow, taken_in_order
@@ -131,7 +131,9 @@ class Turns:
                 f"the state of the script is {len(turn.snapshot):,} bytes, more than the limit snapshot_bytes of "
                 f"{self.limits.snapshot_bytes:,}; keep large data in tasks and pass references"
             )
+        turn.weight = len(turn.snapshot)
         for data in blobs.values():
+            turn.weight += len(data)
             await self.blobs.put(job.execution, data)
         turn.status = "suspended"
         turn.reachable = machine.reachable()
