@@ -146,7 +146,7 @@ def test_an_unusable_input_of_a_task_can_be_caught(stage: Stage) -> None:
     assert ended.state == "COMPLETED", ended.error
 
 
-@pytest.mark.parametrize("name", ["a b", "ключ", "\x00", "x" * 5000, "node:", "a\nb"])
+@pytest.mark.parametrize("name", ["a b", "ключ", "\x00", "x" * 400, "node:", "a\nb"])
 def test_odd_names_of_tasks_and_signals_do_no_harm(stage: Stage, name: str) -> None:
     source = """
     try { await Task.run(inputs.name, {}) } catch (e) { log(e.message) }

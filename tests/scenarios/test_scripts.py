@@ -424,3 +424,21 @@ def test_a_script_with_errors_is_refused_with_all_of_them(stage: Stage) -> None:
         ("argument-count", 2),
     ]
     assert "line 1, column 9" in str(caught.value)
+
+
+def test_a_task_on_its_own_takes_no_signals(stage: Stage) -> None:
+    from dalsegno.errors import Conflict
+
+    handle = stage.app.start(stage.app.task(name="alone")(_alone))
+    with pytest.raises(Conflict, match="is a task: it takes no signals"):
+        handle.signal("go")
+    assert handle.result(10) == "alone"
+
+
+async def _alone() -> str:
+    return "alone"
+
+
+def test_a_forgotten_await_is_named(stage: Stage) -> None:
+    ended = stage.run_script('let n = Task.run("echo", 1)\nreturn n + 1')
+    assert ended.error["message"] == "'+' cannot add promise and number; await the promise first"

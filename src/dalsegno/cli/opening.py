@@ -17,6 +17,8 @@ from dalsegno.wiring import sqlite_path
 
 ID_LENGTH = 32
 LAST = "last"
+BY_ORDER = frozenset(("child", "started", "task"))
+"""Relations of executions that another one started."""
 SEARCHED = 1000
 """A shortened id is looked for among this many of the newest executions."""
 
@@ -76,8 +78,13 @@ async def find_execution(client: Client, named: str) -> str:
     """The id that is meant by an id, by its first characters, or by ``last``."""
     if len(named) == ID_LENGTH:
         return (await client.status(named)).id
-    recent = await client.executions(ExecutionFilter(), limit=1 if named == LAST else SEARCHED)
-    fitting = [view.id for view in recent if named == LAST or view.id.startswith(named.lower())]
+    recent = await client.executions(ExecutionFilter(), limit=100 if named == LAST else SEARCHED)
+    if named == LAST:
+        # What a workflow started itself is not what its user started last.
+        own = [view.id for view in recent if view.relation not in BY_ORDER]
+        fitting = (own or [view.id for view in recent])[:1]
+    else:
+        fitting = [view.id for view in recent if view.id.startswith(named.lower())]
     if len(fitting) > 1:
         raise Refusal(f"{len(fitting)} executions begin with '{named}'", "Give more characters of the id.")
     if not fitting:

@@ -53,6 +53,8 @@ from dalsegno.model.token import NewToken
 from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale, Transition
 from dalsegno.ports.archive import ExecutionFilter
 
+LONGEST_SIGNAL_NAME = 500
+
 TaskQueue: TypeAlias = Callable[[str], str | None]
 
 
@@ -158,6 +160,11 @@ class Client:
 
     async def signal(self, execution: str, name: str, payload: Any = None, id: str | None = None) -> None:
         """Buffered, first in first out per name; the same ``id`` again changes nothing."""
+        if not 0 < len(name) <= LONGEST_SIGNAL_NAME:
+            raise InvalidInput(f"a signal's name has 1 to {LONGEST_SIGNAL_NAME} characters")
+        kind = (await self.status(execution)).kind
+        if kind in ("task", "schedule"):
+            raise Conflict(f"execution {execution} is a {kind}: it takes no signals; send it to its workflow")
         raw = encode_value(payload, "the signal's payload")
         result = await self.results.of_raw(execution, raw, "the signal's payload")
         now = self.stack.ledger.now()

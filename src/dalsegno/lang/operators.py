@@ -58,7 +58,8 @@ def add(host: Host, left: Value, right: Value) -> Value:
         return left_text + right_text
     if is_number(left) and is_number(right):
         return _add_numbers(host, left, right)
-    raise type_error(f"'+' cannot add {kind_of(left)} and {kind_of(right)}")
+    hint = "; await the promise first" if "promise" in (kind_of(left), kind_of(right)) else ""
+    raise type_error(f"'+' cannot add {kind_of(left)} and {kind_of(right)}{hint}")
 
 
 def multiply(host: Host, left: Value, right: Value) -> Value:

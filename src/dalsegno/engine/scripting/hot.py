@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from dalsegno.core.script_bodies import blob_of
 from dalsegno.engine.scripting.programs import RunningMachine
 from dalsegno.lang.effects import Awaitable, Outcome
 from dalsegno.model.machine import CancelReason, Completion, Wake
@@ -18,6 +19,11 @@ MOST_BYTES = 64 * 1024 * 1024
 """Of all machines together, by what they take in the store."""
 LARGEST = 1024 * 1024
 """Of one: a larger machine is loaded again rather than kept."""
+
+
+def size_of(completion: Completion) -> int:
+    """Of what it gives, roughly. A blob is large by nature."""
+    return len(completion.data) if blob_of(completion) is None else LARGEST + 1
 
 
 @dataclass(slots=True)

@@ -44,7 +44,7 @@ from dalsegno.engine.results import Results
 from dalsegno.engine.schedule_step import schedule_step
 from dalsegno.engine.scripting.failures import Failed, unstorable
 from dalsegno.engine.scripting.following import Job, interruption, lost_timers
-from dalsegno.engine.scripting.hot import HotMachines, Warm
+from dalsegno.engine.scripting.hot import HotMachines, Warm, size_of
 from dalsegno.engine.scripting.programs import RunningMachine, ScriptProgram
 from dalsegno.engine.scripting.task_run import TaskRunner
 from dalsegno.engine.scripting.turns import SLICE, Turns
@@ -160,7 +160,7 @@ class ScriptSteps:
             self.ledger.now(),
             await self._known(execution, view.completions),
             {promise_id(each.promise): (each.number, 0) for each in view.completions},
-            {promise_id(each.promise): len(each.data) for each in view.completions},
+            {promise_id(each.promise): size_of(each) for each in view.completions},
             view.signals,
             await self._signal_reader(execution, view.signals),
             view.cancel,
@@ -344,7 +344,7 @@ class ScriptSteps:
             warm.read,
             self.ledger.now(),
             {**warm.known, **await self._known(lease.execution, (completion,))},
-            sizes={**warm.sizes, promise_id(completion.promise): len(completion.data)},
+            sizes={**warm.sizes, promise_id(completion.promise): size_of(completion)},
             cancel=warm.cancel,
             interrupted=bool(warm.cancel),
             settled=completion,
