@@ -28,7 +28,9 @@ DECIDED = ("approval/expense.py", "approval/expense.flow", "approval/expense.yam
 
 
 def run(desk: Programs, command: tuple[str, ...]) -> dict[str, Any]:
-    return desk.begin(*command, "--json").result()
+    told = desk.begin(*command, "--json").result()
+    assert "status" in told, told
+    return told
 
 
 @pytest.mark.parametrize("each", examples(), ids=lambda each: each.name)

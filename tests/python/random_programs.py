@@ -95,7 +95,7 @@ class ProgramWriter:
             case 13:
                 return f"d.get({self._text(depth + 1)}, {deeper()})"
             case 14:
-                return f"len(f'{{{self._atom()}}}-{{{self._atom()}!r:>{{{self._atom()}}}}}')"
+                return f"len(f'{{{self._atom()}}}-{{{self._atom()}!r:>{{({self._atom()}) % 9}}}}')"
             case 15:
                 return f"({deeper()} {self._pick('and', 'or')} {deeper()})"
             case _:

@@ -23,6 +23,7 @@ from dalsegno import (
     first,
     gather,
     race,
+    run,
     signal,
     sleep,
     start,
@@ -123,8 +124,6 @@ def test_a_script_sees_the_class_and_the_code_of_a_python_childs_exception(stage
 
 
 def test_a_python_workflow_catches_the_error_of_a_script(stage: Stage) -> None:
-    from dalsegno import run
-
     stage.app.deploy_script('throw {code: "NOPE", message: "not today"}', "scripted")
 
     @stage.app.workflow
@@ -212,6 +211,36 @@ def test_a_task_that_raises_cancelled_error_by_itself_fails(stage: Stage) -> Non
 
     source = 'try { await Task.run("gives_up", {}) } catch (e) { return e.type }'
     assert stage.run_script(source).output == "CancelledError"
+
+
+def test_errors_that_no_store_could_hold_are_mended(stage: Stage) -> None:
+    @stage.app.task
+    async def mumble() -> None:
+        raise ValueError("\ud800", {"k": "\udfff"})
+
+    @stage.app.workflow
+    async def half() -> None:
+        raise ValueError("half \ud800")
+
+    @stage.app.workflow
+    async def passed_on() -> None:
+        await mumble()
+
+    @stage.app.workflow
+    async def long() -> None:
+        raise ValueError("x" * 1_000_000)
+
+    @stage.app.workflow
+    async def unnameable() -> None:
+        await run("\ud800", {})
+
+    ended = {one: stage.end_of(stage.app.start(one)) for one in (half, passed_on, long, unnameable)}
+    assert {one.state for one in ended.values()} == {"FAILED"}
+    assert ended[half].error["message"] == "half ?"
+    assert "half" in ended[half].error["details"]["traceback"]
+    assert ended[passed_on].error["type"] == "ValueError"
+    assert len(ended[long].error["message"]) < 11_000
+    assert "Unicode" in ended[unnameable].error["message"]
 
 
 # -- cancelling and time --------------------------------------------------------------------------------------

@@ -68,6 +68,22 @@ def test_a_timer_deleted_by_hand_counts_as_fired_once_its_time_has_passed(file: 
         assert stage.end_of(handle).output == "went on"
 
 
+def test_a_script_whose_task_was_deleted_by_hand_is_reported(file: Path) -> None:
+    stage = _stage(file, reconcile_every=0.05, untouched_after=0.0)
+    stage._alarm.setLevel(100)  # it does complain, as it should
+    with stage:
+        stage.app.deploy_script('await Signal.next("never")', "child")
+        lost = stage.start_script('await Task.with({queue: "none"}).run("echo", 1)', name="lost")
+        parent = stage.start_script('await Workflow.run("child", {})', name="parent")
+        waiting = stage.start_script('await Signal.next("go")', name="waiting")
+        for handle, awaited in ((lost, "task echo"), (parent, "workflow child"), (waiting, "signal go")):
+            stage.until_event(handle, "Suspended", awaited)
+        assert _change(file, "DELETE FROM token WHERE kind = 'task'") == 1
+        stage.pass_time(1)
+        stuck = stage.app.engine.reconciler.stuck
+        stage.until("it is reported", lost, lambda: list(stuck) == [lost.id])
+
+
 def test_three_completions_before_any_resume_cause_one(stage: Stage) -> None:
     source = """
     let all = [Task.run("hold", "a"), Task.run("hold", "b"), Task.run("hold", "c")]

@@ -68,7 +68,7 @@ def test_of_timers_that_are_overdue_the_earliest_has_fired_first() -> None:
 def test_a_failing_program_is_shortened_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: what comes while a script runs does not wake it again."""
 
-    def forget(_work: object, machine: machines.MachineRow, _arrived: int) -> None:
+    def forget(_work: object, machine: machines.MachineRow, *_seen: object) -> None:
         machine.unread = machine.last_success = machine.last_failure = 0
 
     monkeypatch.setattr(machines, "_count_unread", forget)

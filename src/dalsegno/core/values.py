@@ -61,9 +61,7 @@ def _culprit(value: Any) -> str | None:
 
 def _problem(value: Any) -> str | None:
     if isinstance(value, str):
-        return (
-            None if value.isascii() or _is_unicode(value) else "holds a character that is not valid Unicode"
-        )
+        return None if value.isascii() or is_unicode(value) else "holds a character that is not valid Unicode"
     if isinstance(value, int) and value.bit_length() > 14_000:
         return "is an integer of more than 4,300 digits"
     try:
@@ -75,7 +73,7 @@ def _problem(value: Any) -> str | None:
     return None
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:

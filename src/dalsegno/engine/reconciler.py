@@ -13,7 +13,7 @@ from dalsegno.model.effect import WakeMachine
 from dalsegno.model.execution import SCRIPTED
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.transition import Applied, Transition
-from dalsegno.ports.archive import Archive
+from dalsegno.ports.archive import Archive, ExecutionFilter
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 
@@ -21,6 +21,8 @@ logger = logging.getLogger("dalsegno.reconciler")
 
 UNTOUCHED_AFTER = 300.0
 PAGE = 100
+OUTBOX_LOOK = 1000
+"""Entries of the outbox among which something for a waiting script is looked for."""
 
 
 class Reconciler:
@@ -105,7 +107,8 @@ class Reconciler:
 
     async def _nudge(self, inspection: Inspection) -> bool:
         """A script whose timer should have fired long ago is resumed: the timer's token was deleted by somebody, and a
-        timer whose time has passed counts as fired. Other scripts wait for what only others can bring."""
+        timer whose time has passed counts as fired. Other scripts wait for what only others can bring. False where
+        nothing can bring it."""
         execution = inspection.execution
         if execution.kind not in SCRIPTED or execution.state != "RUNNING":
             return False
@@ -115,13 +118,22 @@ class Reconciler:
         if not machine.snapshot:
             return False
         if machine.wake.due is None or machine.wake.due > self.ledger.now():
-            return True
+            return bool(inspection.tokens or machine.wake.signals) or await self._has_children(execution.id)
         outcomes = await self.ledger.commit([Transition(execution.id, (WakeMachine(),))])
         self.repairs["woke-script"] += 1
         for outcome in outcomes:
             if isinstance(outcome, Applied):
                 await self.broker.announce(outcome.ready)
         return True
+
+    async def _has_children(self, execution: str) -> bool:
+        """Whether a child runs, or is still to be started or told about."""
+        where = ExecutionFilter(parent=execution, relations=("child",), states=("RUNNING", "PAUSED"))
+        if await self.archive.executions(where, limit=1):
+            return True
+        children = {child.id for child in await self.archive.executions(ExecutionFilter(parent=execution))}
+        owed = await self.ledger.outbox(OUTBOX_LOOK)
+        return any(entry.execution == execution or entry.execution in children for entry in owed)
 
     async def _sweep_after_endings(self) -> None:
         while True:

@@ -160,9 +160,9 @@ def _words(error: Exception) -> str:
 
 def _storable(failure: Failure, node: str | None) -> Failure:
     return Failure(
-        _text(failure.message),
-        _text(failure.code),
-        _text(failure.type),
+        bounded_text(failure.message),
+        bounded_text(failure.code),
+        bounded_text(failure.type),
         _details(failure.details),
         node,
         failure.retryable,
@@ -170,7 +170,7 @@ def _storable(failure: Failure, node: str | None) -> Failure:
     )
 
 
-def _text(words: str) -> str:
+def bounded_text(words: str) -> str:
     """Valid Unicode of a bearable length."""
     if len(words) > LONGEST_MESSAGE:
         words = f"{words[:LONGEST_MESSAGE]}… ({len(words):,} characters)"

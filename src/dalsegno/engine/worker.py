@@ -11,6 +11,7 @@ import msgspec
 from dalsegno.core.body import Body, decode_body
 from dalsegno.core.complete import Step
 from dalsegno.core.fail import halt
+from dalsegno.core.script_tasks import put_off
 from dalsegno.core.situation import RunRecord, Situation, encode_record, run_event
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.continuation import Continuation, kept_leases
@@ -22,7 +23,7 @@ from dalsegno.model.execution import SCRIPTED, NewExecution
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken
-from dalsegno.model.transition import AlreadyApplied, Applied, Park, ReadyToken, Refused, Stale, Transition
+from dalsegno.model.transition import AlreadyApplied, Applied, ReadyToken, Refused, Stale, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 
@@ -210,19 +211,9 @@ class Worker:
             self._free.set()
 
     def _put_off(self, lease: Lease) -> Transition:
-        """Asleep for a while, the longer the more often nobody could run it."""
+        """For a while, the longer the more often nobody could run it."""
         pause = min(CANNOT_RUN_PAUSE * 2 ** min(lease.attempt - 1, 10), LONGEST_PAUSE)
-        return Transition(
-            lease.execution,
-            (),
-            (),
-            lease.token,
-            lease.fence,
-            lease.scope,
-            lease.live,
-            Park(self.ledger.now() + pause, lease.data, lease.attempt + 1),
-            lease.epoch,
-        )
+        return put_off(lease, self.ledger.now() + pause)
 
     def _done(self, lease: Lease) -> None:
         """After a lost lease the same token may be running here a second time: that run stays."""

@@ -22,7 +22,8 @@ class CreateExecution(Struct, frozen=True, gc=False):
 
 
 class SpawnToken(Struct, frozen=True, gc=False):
-    """A new token: ready, or parked until its ``due``. An id that exists already is left alone."""
+    """A new token: ready, or parked until its ``due``. An id that exists already is left alone. A task without a
+    priority of its own has its execution's."""
 
     token: NewToken
 
@@ -164,10 +165,10 @@ class SaveMachine(Struct, frozen=True, gc=False):
     """A run of a script's machine ended at an await. Refused as ``Stale("version")`` unless the stored machine has
     ``version``, which it leaves as ``version + 1``.
 
-    ``read`` is the number of the newest completion the run has seen. Completions of promises that are no longer
-    ``reachable`` go, and ``taken`` signals become completions of their promises. Then the new wake condition is judged
-    against what arrived after ``read``, and a cancellation not yet told (``interrupted``) wakes in any case: a resume
-    token is made ready in this very commit.
+    ``read`` is the number of the newest completion or signal the run has seen. Completions of promises that are no
+    longer ``reachable`` go, and ``taken`` signals become completions of their promises, as of when they came. Then the
+    new wake condition is judged against what arrived after ``read``, and a cancellation not yet told (``interrupted``)
+    wakes in any case: a resume token is made ready in this very commit.
 
     ``settled`` is the completion that this transition's own token brings, when the worker that ran it went on with the
     machine at once (a fused commit). It takes the next number and counts as read; it is kept only if it stays
@@ -205,8 +206,9 @@ class SettlePromise(Struct, frozen=True, gc=False):
 
 class PostSignal(Struct, frozen=True, gc=False):
     """A signal for an execution of any kind, kept until it is taken; a command that begins with the same ``id``
-    again is ``AlreadyApplied``, also after it was taken. Signals are numbered by their events. The token that was
-    parked for this name first takes it at once; a machine that waits for it is resumed, whatever else it needs."""
+    again is ``AlreadyApplied``, also after it was taken. Signals are numbered by their events; to a machine one takes
+    the next number of its inbox, too. The token that was parked for this name first takes it at once; a machine that
+    waits for it is resumed, whatever else it needs."""
 
     id: str
     name: str

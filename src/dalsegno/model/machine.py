@@ -72,8 +72,8 @@ class SignalView(Struct, frozen=True, gc=False):
     name: str
     data: bytes
     number: int
-    inbox: int = 0
-    """Number of the newest completion when it came: what it is later than."""
+    place: int = 0
+    """Its number among the completions of a machine: whoever takes it becomes a completion of that number."""
 
 
 class MachineView(Struct, frozen=True):

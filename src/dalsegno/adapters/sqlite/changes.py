@@ -100,8 +100,8 @@ class Changes:
         self.completions: list[Any] = []
         """Parameters of ``enter``; what was removed or cleared of them goes after that."""
         self.removed: list[Any] = []
-        self.cleared: dict[int, int] = {}
-        """Executions whose completions go, up to a number."""
+        self.cleared: dict[int, list[int]] = {}
+        """Executions whose completions go, all up to the highest of these numbers."""
         self.scopes: dict[tuple[int, str], ScopeRow] = {}
         self.barriers: dict[tuple[int, str], BarrierRow] = {}
         self.gates: dict[tuple[int, str], GateRow] = {}
@@ -212,7 +212,9 @@ class Changes:
         COUNT_MACHINE.run(connection, counted)
         ENTER_INBOX.run(connection, self.completions)
         REMOVE_FROM_INBOX.run(connection, self.removed)
-        _each(connection, "machine.clear", list(self.cleared.items()))
+        _each(
+            connection, "machine.clear", [(execution, max(gone)) for execution, gone in self.cleared.items()]
+        )
 
     def _write_spawned(self, connection: sqlite3.Connection) -> None:
         kept: list[Any] = []

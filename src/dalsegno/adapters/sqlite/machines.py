@@ -75,6 +75,11 @@ class MachineWorkspace:
 
     def add_completion(self, execution: str, completion: Completion) -> None:
         flight = self._flights[execution]
+        cleared = self.changes.cleared.get(flight.number)
+        if cleared is not None and completion.number <= max(cleared):
+            # A signal takes its place before what was cleared: that goes one by one then.
+            self.changes.removed += [value for number in cleared for value in (flight.number, number)]
+            del self.changes.cleared[flight.number]
         flight.inbox[completion.promise] = (completion.number, completion.ok)
         self.changes.completions += (
             flight.number,
@@ -92,7 +97,7 @@ class MachineWorkspace:
         if flight.inbox:
             self.changes.removed += [value for number in gone for value in (flight.number, number)]
         else:
-            self.changes.cleared[flight.number] = max(gone)
+            self.changes.cleared.setdefault(flight.number, []).extend(gone)
 
     def save_signal(self, row: SignalRow) -> None:
         number = self._flights[row.execution].number

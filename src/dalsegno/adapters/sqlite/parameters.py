@@ -229,4 +229,4 @@ def counted_machine(number: int, row: MachineRow) -> Parameters:
 
 
 def stored_signal(number: int, row: SignalRow) -> Parameters:
-    return number, row.id, row.name, row.number, row.inbox, 1 if row.taken else 0, row.data
+    return number, row.id, row.name, row.number, row.place, 1 if row.taken else 0, row.data

@@ -177,6 +177,8 @@ class Application:
     def spawn(self, new: NewToken) -> TokenRow:
         """A new token; it counts for its scope from now on."""
         row = token_row(self.execution.id, new, "ready", self.now)
+        if new.kind == "task" and not new.priority:
+            row.priority = self.execution.priority
         if new.live:
             self.count(new.scope, 1)
         if new.due is not None:

@@ -15,7 +15,7 @@ from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.errors import InternalError
 from dalsegno.model.effect import RequestCancel, SaveMachine, SettlePromise, WakeMachine
 from dalsegno.model.ids import resume_token_id
-from dalsegno.model.machine import Completion, Ranges, reaches
+from dalsegno.model.machine import Completion, reaches
 from dalsegno.model.token import RESUME_NODE, RESUME_PRIORITY, SYSTEM_QUEUE, NewToken
 from dalsegno.model.transition import Transition
 
@@ -45,28 +45,39 @@ def save_machine(work: Application, effect: SaveMachine) -> None:
     if machine is None:
         raise InternalError(f"execution {work.execution.id} is no script and has no machine to save")
     arrived = machine.inbox
-    _forget_unreachable(work, machine, effect.reachable)
     machine.version += 1
     machine.snapshot = effect.snapshot
     machine.wake = effect.wake
     machine.line = effect.line
     machine.interrupted = machine.cancel != "" and (machine.interrupted or effect.interrupted)
     machine.resuming = False
+    before, machine.reachable = machine.reachable, effect.reachable
+    if effect.taken:
+        _take_signals(work, machine, effect)
+    if before != effect.reachable:
+        _forget_unreachable(work, machine)
     if effect.settled is not None:
-        _enter(work, machine, effect.settled)
+        machine.inbox += 1
+        _enter(work, machine, effect.settled, machine.inbox)
+    machine.unread = machine.last_success = machine.last_failure = 0
+    if arrived == effect.read:
+        machine.read = machine.inbox
+    else:
+        machine.read = effect.read
+        _count_unread(work, machine, effect, arrived)
+    _look_in_mailbox(work, machine)
+
+
+def _take_signals(work: Application, machine: MachineRow, effect: SaveMachine) -> None:
+    """They become completions as of when they came."""
     for taken in effect.taken:
         signal = work.rows.signal(machine.execution, taken.signal)
         if signal is not None and not signal.taken:
-            _enter(work, machine, Completion(taken.promise, True, signal.data))
+            if not signal.place:  # it came before places were recorded
+                signal.place = machine.inbox = machine.inbox + 1
+            _enter(work, machine, Completion(taken.promise, True, signal.data), signal.place)
             signal.taken, signal.data = True, b""
             work.rows.save_signal(signal)
-    if arrived == effect.read:
-        machine.read = machine.inbox
-        machine.unread = machine.last_success = machine.last_failure = 0
-    else:
-        machine.read = effect.read
-        _count_unread(work, machine, arrived)
-    _look_in_mailbox(work, machine)
 
 
 def _look_in_mailbox(work: Application, machine: MachineRow) -> None:
@@ -76,22 +87,23 @@ def _look_in_mailbox(work: Application, machine: MachineRow) -> None:
         work.wake = True
 
 
-def _forget_unreachable(work: Application, machine: MachineRow, reachable: Ranges) -> None:
-    """Everything stored is reachable as of the last save, so equal ranges leave nothing to look for."""
-    if reachable != machine.reachable and machine.kept:
+def _forget_unreachable(work: Application, machine: MachineRow) -> None:
+    """Everything stored was reachable as of the last save."""
+    if machine.kept:
         gone = [
-            promise for promise in work.rows.completions(machine.execution) if not reaches(reachable, promise)
+            promise
+            for promise in work.rows.completions(machine.execution)
+            if not reaches(machine.reachable, promise)
         ]
         work.rows.remove_completions(machine.execution, gone)
         machine.kept -= len(gone)
-    machine.reachable = reachable
 
 
-def _count_unread(work: Application, machine: MachineRow, arrived: int) -> None:
-    """What came while the machine ran. What the run itself brought along has higher numbers, and it has seen that."""
-    machine.unread = machine.last_success = machine.last_failure = 0
+def _count_unread(work: Application, machine: MachineRow, effect: SaveMachine, arrived: int) -> None:
+    """What came while the machine ran. What the run itself brought along it has seen."""
+    taken = {signal.promise for signal in effect.taken}
     for promise, (number, ok) in work.rows.completions(machine.execution).items():
-        if machine.read < number <= arrived:
+        if machine.read < number <= arrived and promise not in taken:
             _note_unread(machine, promise, number, ok)
 
 
@@ -105,13 +117,12 @@ def _note_unread(machine: MachineRow, promise: int, number: int, ok: bool) -> No
         machine.last_failure = max(machine.last_failure, number)
 
 
-def _enter(work: Application, machine: MachineRow, completion: Completion) -> None:
-    """Takes the next number, and is stored if somebody can still ask for it."""
-    machine.inbox += 1
+def _enter(work: Application, machine: MachineRow, completion: Completion, number: int) -> None:
+    """Stored if somebody can still ask for it; the first one of a promise counts."""
     if not reaches(machine.reachable, completion.promise):
         return
     if completion.promise not in work.rows.completions(machine.execution):
-        work.rows.add_completion(machine.execution, replace(completion, number=machine.inbox))
+        work.rows.add_completion(machine.execution, replace(completion, number=number))
         machine.kept += 1
 
 
@@ -119,7 +130,8 @@ def settle_promise(work: Application, effect: SettlePromise) -> None:
     if _is_open(work, effect):
         machine = work.machine_row()
         if machine is not None:
-            _enter(work, machine, effect.completion)
+            machine.inbox += 1
+            _enter(work, machine, effect.completion, machine.inbox)
             _note_unread(machine, effect.completion.promise, machine.inbox, effect.completion.ok)
 
 

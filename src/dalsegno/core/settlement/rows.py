@@ -122,8 +122,8 @@ class SignalRow(Struct, gc=False):
     name: str
     data: bytes
     number: int
-    inbox: int = 0
-    """Of the machine, when it came."""
+    place: int = 0
+    """The number it took in the machine's inbox when it came."""
     taken: bool = False
 
 

@@ -8,6 +8,7 @@ from dalsegno.core.settlement.rows import SignalRow, TokenRow
 from dalsegno.core.settlement.scopes import is_closed
 from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.model.effect import DeliverToToken, PostSignal
+from dalsegno.model.execution import SCRIPTED
 from dalsegno.model.ids import arrival_id
 
 if TYPE_CHECKING:
@@ -22,16 +23,17 @@ def post_signal(work: Application, effect: PostSignal) -> None:
     if rows.signal(execution.id, effect.id) is not None:
         return
     work.record(effect.event)
-    machine = rows.machine(execution.id)
-    inbox = machine.inbox if machine is not None else 0
-    signal = SignalRow(execution.id, effect.id, effect.name, effect.data, execution.seq, inbox)
+    machine = work.machine_row() if execution.kind in SCRIPTED else None
+    place = 0
+    if machine is not None:
+        place = machine.inbox = machine.inbox + 1
+    signal = SignalRow(execution.id, effect.id, effect.name, effect.data, execution.seq, place)
     waiting = _first_waiting(rows, execution.id, SIGNAL + effect.name)
     if waiting is not None:
         _take(work, signal, waiting)
         return
     rows.save_signal(signal)
     if machine is not None and effect.name in machine.wake.signals:
-        work.machine_row()
         work.wake = True
 
 

@@ -78,7 +78,7 @@ def machine_view(
 ) -> MachineView:
     """``completions`` and ``signals`` in the order of their numbers."""
     waiting = (
-        SignalView(signal.id, signal.name, signal.data, signal.number, signal.inbox) for signal in signals
+        SignalView(signal.id, signal.name, signal.data, signal.number, signal.place) for signal in signals
     )
     return MachineView(
         row.version,

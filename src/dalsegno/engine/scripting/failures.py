@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from dalsegno.core.values import encode_value
-from dalsegno.engine.runner import storable_failure
+from dalsegno.engine.runner import bounded_text, storable_failure
 from dalsegno.errors import DalSegnoError, NotJson
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.python.homes import home_of
 from dalsegno.model.failure import Failure
 from dalsegno.model.retry import NO_RETRY, RetryPolicy
+
+LARGEST_DATA = 256 * 1024
+"""Bytes of what an error carries beside its message."""
 
 TASK_FAILED = "TASK_FAILED"
 NODE_FAILED = "NODE_FAILED"
@@ -38,6 +41,30 @@ def class_names(error: BaseException | None) -> tuple[str, ...]:
         for one in type(error).__mro__
         if issubclass(one, BaseException) and one is not BaseException
     )
+
+
+def storable_error(error: ErrorValue) -> ErrorValue:
+    """What a program threw, in a form and of a size that every store can hold."""
+    return ErrorValue(
+        bounded_text(error.code),
+        bounded_text(error.message),
+        None if error.type is None else bounded_text(error.type),
+        _plain_data(error.data),
+        tuple(map(bounded_text, error.stack)),
+        tuple(map(bounded_text, error.classes)),
+        _plain_data(error.args) or (),
+    )
+
+
+def _plain_data(data: Any) -> Any:
+    """None where it is not JSON, or too large to be stored with every mention of the error. A traceback that quotes
+    what is no Unicode is worth mending."""
+    if isinstance(data, dict) and isinstance(data.get("traceback"), str):
+        data = {**data, "traceback": bounded_text(data["traceback"])}
+    try:
+        return data if len(encode_value(data, "the error's data")) <= LARGEST_DATA else None
+    except NotJson:
+        return None
 
 
 def _plain_arguments(error: BaseException | None) -> tuple[Any, ...]:

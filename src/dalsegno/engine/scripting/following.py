@@ -5,14 +5,14 @@ Nothing here does I/O, so that it can run in a thread beside the event loop, whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
 
 from dalsegno.core.wake import decided, leaf_ids, leaves_of
 from dalsegno.engine.scripting.programs import RunningMachine
 from dalsegno.errors import LimitExceeded
-from dalsegno.lang.effects import Awaitable, ErrorValue, Ok, Outcome, promise_id, promise_number
+from dalsegno.lang.effects import Awaitable, ErrorValue, Ok, Outcome, promise_number
 from dalsegno.model.ids import promise_token_id
 from dalsegno.model.machine import CancelReason, Completion, Ranges, SignalView, TakenSignal, reaches
 
@@ -23,16 +23,14 @@ STOPS_AT_ONCE = 200
 WORTH_OF_A_STOP = 50
 """Outcomes that can be handed over in the time that a stop takes."""
 
-Place: TypeAlias = tuple[float, int]
-"""The number of a completion; of a signal, the number of the completion it came after, and its own."""
-LAST: Place = (float("inf"), 0)
+LAST = float("inf")
+"""The place of what nobody has recorded yet."""
 
 TIMELESS = frozenset(("task", "workflow"))
 """Kinds of promises that no clock settles."""
 
 
-@dataclass(slots=True)
-class Job:
+class Job(Struct):
     """A machine about to run, and everything known that may concern it."""
 
     execution: str
@@ -41,34 +39,35 @@ class Job:
     now: float
     known: dict[str, Outcome]
     """In the order of completion."""
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, int] = {}
     """Where in that order each stored completion and each signal stands."""
-    sizes: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, int] = {}
     """Bytes of what is known, where it is stored."""
     signals: Sequence[SignalView] = ()
-    decode_signal: Callable[[SignalView], Any] = lambda signal: None
+    payloads: Mapping[str, Outcome] = {}
+    """What each signal brings."""
     cancel: CancelReason = ""
     interrupted: bool = False
     reason: str | None = None
     """Why it was asked to end, if somebody said so."""
     settled: Completion | None = None
-    taken: list[TakenSignal] = field(default_factory=list)
+    taken: list[TakenSignal] = []
     stops: int = 0
     saved: int = 0
     """Outcomes that may be handed over for the stops since everything was."""
     before: Awaitable | None = None
     """What the machine awaited before it ran."""
     awaiting: Awaitable | None = None
-    """What it awaits in the end."""
+    """What it awaits, where that is known; in the end it is."""
 
 
 def follow(machine: RunningMachine, job: Job, budget: int | None) -> bool:
     """Whether there is more to do: it has stopped often, and others want to go on, too."""
     if job.cancel and not job.interrupted and machine.status == "suspended":
-        job.interrupted = True
+        job.interrupted, job.awaiting = True, None
         machine.interrupt(interruption(job.cancel, job.reason), now=job.now, budget=budget)
     while machine.status == "suspended":
-        awaiting = job.awaiting = machine.awaiting
+        awaiting = job.awaiting = job.awaiting or machine.awaiting
         if awaiting is None:
             return False
         if job.signals:
@@ -78,6 +77,7 @@ def follow(machine: RunningMachine, job: Job, budget: int | None) -> bool:
             return False
         job.stops += 1
         machine.resume(_told(awaiting, job), now=job.now, budget=budget)
+        job.awaiting = None
         if job.stops > MOST_STOPS:
             raise LimitExceeded(
                 f"it awaited what was settled already more than {MOST_STOPS:,} times in one go"
@@ -123,17 +123,10 @@ def _give_signals(machine: RunningMachine, job: Job) -> None:
         if signal is not None:
             given.add(signal.id)
             job.taken.append(TakenSignal(signal.id, promise_number(wait.id)))
-            job.known[wait.id] = Ok(job.decode_signal(signal))
-            job.places[wait.id] = (signal.inbox, signal.number)
+            job.known[wait.id] = job.payloads[signal.id]
+            job.places[wait.id] = signal.place
     if len(job.taken) > before:
         job.known = dict(sorted(job.known.items(), key=lambda one: job.places.get(one[0], LAST)))
-
-
-def taken_in_order(job: Job) -> tuple[TakenSignal, ...]:
-    """Signals become completions in the order in which they came."""
-    if len(job.taken) < 2:
-        return tuple(job.taken)
-    return tuple(sorted(job.taken, key=lambda taken: job.places[promise_id(taken.promise)]))
 
 
 # -- timers ---------------------------------------------------------------------------------------------------

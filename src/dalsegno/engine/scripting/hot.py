@@ -7,7 +7,8 @@ under the version it was kept with: if the stored one has moved on, the commit i
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from dalsegno.core.script_bodies import blob_of
 from dalsegno.engine.scripting.programs import RunningMachine
@@ -26,8 +27,7 @@ def size_of(completion: Completion) -> int:
     return len(completion.data) if blob_of(completion) is None else LARGEST + 1
 
 
-@dataclass(slots=True)
-class Warm:
+class Warm(Struct):
     machine: RunningMachine
     version: int
     read: int
@@ -37,7 +37,7 @@ class Warm:
     awaiting: Awaitable | None = None
     cancel: CancelReason = ""
     """What it was asked to end for, if it was told so already."""
-    sizes: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, int] = {}
     """Bytes of what is known."""
     weight: int = 0
     """Bytes of its snapshot, of the blobs beside it, and of what is known."""

@@ -159,10 +159,10 @@ class ScriptSteps:
             view.inbox,
             self.ledger.now(),
             await self._known(execution, view.completions),
-            {promise_id(each.promise): (each.number, 0) for each in view.completions},
+            {promise_id(each.promise): each.number for each in view.completions},
             {promise_id(each.promise): size_of(each) for each in view.completions},
             view.signals,
-            await self._signal_reader(execution, view.signals),
+            await self._payloads(execution, view.signals),
             view.cancel,
             view.interrupted,
             await self._reason(execution) if is_news else None,
@@ -194,9 +194,9 @@ class ScriptSteps:
             turn = Turn("failed", view.version, view.inbox, error=error, cancel=view.cancel)
             return ScriptStep(commit_turn(lease, turn, now))
         signals = view.signals if view is not None else ()
-        read = await self._signal_reader(lease.execution, signals)
+        payloads = await self._payloads(lease.execution, signals)
         version, inbox = (view.version, view.inbox) if view is not None else (0, 0)
-        job = Job(lease.execution, version, inbox, now, {}, {}, {}, signals, read)
+        job = Job(lease.execution, version, inbox, now, {}, {}, {}, signals, payloads)
         context = {
             "executionId": lease.execution,
             "workflow": body.workflow,
@@ -226,7 +226,7 @@ class ScriptSteps:
         transition = commit_turn(lease, turn, self.ledger.now(), events)
         warm = None
         if turn.status == "suspended" and machine is not None and job.awaiting is not None:
-            read = turn.read + len(turn.taken) + (turn.settled is not None)
+            read = turn.read + (turn.settled is not None)
             cancel = turn.cancel if turn.interrupted else ""
             known = _still_reachable(job.known, turn)
             sizes = {name: job.sizes.get(name, 0) for name in known}
@@ -252,23 +252,23 @@ class ScriptSteps:
         return self.threads.call
 
     async def _known(self, execution: str, completions: tuple[Completion, ...]) -> dict[str, Outcome]:
-        found: dict[str, Outcome] = {}
-        for completion in completions:
-            found[promise_id(completion.promise)] = (
-                Ok(await self._value(execution, completion)) if completion.ok else error_in(completion)
-            )
-        return found
-
-    async def _value(self, execution: str, completion: Completion) -> Any:
-        blob = blob_of(completion)
-        raw = completion.data[1:] if blob is None else await self.blobs.get(execution, blob)
-        return decode_value(raw)
-
-    async def _signal_reader(self, execution: str, signals: tuple[SignalView, ...]) -> Any:
-        values = {
-            signal.id: await self._value(execution, Completion(0, True, signal.data)) for signal in signals
+        return {
+            promise_id(completion.promise): await self._outcome(execution, completion)
+            for completion in completions
         }
-        return lambda signal: values[signal.id]
+
+    async def _outcome(self, execution: str, completion: Completion) -> Outcome:
+        if not completion.ok:
+            return error_in(completion)
+        blob = blob_of(completion)
+        return Ok(
+            decode_value(completion.data[1:] if blob is None else await self.blobs.get(execution, blob))
+        )
+
+    async def _payloads(self, execution: str, signals: tuple[SignalView, ...]) -> dict[str, Outcome]:
+        return {
+            signal.id: await self._outcome(execution, Completion(0, True, signal.data)) for signal in signals
+        }
 
     # -- tasks and timers -------------------------------------------------------------------------------------
 
@@ -343,12 +343,13 @@ class ScriptSteps:
             warm.version,
             warm.read,
             self.ledger.now(),
-            {**warm.known, **await self._known(lease.execution, (completion,))},
+            {**warm.known, promise_id(completion.promise): await self._outcome(lease.execution, completion)},
             sizes={**warm.sizes, promise_id(completion.promise): size_of(completion)},
             cancel=warm.cancel,
             interrupted=bool(warm.cancel),
             settled=completion,
             before=warm.awaiting,
+            awaiting=warm.awaiting,
         )
         machine = warm.machine
         turn, after = await self.turns.run(job, lambda: machine, self._thread(program))

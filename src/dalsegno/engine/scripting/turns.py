@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from dalsegno.core.task_options import child_options, task_options
 from dalsegno.core.turn import Turn
-from dalsegno.core.values import encode_value
+from dalsegno.core.values import encode_value, is_unicode
 from dalsegno.core.wake import describe, wake_of
-from dalsegno.engine.scripting.following import Job, follow, taken_in_order
+from dalsegno.engine.scripting.failures import storable_error
+from dalsegno.engine.scripting.following import Job, follow
 from dalsegno.engine.scripting.programs import RunningMachine
-from dalsegno.errors import DalSegnoError, InvalidInput, LimitExceeded, NotJson
-from dalsegno.lang.effects import Effect, ErrorValue, StartTask, StartWorkflow
+from dalsegno.errors import InternalError, InvalidInput, LimitExceeded, NotJson
+from dalsegno.lang.effects import AwaitSignal, Effect, ErrorValue, StartTask, StartWorkflow
 from dalsegno.ports.blobs import Blobs
 
 T = TypeVar("T")
+
+LONGEST_NAME = 500
 
 SLICE = 20_000
 """Instructions after which a script lets the rest of its process go on for a moment."""
@@ -56,7 +59,10 @@ class Turns:
         the user's own code. The machine is None where it cannot be gone on with."""
         try:
             machine = await self._advance(job, begin, in_thread)
-            return await self._turn(job, machine), machine
+            turn, blobs = self._turn(job, machine)
+            for data in blobs:
+                await self.blobs.put(job.execution, data)
+            return turn, machine
         except (LimitExceeded, NotJson, InvalidInput) as error:
             code = "LimitExceeded" if isinstance(error, LimitExceeded) else "WRONG_ARG_TYPE"
             return _broken(job, ErrorValue(code, str(error))), None
@@ -91,7 +97,8 @@ class Turns:
             more = follow(machine, job, SLICE)
         return machine
 
-    async def _turn(self, job: Job, machine: RunningMachine) -> Turn:
+    def _turn(self, job: Job, machine: RunningMachine) -> tuple[Turn, Collection[bytes]]:
+        """What it came to, and the blobs that its snapshot names."""
         for level, message in machine.take_logs():
             self._log(job.execution, level, message)
         turn = Turn(
@@ -101,23 +108,23 @@ class Turns:
             [self._request(effect) for effect in machine.take_effects()],
             line=machine.line,
             settled=job.settled,
-            taken=taken_in_order(job),
+            taken=tuple(job.taken),
             cancel=job.cancel,
             interrupted=job.interrupted,
         )
         if machine.status == "suspended":
-            await self._suspend(job, machine, turn)
-        elif machine.status == "failed":
-            turn.error = machine.error
+            return turn, self._suspend(job, machine, turn)
+        if machine.status == "failed":
+            turn.error = storable_error(machine.error) if machine.error is not None else None
         else:
             turn.output = encode_value(machine.result, "the result of the workflow")
             self._check_size(turn.output, "the result of the workflow")
-        return turn
+        return turn, ()
 
-    async def _suspend(self, job: Job, machine: RunningMachine, turn: Turn) -> None:
+    def _suspend(self, job: Job, machine: RunningMachine, turn: Turn) -> Collection[bytes]:
         awaiting = job.awaiting
         if awaiting is None:
-            raise DalSegnoError("a suspended machine awaits nothing")
+            raise InternalError("a suspended machine awaits nothing")
         blobs: dict[str, bytes] = {}
 
         def put(data: bytes) -> str:
@@ -131,31 +138,38 @@ class Turns:
                 f"the state of the script is {len(turn.snapshot):,} bytes, more than the limit snapshot_bytes of "
                 f"{self.limits.snapshot_bytes:,}; keep large data in tasks and pass references"
             )
-        turn.weight = len(turn.snapshot)
-        for data in blobs.values():
-            turn.weight += len(data)
-            await self.blobs.put(job.execution, data)
+        turn.weight = len(turn.snapshot) + sum(map(len, blobs.values()))
         turn.status = "suspended"
         turn.reachable = machine.reachable()
         signals = machine.waiting_signals()
         names = tuple(dict.fromkeys(wait.name for wait in signals if wait.id not in job.known))
         turn.wake = wake_of(awaiting, job.known, names)
         turn.awaited = describe(awaiting)
+        return blobs.values()
 
     def _request(self, effect: Effect) -> tuple[Effect, bytes]:
-        if isinstance(effect, StartTask):
-            if effect.options:
-                task_options(effect.options)
-            queue = self._queue_of(effect.name)
-            if queue is not None and "queue" not in effect.options:
-                effect = msgspec.structs.replace(effect, options={**effect.options, "queue": queue})
-        elif isinstance(effect, StartWorkflow):
-            child_options(effect.options)
-        if isinstance(effect, StartTask | StartWorkflow):
-            raw = encode_value(effect.inputs, f"the input of '{effect.name}'")
-            self._check_size(raw, f"the input of '{effect.name}'")
-            return effect, raw
+        """Checked, with its input as it is stored."""
+        match effect:
+            case StartTask(name=name, options=options):
+                _check_name(name)
+                task_options(options)
+                queue = self._queue_of(name)
+                if queue is not None and "queue" not in options:
+                    effect = msgspec.structs.replace(effect, options={**options, "queue": queue})
+                return effect, self._input(name, effect.inputs)
+            case StartWorkflow(name=name, options=options):
+                _check_name(name)
+                child_options(options)
+                return effect, self._input(name, effect.inputs)
+            case AwaitSignal(name=name):
+                _check_name(name)
         return effect, b""
+
+    def _input(self, name: str, value: Any) -> bytes:
+        what = f"the input of '{name}'"
+        raw = encode_value(value, what)
+        self._check_size(raw, what)
+        return raw
 
     def _check_size(self, raw: bytes, what: str) -> None:
         if len(raw) > self.limits.value_bytes:
@@ -164,14 +178,22 @@ class Turns:
             )
 
 
+def _check_name(name: str) -> None:
+    """Of a task, a workflow or a signal: it goes into keys of every store."""
+    if len(name) > LONGEST_NAME:
+        raise InvalidInput(f"a name has at most {LONGEST_NAME} characters: '{name[:40]}…'")
+    if not name.isascii() and not is_unicode(name):
+        raise InvalidInput("a name holds a character that is not valid Unicode")
+
+
 def _broken(job: Job, error: ErrorValue) -> Turn:
     return Turn(
         "failed",
         job.version,
         job.read,
-        error=error,
+        error=storable_error(error),
         settled=job.settled,
-        taken=taken_in_order(job),
+        taken=tuple(job.taken),
         cancel=job.cancel,
         interrupted=job.interrupted,
     )

@@ -9,6 +9,8 @@ from dalsegno.testing.contract.build import (
     RUN,
     command,
     finish,
+    pause,
+    resume,
     step,
 )
 from dalsegno.testing.contract.capabilities import Topic
@@ -20,6 +22,7 @@ from dalsegno.testing.contract.scripts import (
     resume_lease,
     resumes,
     save,
+    signal,
     suspend,
     task,
     tasks,
@@ -29,7 +32,7 @@ from dalsegno.testing.contract.stack import ContractStack
 
 class LedgerFusedCommits(Topic):
     guarantees = frozenset(("L1", "L2"))
-    needs = frozenset(("commit", "scripts"))
+    needs = frozenset(("commit", "pausing", "scripts"))
 
     async def test_l2_fused_commit_settles_and_saves_at_once(self, stack: ContractStack) -> None:
         await suspend(stack, task("t1"))
@@ -97,6 +100,33 @@ class LedgerFusedCommits(Topic):
 
         assert [type(outcome).__name__ for outcome in outcomes] == ["Applied", "Stale"]
         assert (await machine_of(stack)).version == 2
+
+    async def test_l1_fused_commit_that_missed_a_signal_is_refused_and_the_completion_accepted(
+        self, stack: ContractStack
+    ) -> None:
+        await suspend(stack, task("t1"))
+        lease = (await tasks(stack))["t1"]
+        await stack.apply(signal())
+
+        assert await stack.commit(step(lease, save(1, 0, settled=Completion(1, True, b"1")))) == [
+            Stale("version")
+        ]
+        await stack.apply(step(lease, done(1)))
+
+        assert await resumes(stack) == [resume_id(1)]
+
+    async def test_paused_script_is_not_gone_on_with(self, stack: ContractStack) -> None:
+        await suspend(stack, task("t1"))
+        lease = (await tasks(stack))["t1"]
+        await stack.apply(pause())
+
+        fused = step(lease, save(1, 0, settled=Completion(1, True, b"1")), finish())
+        assert await stack.commit(fused) == [Stale("version")]
+        [applied] = await stack.apply(step(lease, done(1)))
+        assert applied.ready == ()
+        [applied] = await stack.apply(resume())
+
+        assert [found.token for found in applied.ready] == [resume_id(1)]
 
     async def test_fused_commit_may_end_the_script(self, stack: ContractStack) -> None:
         await suspend(stack, task("t1"))

@@ -79,6 +79,15 @@ class LedgerMachines(Topic):
         assert await stack.kinds() == ["ExecutionStarted", "Suspended"]
         assert set(await stack.tokens()) == {"t1"}
 
+    async def test_task_has_the_priority_of_its_execution_unless_it_has_its_own(
+        self, stack: ContractStack
+    ) -> None:
+        await stack.apply(start(new_script(priority=5), resume_token()))
+
+        await stack.apply(step(await resume_lease(stack, 0), save(0), task("t1"), task("t2", priority=9)))
+
+        assert {name: found.priority for name, found in (await stack.tokens()).items()} == {"t1": 5, "t2": 9}
+
     async def test_l1_save_of_a_machine_that_moved_on_changes_nothing(self, stack: ContractStack) -> None:
         await suspend(stack)
         await stack.apply(command(RUN, WakeMachine()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dalsegno.model.effect import DropTokens, RequestCancel
+from dalsegno.model.effect import DropTokens, RequestCancel, WriteOutbox
 from dalsegno.model.transition import AlreadyApplied, Stale
 from dalsegno.testing.contract.build import (
     RUN,
@@ -121,6 +121,20 @@ class LedgerCancelRequests(Topic):
         [applied] = await stack.apply(ask_to_end())
 
         assert (applied.ended, applied.ready) == ("CANCELLED", ())
+
+    async def test_l2_what_an_ending_at_once_owes_is_owed_with_it_only(self, stack: ContractStack) -> None:
+        await suspend(stack, need=9)
+        owed = (WriteOutbox("run-1/children", "cancel_children", b"{}"),)
+        asked = command(
+            RUN, RequestCancel("cancel", event("CancelRequested", ""), finish("CANCELLED"), owed=owed)
+        )
+
+        [applied] = await stack.apply(asked)
+        assert (applied.owes, await stack.ledger.outbox()) == (False, [])
+        [applied] = await stack.apply(asked)
+
+        assert (applied.owes, applied.ended) == (True, "CANCELLED")
+        assert [entry.topic for entry in await stack.ledger.outbox()] == ["cancel_children"]
 
     async def test_other_kinds_end_at_once(self, stack: ContractStack) -> None:
         for kind in ("graph", "task", "schedule"):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dalsegno.model.effect import EndScope
+from dalsegno.model.effect import EndScope, WakeMachine
 from dalsegno.model.machine import Completion, SignalView, TakenSignal
 from dalsegno.model.transition import AlreadyApplied, Applied, Park, Stale
-from dalsegno.testing.contract.build import RUN, cancel, event, pause, resume, start, step, token
+from dalsegno.testing.contract.build import RUN, cancel, command, event, pause, resume, start, step, token
 from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.scripts import (
     done,
@@ -44,7 +44,7 @@ class LedgerSignals(Topic):
         [applied] = await stack.apply(signal())
 
         assert [found.token for found in applied.ready] == [resume_id(1)]
-        assert (await machine_of(stack)).signals == (SignalView("s1", "approved", b'"yes"', 2),)
+        assert (await machine_of(stack)).signals == (SignalView("s1", "approved", b'"yes"', 2, place=1),)
         assert await stack.kinds() == ["ExecutionStarted", "SignalReceived"]
 
     async def test_signal_of_another_name_is_kept_and_wakes_nobody(self, stack: ContractStack) -> None:
@@ -91,7 +91,7 @@ class LedgerSignals(Topic):
         await suspend(stack, signals=("approved",))
         await stack.apply(signal(data=b"\x00data"))
 
-        taken = save(1, 0, taken=[TakenSignal("s1", 7)], signals=("approved",))
+        taken = save(1, 1, taken=[TakenSignal("s1", 7)], signals=("approved",))
         [applied] = await stack.apply(step(await resume_lease(stack, 1), taken))
 
         machine = await machine_of(stack)
@@ -120,13 +120,29 @@ class LedgerSignals(Topic):
         running = await resume_lease(stack, 1)
         await stack.apply(step(leases["t1"], done(1)))
 
-        [applied] = await stack.apply(step(running, save(1, 0, taken=[TakenSignal("s1", 7)], need=2)))
+        [applied] = await stack.apply(step(running, save(1, 1, taken=[TakenSignal("s1", 7)], need=2)))
         assert applied.ready == ()
         [applied] = await stack.apply(step(leases["t2"], done(2)))
 
         assert [found.token for found in applied.ready] == [resume_id(2)]
         found = (await machine_of(stack)).completions
-        assert [(entry.promise, entry.number) for entry in found] == [(1, 1), (7, 2), (2, 3)]
+        assert [(entry.promise, entry.number) for entry in found] == [(7, 1), (1, 2), (2, 3)]
+
+    async def test_taken_signal_stands_among_completions_where_it_came(self, stack: ContractStack) -> None:
+        """Also if it is taken late, and everything that came after it is forgotten in the same commit."""
+        await suspend(stack, task("t1"), task("t2"), task("t3"), need=9)
+        leases = await tasks(stack)
+        await stack.apply(step(leases["t1"], done(1)))
+        await stack.apply(signal())
+        await stack.apply(step(leases["t2"], done(2)))
+        await stack.apply(command(RUN, WakeMachine()))
+
+        taken = save(1, 3, taken=[TakenSignal("s1", 7)], reachable=((3, 9),))
+        await stack.apply(step(await resume_lease(stack, 1), taken))
+        await stack.apply(step(leases["t3"], done(3)))
+
+        found = (await machine_of(stack)).completions
+        assert [(entry.promise, entry.number) for entry in found] == [(7, 2), (3, 4)]
 
     async def test_signals_are_kept_in_the_order_of_their_arrival(self, stack: ContractStack) -> None:
         await suspend(stack)

@@ -64,6 +64,35 @@ class LedgerWaking(Topic):
 
         assert await resumes(stack) == [resume_id(1)]
 
+    async def test_only_what_is_awaited_resumes(self, stack: ContractStack) -> None:
+        names = [f"t{number}" for number in range(5)]
+        await suspend(
+            stack, *(task(name) for name in names), awaited=((1, 2), (3, 5)), need=2, on_failure=True
+        )
+        leases = await tasks(stack)
+
+        await stack.apply(step(leases["t0"], failed(0)), step(leases["t1"], done(1)))
+        await stack.apply(step(leases["t2"], done(2)))
+        assert await resumes(stack) == []
+        await stack.apply(step(leases["t4"], done(4)))
+
+        assert await resumes(stack) == [resume_id(1)]
+        assert [found.promise for found in (await machine_of(stack)).completions] == [0, 1, 2, 4]
+
+    async def test_l6_new_condition_counts_what_is_awaited_now(self, stack: ContractStack) -> None:
+        await suspend(stack, task("t1"), task("t2"), task("t3"), awaited=((1, 2),))
+        leases = await tasks(stack)
+        await stack.apply(step(leases["t1"], done(1)))
+        running = await resume_lease(stack, 1)
+        await stack.apply(step(leases["t2"], done(2)))
+
+        [applied] = await stack.apply(step(running, save(1, 1, awaited=((3, 4),))))
+        assert applied.ready == ()
+        await stack.apply(step(leases["t3"], done(3)))
+        [applied] = await stack.apply(step(await resume_lease(stack, 2), save(2, 1, awaited=((2, 3),))))
+
+        assert [found.token for found in applied.ready] == [resume_id(3)]
+
     async def test_failure_that_was_read_does_not_resume_again(self, stack: ContractStack) -> None:
         await suspend(stack, task("t1"), task("t2"))
         leases = await tasks(stack)

@@ -61,13 +61,14 @@ def save(
     on_failure: bool = False,
     on_success: bool = False,
     signals: Iterable[str] = (),
+    awaited: Ranges = (),
     reachable: Ranges = SOME,
     settled: Completion | None = None,
     taken: Iterable[TakenSignal] = (),
     interrupted: bool = False,
     line: int = 0,
 ) -> SaveMachine:
-    wake = Wake(need, on_failure, on_success, tuple(signals))
+    wake = Wake(need, on_failure, on_success, tuple(signals), awaited=awaited)
     return SaveMachine(
         version, snapshot, read, wake, reachable, line, settled, tuple(taken), interrupted=interrupted
     )

@@ -1,3 +1,3 @@
 -- Signals among completions: a race is decided by what came first.
 
-ALTER TABLE mailbox ADD COLUMN inbox INTEGER NOT NULL DEFAULT 0; -- number of the newest completion when it came
+ALTER TABLE mailbox ADD COLUMN place INTEGER NOT NULL DEFAULT 0; -- the number it took in the inbox when it came

@@ -64,13 +64,13 @@ DELETE FROM inbox
 WHERE execution = ? AND number <= ?;
 
 -- :name signal
-SELECT id, name, data, number, inbox, taken
+SELECT id, name, data, number, place, taken
 FROM mailbox
 WHERE execution = ? AND id = ?;
 
 -- :name next_signal
 -- The oldest of a name that nobody has taken.
-SELECT id, name, data, number, inbox, taken
+SELECT id, name, data, number, place, taken
 FROM mailbox
 WHERE execution = ? AND name = ? AND taken = 0
 ORDER BY number
@@ -78,11 +78,11 @@ LIMIT 1;
 
 -- :name mailbox_of
 -- In no order: the reader sorts them by number.
-SELECT id, name, data, number, inbox
+SELECT id, name, data, number, place
 FROM mailbox
 WHERE execution = (SELECT number FROM flight WHERE flight.id = ?) AND taken = 0;
 
 -- :name save_signal
-INSERT INTO mailbox (execution, id, name, number, inbox, taken, data)
+INSERT INTO mailbox (execution, id, name, number, place, taken, data)
 VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET taken = excluded.taken, data = excluded.data;
