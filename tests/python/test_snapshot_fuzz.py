@@ -70,6 +70,18 @@ def test_snapshots_with_a_changed_byte(snapshot, data):
     load_and_go_on(PROGRAMS[name], bytes(broken))
 
 
+def test_a_changed_byte_anywhere_in_a_snapshot_of_today_is_noticed():
+    name, text = SNAPSHOTS[0]
+    machine = PythonMachine.loads(PROGRAMS[name], text.encode())
+    whole = machine.dumps()
+    PythonMachine.loads(PROGRAMS[name], whole)
+    for position in range(len(whole)):
+        broken = bytearray(whole)
+        broken[position] ^= 1
+        with pytest.raises(SnapshotError):
+            PythonMachine.loads(PROGRAMS[name], bytes(broken))
+
+
 @given(st.sampled_from(SNAPSHOTS), st.data())
 def test_truncated_snapshots(snapshot, data):
     name, text = snapshot

@@ -28,6 +28,8 @@ _encode = msgspec.json.Encoder(enc_hook=_convert).encode
 
 def encode_value(value: Any, what: str = "the value") -> bytes:
     """JSON of a value, or NotJson that names the place inside ``what`` that JSON cannot carry."""
+    if value is None:
+        return b"null"
     try:
         raw = _encode(value)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:

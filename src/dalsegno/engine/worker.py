@@ -175,14 +175,14 @@ class Worker:
     async def _drive(self, lease: Lease, body: Body | None, name: str) -> None:
         """Runs a token, and then one of those it spawned, as long as it is fair to others."""
         clock = asyncio.get_running_loop().time
-        began, hops = clock(), 0
+        began, hops, this_run = clock(), 0, asyncio.current_task()
         following: Lease | None = lease
         try:
             while following is not None:
                 lease, hops = following, hops + 1
                 now = self.started[lease.token] = clock()
                 if lease.kind == "task":
-                    self._runs[lease.token] = asyncio.current_task()
+                    self._runs[lease.token] = this_run
                 going_on = self._continues and self.continuation.may_go_on(hops, now - began, lease.priority)
                 if lease.kind in SCRIPT_TOKENS or lease.execution_kind in SCRIPTED:
                     following = await self._advance_script(lease, going_on, name)
@@ -296,7 +296,7 @@ class Worker:
     async def _too_late(self, lease: Lease, step: ScriptStep, outcome: Stale) -> None:
         """The machine moved on: the task's completion alone is committed. Or the script ended, and the task with the
         same lease is an execution of its own."""
-        instead = step.instead if outcome.reason == "version" else None
+        instead = step.instead() if step.instead is not None and outcome.reason == "version" else None
         if outcome.reason in ("finished", "unknown"):
             instead = self.scripts.handed_over(lease, step)
         if instead is None:

@@ -18,11 +18,9 @@ from dalsegno.core.script import commit_turn
 from dalsegno.core.script_bodies import (
     StartBody,
     TaskBody,
-    blob_of,
     decode_start_body,
     decode_task,
     decode_timer,
-    error_in,
     failed,
     succeeded,
 )
@@ -46,16 +44,17 @@ from dalsegno.engine.scripting.failures import Failed, unstorable
 from dalsegno.engine.scripting.following import Job, interruption, lost_timers
 from dalsegno.engine.scripting.hot import HotMachines, Warm, size_of
 from dalsegno.engine.scripting.programs import RunningMachine, ScriptProgram
+from dalsegno.engine.scripting.reading import Reading
 from dalsegno.engine.scripting.task_run import TaskRunner
 from dalsegno.engine.scripting.turns import SLICE, Turns
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.tasks import Tasks
 from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson
 from dalsegno.lang import SnapshotError
-from dalsegno.lang.effects import ErrorValue, Ok, Outcome, promise_id, promise_number
+from dalsegno.lang.effects import ErrorValue, Outcome, promise_id, promise_number
 from dalsegno.model.event import NewEvent
 from dalsegno.model.ids import task_execution_id
-from dalsegno.model.machine import Completion, MachineView, SignalView, reaches
+from dalsegno.model.machine import Completion, MachineView, reaches
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
@@ -66,8 +65,6 @@ logger = logging.getLogger("dalsegno.scripts")
 
 LONG_AGO = 0.1
 """Seconds in the queue after which a script about to begin may have been asked to end: then that is looked up."""
-RECENT = 200
-"""Events among which the request to end is looked for."""
 AFTER_THE_SIGNAL = 1.0
 """Seconds for which the time limit of a wait lets a signal go first that has not been given away yet."""
 
@@ -77,7 +74,7 @@ class ScriptStep(Struct, gc=False):
     once it is applied."""
 
     transition: Transition
-    instead: Transition | None = None
+    instead: Callable[[], Transition] | None = None
     warm: Warm | None = None
     done: TaskDone | None = None
     """How a task ended, should its script have ended before it."""
@@ -106,6 +103,7 @@ class ScriptSteps:
         self.results = Results(blobs, limits)
         self.threads = threads
         self.cancel_grace = cancel_grace
+        self.reading = Reading(archive, blobs)
         self.hot = HotMachines()
 
     async def step(self, lease: Lease) -> ScriptStep:
@@ -146,27 +144,10 @@ class ScriptSteps:
             return ScriptStep(nothing(lease))  # it has ended meanwhile, and was swept
         if not view.snapshot:
             return await self._first_turn(lease, program, await self._start_body(lease), view)
-        job = await self._job(lease.execution, view)
+        job = await self.reading.job(lease.execution, view, self.ledger.now())
         begin = await self._loader(lease.execution, program, view, job)
         turn, machine = await self.turns.run(job, begin, self._thread(program))
         return self._turned(lease, job, turn, machine)
-
-    async def _job(self, execution: str, view: MachineView) -> Job:
-        is_news = view.cancel == "cancel" and not view.interrupted
-        return Job(
-            execution,
-            view.version,
-            view.inbox,
-            self.ledger.now(),
-            await self._known(execution, view.completions),
-            {promise_id(each.promise): each.number for each in view.completions},
-            {promise_id(each.promise): size_of(each) for each in view.completions},
-            view.signals,
-            await self._payloads(execution, view.signals),
-            view.cancel,
-            view.interrupted,
-            await self._reason(execution) if is_news else None,
-        )
 
     async def _loader(
         self, execution: str, program: ScriptProgram, view: MachineView, job: Job
@@ -194,7 +175,7 @@ class ScriptSteps:
             turn = Turn("failed", view.version, view.inbox, error=error, cancel=view.cancel)
             return ScriptStep(commit_turn(lease, turn, now))
         signals = view.signals if view is not None else ()
-        payloads = await self._payloads(lease.execution, signals)
+        payloads = await self.reading.payloads(lease.execution, signals)
         version, inbox = (view.version, view.inbox) if view is not None else (0, 0)
         job = Job(lease.execution, version, inbox, now, {}, {}, {}, signals, payloads)
         context = {
@@ -236,39 +217,10 @@ class ScriptSteps:
             )
         return ScriptStep(transition, warm=warm)
 
-    async def _reason(self, execution: str) -> str | None:
-        """Why somebody wants it cancelled, as the history says. That was a moment ago."""
-        view = await self.archive.execution(execution)
-        seq = view.seq if view is not None else 0
-        for event in reversed(await self.archive.events(execution, max(seq - RECENT, 0), RECENT)):
-            if event.kind == "CancelRequested" and event.data is not None:
-                reason = decode_value(event.data).get("reason")
-                return reason if isinstance(reason, str) else None
-        return None
-
     def _thread(self, program: ScriptProgram) -> Any:
         if not program.native or self.threads is None:
             return None
         return self.threads.call
-
-    async def _known(self, execution: str, completions: tuple[Completion, ...]) -> dict[str, Outcome]:
-        return {
-            promise_id(completion.promise): await self._outcome(execution, completion)
-            for completion in completions
-        }
-
-    async def _outcome(self, execution: str, completion: Completion) -> Outcome:
-        if not completion.ok:
-            return error_in(completion)
-        blob = blob_of(completion)
-        return Ok(
-            decode_value(completion.data[1:] if blob is None else await self.blobs.get(execution, blob))
-        )
-
-    async def _payloads(self, execution: str, signals: tuple[SignalView, ...]) -> dict[str, Outcome]:
-        return {
-            signal.id: await self._outcome(execution, Completion(0, True, signal.data)) for signal in signals
-        }
 
     # -- tasks and timers -------------------------------------------------------------------------------------
 
@@ -333,18 +285,23 @@ class ScriptSteps:
 
     async def _settled(self, lease: Lease, completion: Completion, event: NewEvent) -> ScriptStep:
         """Goes on with the machine in the same commit where that is likely to be accepted."""
-        plain = settle_only(lease, completion, event, repeatable=False)
+
+        def plain() -> Transition:
+            return settle_only(lease, completion, event, repeatable=False)
+
         warm = self.hot.take_if_woken(lease.execution, completion)
         program = self.definitions.cached_script(lease.definition)
         if program is None or warm is None:
-            return ScriptStep(plain)
+            return ScriptStep(plain())
+        outcome = await self.reading.outcome(lease.execution, completion)
+        name = promise_id(completion.promise)
         job = Job(
             lease.execution,
             warm.version,
             warm.read,
             self.ledger.now(),
-            {**warm.known, promise_id(completion.promise): await self._outcome(lease.execution, completion)},
-            sizes={**warm.sizes, promise_id(completion.promise): size_of(completion)},
+            {**warm.known, name: outcome},
+            sizes={**warm.sizes, name: size_of(completion)},
             cancel=warm.cancel,
             interrupted=bool(warm.cancel),
             settled=completion,

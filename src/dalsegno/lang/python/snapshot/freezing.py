@@ -21,6 +21,7 @@ from dalsegno.lang.python.snapshot.stored import (
     StoredMachine,
     Tag,
     Written,
+    sealed,
 )
 from dalsegno.lang.python.snapshot.writing import Writer
 from dalsegno.lang.requests import Requests
@@ -53,9 +54,9 @@ class Frozen:
     def to_bytes(self, put: Callable[[bytes], str] | None) -> bytes:
         """``put`` keeps what is longer than 32 KiB elsewhere and gives its name."""
         if put is None or self.size <= BLOB_BYTES:
-            return msgspec.json.encode(self.machine)
+            return sealed(msgspec.json.encode(self.machine))
         rows = _paged([_externalised(row, put) for row in self.machine.rows], put)
-        return msgspec.json.encode(msgspec.structs.replace(self.machine, rows=rows))
+        return sealed(msgspec.json.encode(msgspec.structs.replace(self.machine, rows=rows)))
 
 
 def _externalised(row: Row, put: Callable[[bytes], str]) -> Row:
@@ -122,7 +123,7 @@ def _outside(machine: PythonMachine) -> dict[int, str]:
 def _frame(
     machine: PythonMachine, frame: Frame, writer: Writer, weak: list[tuple[list[Written], int, CellType]]
 ) -> StoredFrame:
-    stack = [writer.write(value, role_of(value)) for value in frame.stack]
+    stack = [writer.write(value, role_of(frame, index)) for index, value in enumerate(frame.stack)]
     live, shared = machine.program.masks[frame.number]
     alive = live[frame.position] if frame.position < len(live) else 0
     variables: list[Written] = [DEAD] * (frame.code.own + len(frame.code.captured))

@@ -4,20 +4,27 @@ A *value* is written as JSON: None, booleans, small integers, finite floats and 
 ``n``; ``[a, b, n]`` are the promises numbered ``a`` up to ``b`` (exclusive) that row ``n`` describes: a run of them
 inside a list, tuple or group, a single one elsewhere. A *row* is ``[tag, …]``, and a list in it is always a value. Rows
 stand in the order in which they can be built: a row refers to later ones only where a cycle leaves no choice.
+
+The JSON is preceded by ``#`` and its checksum as eight hexadecimal digits. Snapshots of the first versions have none.
 """
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
+from zlib import crc32
 
 from msgspec import Struct
 
 from dalsegno.lang.effects import ErrorValue
+from dalsegno.lang.snapshots import SnapshotError
 
 FORMAT = 1
 
 MOST_PROMISES = 1_000_000
 """Handles of promises in one snapshot; a loader must not be made to build more."""
+
+SEAL = b"#"
+SEAL_LENGTH = 9
 
 Written: TypeAlias = Any
 """A value as JSON."""
@@ -29,6 +36,21 @@ DEAD = 0
 
 CONTENT = "="
 """``["=", value]``: the content of a variable that only its own frame holds."""
+
+
+def sealed(data: bytes) -> bytes:
+    """The JSON of a machine, with its checksum."""
+    return b"%b%08x%b" % (SEAL, crc32(data), data)
+
+
+def unsealed(data: bytes) -> bytes:
+    """The JSON of a machine, if it is as it was written."""
+    if data[:1] != SEAL:
+        return data
+    content = data[SEAL_LENGTH:]
+    if data[1:SEAL_LENGTH] != b"%08x" % crc32(content):
+        raise SnapshotError("the snapshot is damaged: its checksum does not fit")
+    return content
 
 
 class StoredFrame(Struct, frozen=True, array_like=True):

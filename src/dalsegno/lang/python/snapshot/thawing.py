@@ -21,6 +21,7 @@ from dalsegno.lang.python.snapshot.stored import (
     StoredMachine,
     Tag,
     Written,
+    unsealed,
 )
 from dalsegno.lang.python.timeouts import Timeout
 from dalsegno.lang.snapshots import SnapshotError
@@ -42,7 +43,7 @@ def decode(data: bytes) -> StoredMachine:
             f"a snapshot of {len(data):,} bytes is larger than {MOST_BYTES:,}, the most there can be"
         )
     try:
-        stored = _decoder.decode(data)
+        stored = _decoder.decode(unsealed(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotError(f"this is no snapshot of a Python workflow: {error}") from error
     if stored.format != FORMAT:
