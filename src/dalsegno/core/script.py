@@ -87,16 +87,20 @@ def resume_token(execution: str, version: int, body: bytes = b"") -> NewToken:
 def commit_turn(lease: Lease, turn: Turn, now: float, events: Sequence[NewEvent] = ()) -> Transition:
     """The machine's new state, or its end, and everything it asked for: whole or not at all."""
     effects = _requested(lease, turn, now)
-    if turn.status == "suspended":
-        effects.append(_saved(turn))
-        if turn.dropped:
-            effects.append(DropTokens(turn.dropped))
+    # The machine of one that ends is saved too, for the sake of the check: that must not come from one that moved on.
+    effects.append(_saved(turn))
+    kinds = {type(request) for request, _ in turn.requests}
+    if turn.dropped and turn.status == "suspended":
+        effects.append(DropTokens(turn.dropped))
+    if Cancel in kinds:
         effects += _called_off(lease, turn)
-        told = (*_told(turn, now, events), *_children(lease, turn, now))
+    if turn.status == "suspended":
+        told = _told(turn, now, events)
     else:
-        # The machine is saved here too, for the sake of the check: an ending must not come from one that has moved on.
-        effects += [_saved(turn), *_called_off(lease, turn), *ended(lease.execution, turn, now)]
-        told = (*events, *_children(lease, turn, now))
+        effects += ended(lease.execution, turn, now)
+        told = tuple(events)
+    if StartWorkflow in kinds:
+        told = (*told, *_children(lease, turn, now))
     return Transition(
         lease.execution,
         tuple(effects),
@@ -164,11 +168,9 @@ def _requested(lease: Lease, turn: Turn, now: float) -> list[Effect]:
                     timers.append((TimerBody(promise_number(id), name), due))
             case StartWorkflow():
                 effects.append(order_start(_child_order(lease, request, inputs)))
-    effects += [
-        SpawnToken(_timer_token(lease.execution, body, due))
-        for body, due in timers
-        if reaches(turn.reachable, body.promise)
-    ]
+    for body, due in timers:
+        if reaches(turn.reachable, body.promise):
+            effects.append(SpawnToken(_timer_token(lease.execution, body, due)))
     return effects
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dalsegno.adapters.sqlite import leases, looks
 from dalsegno.adapters.sqlite.statements import SQL
@@ -24,9 +24,7 @@ class SqliteLedger:
 
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
-
-    def now(self) -> float:
-        return self.store.clock.now()
+        self.now: Callable[[], float] = store.clock.now
 
     async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
         if not batch:

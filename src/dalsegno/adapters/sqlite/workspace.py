@@ -31,6 +31,8 @@ class SqliteWorkspace(MachineWorkspace):
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self._fresh: set[tuple[str, str]] = set()
+        self._absent: set[str] = set()
+        """Executions that were looked for in this transaction and do not exist."""
         self._registered: set[str | None] = set()
         self._version = -1
         self._last_execution = self._last_token = 0
@@ -55,12 +57,14 @@ class SqliteWorkspace(MachineWorkspace):
         self._flights.clear()
         self._registered.clear()
         self._fresh.clear()
+        self._absent.clear()
         self.changes = Changes()
 
     def flush(self) -> None:
         """Writes what changed. The transaction is still open."""
         changes, self.changes = self.changes, Changes()
         self._fresh.clear()
+        self._absent.clear()
         changes.write(self.connection)
         for owner in changes.owners - self._registered:
             self._register(owner)
@@ -133,6 +137,14 @@ class SqliteWorkspace(MachineWorkspace):
         if missing:
             for row in self.connection.execute(SQL["execution.flights"], (json.dumps(missing),)):
                 self._flights[row[1]] = Flight(row[0], ExecutionRow(*row[1:]))
+            self._note_absent([execution for execution in missing if execution not in self._flights])
+
+    def _note_absent(self, strangers: list[str]) -> None:
+        """Most of those without a flight are about to be created; the others were swept."""
+        if strangers:
+            recorded = self.connection.execute(SQL["execution.recorded"], (json.dumps(strangers),))
+            self._absent.update(strangers)
+            self._absent.difference_update([execution for (execution,) in recorded])
 
     def adopt(self, stored: tuple[Any, ...]) -> TokenRow:
         """The one object of a token that was read: its number, then the columns of TokenRow."""
@@ -150,7 +162,7 @@ class SqliteWorkspace(MachineWorkspace):
 
     def _flight(self, execution: str) -> Flight | None:
         found = self._flights.get(execution)
-        if found is None:
+        if found is None and execution not in self._absent:
             row = self.connection.execute(SQL["execution.flight"], (execution,)).fetchone()
             if row is not None:
                 found = self._flights[execution] = Flight(row[0], ExecutionRow(*row[1:]))
@@ -160,8 +172,8 @@ class SqliteWorkspace(MachineWorkspace):
 
     def execution(self, execution: str) -> ExecutionRow | None:
         flight = self._flights.get(execution) or self._flight(execution)
-        if flight is not None:
-            return flight.row
+        if flight is not None or execution in self._absent:
+            return flight.row if flight is not None else None
         swept = self.connection.execute(SQL["execution.record"], (execution,)).fetchone()
         return ExecutionRow(*swept[1:]) if swept is not None else None
 
@@ -242,6 +254,7 @@ class SqliteWorkspace(MachineWorkspace):
     def create_execution(self, row: ExecutionRow, new: NewExecution) -> None:
         self._last_execution += 1
         self._flights[row.id] = Flight(self._last_execution, row, born_here=True)
+        self._absent.discard(row.id)
         self.changes.created[row.id] = new
 
     def save_execution(self, row: ExecutionRow) -> None:

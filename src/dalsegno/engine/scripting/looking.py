@@ -9,6 +9,7 @@ from msgspec import Struct
 from dalsegno.core.diagnosis import Wait, WaitKind
 from dalsegno.core.wake import describe, leaves_of
 from dalsegno.engine.definitions import Definitions
+from dalsegno.engine.scripting.turns import InThread
 from dalsegno.lang.effects import Awaitable, promise_id, promise_number
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.model.ids import child_execution_id, promise_token_id
@@ -46,24 +47,35 @@ async def picture(
     ledger: Ledger,
     definitions: Definitions,
     blobs: Blobs,
+    in_thread: InThread[None] | None = None,
     *,
     variables: bool = True,
 ) -> Picture | None:
-    """None where nothing is stored to look at: before the first run, and after the end."""
+    """None where nothing is stored to look at: before the first run, and after the end. A Python machine is loaded
+    ``in_thread``: the classes of its variables are the user's own code."""
     view = await ledger.machine(execution.id)
     inspection = await ledger.inspect(execution.id)
     if view is None or not view.snapshot or inspection is None:
         return None
     program = await definitions.script(execution.definition)
     needed = {name: await blobs.get(execution.id, name) for name in program.blobs_in(view.snapshot)}
-    machine = program.load(view.snapshot, needed)
-    awaiting = machine.awaiting
+    seen: list[tuple[Awaitable | None, dict[str, Any]]] = []
+
+    def look() -> None:
+        machine = program.load(view.snapshot, needed)
+        seen.append((machine.awaiting, machine.variables() if variables else {}))
+
+    if in_thread is not None and program.native:
+        await in_thread(look)
+    else:
+        look()
+    awaiting, found = seen[0]
     return Picture(
         view.line,
         program.line(view.line),
         describe(awaiting) if awaiting is not None else "",
         tuple(_things(execution.id, awaiting, view, inspection)) if awaiting is not None else (),
-        machine.variables() if variables else {},
+        found,
     )
 
 

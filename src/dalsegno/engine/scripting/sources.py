@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalsegno import lang
-from dalsegno.errors import UsageError
+from dalsegno.errors import InvalidInput, UsageError
 from dalsegno.lang import Finding, FlowProgram
+from dalsegno.model.definition import script_name_problems
+
+LONGEST_SHOWN = 100
 
 
 class InvalidScript(UsageError):
@@ -24,8 +27,11 @@ class InvalidScript(UsageError):
 
 
 def compile_checked(source: str, name: str | None = None) -> FlowProgram:
-    """Raises FlowSyntaxError or InvalidScript; nothing is stored of a script that has errors."""
+    """Raises FlowSyntaxError, InvalidScript, or InvalidInput for a ``name`` that cannot be one; nothing is stored of a
+    script that has errors."""
     program = lang.compile(source, name)
+    if problems := script_name_problems(program.name):
+        raise InvalidInput(f"{program.name[:LONGEST_SHOWN]!r} cannot be a script's name: {' '.join(problems)}")
     errors = [finding for finding in lang.validate(source) if finding.severity == "error"]
     if errors:
         raise InvalidScript(program.name, errors)

@@ -141,9 +141,8 @@ class Turns:
         turn.weight = len(turn.snapshot) + sum(map(len, blobs.values()))
         turn.status = "suspended"
         turn.reachable = machine.reachable()
-        signals = machine.waiting_signals()
-        names = tuple(dict.fromkeys(wait.name for wait in signals if wait.id not in job.known))
-        turn.wake = wake_of(awaiting, job.known, names)
+        names = [wait.name for wait in machine.waiting_signals() if wait.id not in job.known]
+        turn.wake = wake_of(awaiting, job.known, tuple(dict.fromkeys(names)))
         turn.awaited = describe(awaiting)
         return blobs.values()
 

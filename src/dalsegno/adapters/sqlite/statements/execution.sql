@@ -8,7 +8,7 @@ FROM flight
 WHERE id = ?;
 
 -- :name flights
--- The same for many, from a JSON list of ids. Only warms: an id that is not found is asked for again one by one.
+-- The same for many, from a JSON list of ids.
 SELECT number, flight.id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at,
        kind, notify
 FROM json_each(?) AS wanted
@@ -25,6 +25,12 @@ WHERE id = ?;
 -- Numbers are given out in the writer's transaction, one after the other.
 SELECT coalesce(max(number), 0)
 FROM execution;
+
+-- :name recorded
+-- Those of a JSON list of ids that exist, swept or not.
+SELECT execution.id
+FROM json_each(?) AS wanted
+JOIN execution ON execution.id = wanted.value;
 
 -- :name insert_running_flight
 -- The usual start. Fails when the execution exists: creation is judged before.

@@ -41,6 +41,8 @@ class Reader:
             builder = BUILDERS.get(row[0])
             if builder is not None:
                 self._built[index] = builder(self, row)
+            elif row[0] == Tag.DICT and self._built[index] is _ABSENT and list not in map(type, row):
+                self._built[index] = dict(zip(row[1::2], row[2::2], strict=True))
             elif not self._filled(index):
                 waiting.append(index)
         for index in waiting:
@@ -63,14 +65,16 @@ class Reader:
         """Runs of promises become as many items."""
         found: list[Any] = []
         for one in written:
-            if type(one) is list and len(one) == 3:
+            if type(one) is not list:
+                found.append(one)
+            elif len(one) == 3:
                 found.extend(self._promises(one))
             else:
                 found.append(self.value(one))
         return found
 
     def entries(self, written: list[Written]) -> Iterator[tuple[Any, Any]]:
-        parts = [self.value(one) for one in written]
+        parts = [one if type(one) is not list else self.value(one) for one in written]
         return zip(parts[::2], parts[1::2], strict=True)
 
     def at_the_end(self, finish: Callable[[], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 from typing import Any
 
@@ -100,14 +100,40 @@ class Writer:
         """Writes values into the row until one of them needs a row of its own first."""
         row = top.row
         for value in top.rest:
+            kind = type(value)
+            if kind is str and len(value) <= _LONG_TEXT and value.isascii():  # most parts of most values
+                self.size += len(value)
+                row.append(value)
+                continue
             written = self._direct(value)
             if written is _UNKNOWN:
-                return (value,)
-            if type(value) is Promise and _extends(row, written):
+                if kind is not dict or not self._plain_dict(value):
+                    return (value,)
+                written = self._references[id(value)]
+            if kind is Promise and _extends(row, written):
                 row[-1] = [row[-1][0], written[1], written[2]]
             else:
                 row.append(written)
         return None
+
+    def _plain_dict(self, value: dict[Any, Any]) -> bool:
+        """Writes an object of texts, numbers and the like at once: records are most of what workflows hold."""
+        row: Row = [Tag.DICT]
+        size = 0
+        for part in chain.from_iterable(value.items()):
+            kind = type(part)
+            if kind is str:
+                if len(part) > _LONG_TEXT or not part.isascii():
+                    return False
+                size += len(part)
+            elif not (part is None or kind is bool or (kind is int and -_MAX_PLAIN_INT < part < _MAX_PLAIN_INT)):
+                return False
+            row.append(part)
+        self._references[id(value)] = [len(self.rows)]
+        self._kept.append(value)
+        self.rows.append(row)
+        self.size += size + 8 * len(row)
+        return True
 
     def _close(self, top: _Open) -> None:
         top.reference[0] = len(self.rows)
