@@ -12,7 +12,7 @@ from dalsegno.graph.templates import TemplateErrors
 from dalsegno.lang.errors import ExpressionError, FlowSyntaxError
 from dalsegno.lang.python import NotStorable, OutsideWorkflow, UnsupportedPython
 from dalsegno.lang.snapshots import SnapshotError
-from scripts.pages.causes import CAUSES, NODE_CODES
+from dalsegno.server.causes import CAUSES, NODE_CODES
 from scripts.pages.markdown import NOTICE, code, table
 
 INTRODUCTION = """

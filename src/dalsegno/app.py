@@ -18,7 +18,7 @@ from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.starting import StartOptions
 from dalsegno.engine.tasks import Task, Tasks, make_task
 from dalsegno.engine.workflows import Workflows
-from dalsegno.errors import InternalError, UsageError
+from dalsegno.errors import InternalError, InvalidInput, UsageError
 from dalsegno.handle import Handle
 from dalsegno.hosting import Host
 from dalsegno.lang.durations import parse_duration
@@ -355,7 +355,7 @@ class Starter:
         try:
             payload = target.bind(*args, **fields)
         except TypeError as error:
-            raise UsageError(str(error)) from None
+            raise InvalidInput(str(error)) from None
         client = self._app.client
         if isinstance(target, DurableTask):
             queue = self._app.task_queue(target.name)

@@ -8,9 +8,16 @@
     │   ├── NotJson                a value that JSON cannot carry (its path is named)
     │   ├── LimitExceeded          a configured limit was reached (the limit is named)
     │   ├── Conflict               the execution is not in a state that allows this
+    │   ├── BadRequest             an HTTP request that cannot be read
+    │   ├── TooLarge               one that is larger than the server takes
+    │   ├── UnsupportedMedia       one with a body of a type nobody asked for
     │   └── ExecutionEnded         raised by ``result()``
     │       ├── WorkflowFailed
     │       └── WorkflowCancelled
+    ├── AccessError                who asks may not have it
+    │   ├── Unauthenticated        no key, or one that is not valid
+    │   ├── Forbidden              a key, an origin or a host that may not do this
+    │   └── TooManyRequests        try again later (``after`` seconds)
     ├── OperatorError              whoever runs the system must act
     │   ├── Unavailable            the store or broker cannot be reached or is busy
     │   ├── StoreFull              no space left
@@ -96,6 +103,18 @@ class Conflict(UsageError):
     code = "DS-160"
 
 
+class BadRequest(UsageError):
+    code = "DS-190"
+
+
+class TooLarge(UsageError):
+    code = "DS-191"
+
+
+class UnsupportedMedia(UsageError):
+    code = "DS-192"
+
+
 class ExecutionEnded(UsageError):
     """The execution ended without a result; ``error`` is its error object."""
 
@@ -166,6 +185,28 @@ class SchemaMismatch(OperatorError):
 
 class BadConfiguration(OperatorError):
     code = "DS-260"
+
+
+class AccessError(DalSegnoError):
+    code = "DS-300"
+
+
+class Unauthenticated(AccessError):
+    code = "DS-310"
+
+
+class Forbidden(AccessError):
+    code = "DS-320"
+
+
+class TooManyRequests(AccessError):
+    """``after``: seconds until it is worth trying again."""
+
+    code = "DS-330"
+
+    def __init__(self, message: str, after: float = 1.0) -> None:
+        self.after = after
+        super().__init__(message)
 
 
 class InternalError(DalSegnoError):

@@ -6,9 +6,9 @@ import json
 from time import perf_counter
 from typing import Any
 
-from dalsegno.cli.comparing import compare, source_text
-from dalsegno.cli.graph_changes import FieldChange, GraphChanges, PartChange, compare_graphs
-from dalsegno.cli.text_changes import TextChanges, compare_texts
+from dalsegno.engine.comparing.graphs import FieldChange, GraphChanges, PartChange, compare_graphs
+from dalsegno.engine.comparing.texts import TextChanges, compare_texts
+from dalsegno.engine.comparing.versions import compare, source_text
 from dalsegno.lang import compile as compile_script
 from dalsegno.lang.python import compile_workflow
 from dalsegno.model.definition import Definition

@@ -12,13 +12,18 @@ import yaml
 
 from dalsegno.cli.group import SECTIONS
 from dalsegno.core.fail import MAX_LOSSES
-from dalsegno.engine import committer, continuation
+from dalsegno.engine import committer, continuation, tasks
+from dalsegno.engine.scripting import following, hot
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.graph.document import DocumentLimits
-from dalsegno.lang.limits import MAX_NESTING, Limits
-from dalsegno.lang.stdlib import CONSTANTS, FUNCTIONS, arrays, callbacks, strings
+from dalsegno.lang.flow import packing
+from dalsegno.lang.limits import MAX_NESTING, MAX_SOURCE, Limits
+from dalsegno.lang.python.machine import MAX_SNAPSHOT
+from dalsegno.lang.python.snapshot.stored import MOST_PROMISES
+from dalsegno.lang.script.front_matter import MAX_FRONT_MATTER
+from dalsegno.lang.stdlib import CONSTANTS, FUNCTIONS, arrays, callbacks, orchestration, strings
+from dalsegno.server.causes import CAUSES, NODE_CODES
 from scripts.generate_docs import PAGES, outdated
-from scripts.pages.causes import CAUSES, NODE_CODES
 from scripts.pages.errors import error_classes
 from tests.docs.pages import DOCS, ROOT, blocks, pages
 
@@ -123,6 +128,32 @@ def test_limits_are_those_of_the_code() -> None:
         f"while others wait | {continuation.MAX_HOPS}, or {continuation.MAX_RUN * 1000:g} ms",
     ):
         assert said in text, said
+
+
+def test_limits_of_scripts_are_those_of_the_code() -> None:
+    text = (DOCS / "limits.md").read_text(encoding="utf-8")
+    settings, limits = EngineSettings(), EngineSettings().limits
+    scripts = limits.scripts
+    kept = f"{hot.CAPACITY:,}, together at most {_mebibytes(hot.MOST_BYTES)}, each at most {_mebibytes(hot.LARGEST)}"
+    for said in (
+        f"rounds of loops of a Python workflow | {scripts.instructions:,} ",
+        f"{_mebibytes(scripts.allocated_bytes)}, {_mebibytes(scripts.result_bytes)} ",
+        f"calls inside each other | {scripts.stack_depth} ",
+        f"settled already | {following.MOST_STOPS:,} ",
+        f"snapshot, without values over {packing.BLOB // 2**10} KiB | {_mebibytes(limits.snapshot_bytes)} ",
+        f"snapshot of a Python workflow, with them | {_mebibytes(MAX_SNAPSHOT)} ",
+        f"| {orchestration.MAX_GROUP:,}, at most {orchestration.MAX_GROUP_DEPTH} groups inside each other ",
+        f"promises a Python workflow holds at an await | {MOST_PROMISES:,} ",
+        f"source; front matter | {MAX_SOURCE:,} and {MAX_FRONT_MATTER:,} characters ",
+        f"clean-up after a cancel or timeout | {settings.cancel_grace:g} s ",
+        f"turns of Python workflows at the same time, per process | {tasks.TURN_THREADS} threads ",
+        f"machines a worker keeps in memory | {kept} ",
+    ):
+        assert said in text, said
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count // 2**20} MiB"
 
 
 def test_settings_are_listed_whole() -> None:

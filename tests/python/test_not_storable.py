@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import threading
 from dataclasses import dataclass
@@ -84,6 +85,31 @@ async def alive_manager(x):
         await echo(number)
 
 
+async def alive_file(x):
+    with io.StringIO("text") as file:
+        await echo(1)
+        return file.read()
+
+
+async def alive_file_of_a_caller(x):
+    async def inner(value):
+        return await echo(value)
+
+    with io.StringIO("text"):
+        return await inner(1)
+
+
+async def alive_lines(x):
+    for line in io.StringIO("text"):
+        await echo(line)
+
+
+async def alive_file_variable(x):
+    file = io.StringIO("text")
+    await echo(1)
+    return file.read()
+
+
 async def alive_method(x):
     return Client().get(await echo(x))
 
@@ -149,6 +175,13 @@ COMPLAINTS = [
         "",
     ),
     (
+        alive_file,
+        "the context manager of a 'with' block is of type _io.StringIO",
+        "Use it inside a task, or let its 'with' block end before the await",
+    ),
+    (alive_lines, "the iterator of a 'for' loop is of type _io.StringIO", "Loop over a list"),
+    (alive_file_variable, "variable 'file' is of type _io.StringIO", "Use it inside a task"),
+    (
         alive_method,
         "the method 'get' that is about to be called holds, at .__self__, a value of type {module}.Client",
         "",
@@ -179,6 +212,11 @@ def test_complaint_names_what_is_in_the_way(function, said, cure):
     line = int(re.search(r"in line (\d+)", error.message)[1])
     assert function.__code__.co_firstlineno < line <= function.__code__.co_firstlineno + 6
     assert error.stack == (f"{function.__name__} ({__file__}:{line})",)
+
+
+def test_manager_of_a_caller_is_told_from_an_iterator():
+    message = drive(alive_file_of_a_caller, 1, "hot").error.message
+    assert "the context manager of a 'with' block is of type _io.StringIO" in message
 
 
 def test_what_the_failing_run_asked_for_is_not_done():

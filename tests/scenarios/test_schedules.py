@@ -139,17 +139,17 @@ def test_removed_schedule_starts_nothing_more_and_what_it_started_runs_on(stage:
 
 
 def test_schedule_whose_workflow_is_not_there_goes_on(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    """The start is told in the log and lost; later ones work as soon as somebody deploys."""
+    """The start fails for all to see; later ones work as soon as somebody deploys."""
     book = schedules(stage)
     book.add("hourly", "0 * * * *", "note", allow_unknown=True)
     stage.pass_time(HOUR)
     handle = stage.app.handle(book.get("hourly").execution)
     stage.until("it fired", handle, lambda: book.get("hourly").started == 1)
     stage.until("it was told", handle, lambda: "no workflow is named 'note'" in caplog.text)
-    stage._alarm.messages.clear()
+    until_started(stage, "hourly", ["FAILED"])
     stage.app.deploy(NOTE)
     stage.pass_time(HOUR)
-    until_started(stage, "hourly", ["COMPLETED"])
+    until_started(stage, "hourly", ["FAILED", "COMPLETED"])
 
 
 def test_names_are_taken_once_and_changed_on_demand(stage: Stage) -> None:

@@ -168,3 +168,18 @@ def test_keywords_make_an_object_and_exclude_a_payload(stage: Stage) -> None:
     with pytest.raises(UsageError, match="not both"):
         stage.app.start("scenario", {"n": 1}, m=2)
     assert len(stage.app.executions()) == 1
+
+
+@pytest.mark.parametrize("name", ["a/b", "a@3", "a\tb", "a" * 201])
+def test_a_script_is_not_deployed_under_a_name_that_cannot_be_one(stage: Stage, name: str) -> None:
+    with pytest.raises(InvalidInput, match="cannot be a script's name: 'name' must"):
+        stage.app.deploy_script("return 1", name)
+    assert stage.app.host.call(stage.app.client.stack.archive.definitions()) == []
+
+
+def test_a_python_workflow_has_a_name_that_a_start_can_say(stage: Stage) -> None:
+    with pytest.raises(InvalidInput, match="'name' must not hold '@'"):
+
+        @stage.app.workflow(name="checkout@3")
+        async def checkout() -> None:
+            return None

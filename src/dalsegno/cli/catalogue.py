@@ -16,13 +16,15 @@ from dalsegno.nodes.registry import NodeRegistry
 from dalsegno.ports.node import NodeType
 
 
-def find_type(registry: NodeRegistry, name: str) -> NodeType:
-    """By type or alias."""
+def find_type(registry: NodeRegistry, name: str, given: str | None = None) -> NodeType:
+    """By type or alias; ``given`` is the application whose types are known here too."""
     if registry.find(name) is None:
         names = [each for known in registry.types() for each in (known, *registry.get(known).spec.aliases)]
         raise Unknown(
             f"there is no node type '{name}'{did_you_mean(name, names)}",
-            "`dalsegno nodes` lists them all; those of an application need --app.",
+            "`dalsegno nodes` lists them all; those of an application need --app."
+            if given is None
+            else f"`dalsegno nodes --app {given}` lists all that are known with {given}.",
         )
     return registry.get(name)
 

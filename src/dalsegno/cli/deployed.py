@@ -11,9 +11,9 @@ from rich.text import Text
 
 from dalsegno.cli.deploying import Deployed
 from dalsegno.cli.findings import show_findings
-from dalsegno.cli.graph_changes import FieldChange, GraphChanges, PartChange
 from dalsegno.cli.output import several, stdout
-from dalsegno.cli.text_changes import TextChanges
+from dalsegno.engine.comparing.graphs import FieldChange, GraphChanges, PartChange
+from dalsegno.engine.comparing.texts import TextChanges
 
 SHOWN_LINES = 200
 SHOWN_CHARACTERS = 60

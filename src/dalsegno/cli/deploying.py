@@ -10,13 +10,13 @@ from typing import Any, Literal
 import msgspec
 
 from dalsegno.app import App
-from dalsegno.cli.comparing import Changes, compare
 from dalsegno.cli.documents import Document
 from dalsegno.cli.findings import located
 from dalsegno.cli.opening import opened, store_exists
 from dalsegno.cli.problems import InvalidDocument
 from dalsegno.cli.scripts import check_script
 from dalsegno.cli.tasks import refuse_document, unknown_tasks
+from dalsegno.engine.comparing.versions import Changes, compare
 from dalsegno.errors import InvalidDefinition
 from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.catalog import Catalog
@@ -80,7 +80,7 @@ def compile_document(document: Document, catalog: Catalog) -> tuple[Compiled, li
 
 def check_tasks(app: App, document: Document, compiled: Compiled) -> list[dict[str, Any]]:
     """Warnings about tasks that the given application does not have; a worker with another one may."""
-    found = unknown_tasks(app, compiled.plan, compiled.definition_source, "warning")
+    found = unknown_tasks(app, compiled.plan, compiled.definition_source, "warning", given=True)
     return located(found, document.text) if found else []
 
 
@@ -92,14 +92,15 @@ def _check_script(document: Document, tasks: list[str] | None) -> tuple[str, lis
 
 
 def _check(
-    app: App, document: Document, warn_tasks: bool, run_here: bool
+    app: App, document: Document, warn_tasks: bool, run_here: bool, given: str | None = None
 ) -> tuple[str, list[dict[str, Any]]]:
     """The name it will have, and what is to be said about it."""
     if document.is_script:
         return _check_script(document, list(app.tasks.names()) if warn_tasks else None)
     compiled, warnings = compile_document(document, app.registry)
     if run_here:
-        refuse_document(app, document.file, document.text, compiled.plan, compiled.definition_source)
+        source = compiled.definition_source
+        refuse_document(app, document.file, document.text, compiled.plan, source, given)
     elif warn_tasks:
         warnings += check_tasks(app, document, compiled)
     return compiled.plan.name, warnings
@@ -114,10 +115,12 @@ async def deploy_document(
     *,
     warn_tasks: bool = False,
     run_here: bool = False,
+    given: str | None = None,
     alias: str | None = None,
 ) -> Deployed:
-    """``run_here``: what this process could not run is refused before anything is stored."""
-    name, warnings = _check(app, document, warn_tasks, run_here)
+    """``run_here``: what this process could not run is refused before anything is stored. ``given``: what the user
+    called the application, if it is one of theirs."""
+    name, warnings = _check(app, document, warn_tasks, run_here, given)
     archive = app.client.stack.archive
     before = await archive.definition(name)
     began = app.client.stack.clock.now()

@@ -96,9 +96,11 @@ def _about(event: Event) -> str:
     data = msgspec.json.decode(event.data) if event.data is not None else {}
     data = data if isinstance(data, dict) else {}
     error = data.get("error")
-    said = f": {error.get('message', '')}" if isinstance(error, dict) else ""
+    said = str(error.get("message", "")) if isinstance(error, dict) else ""
     line = f" (line {data['line']})" if data.get("line") else ""
-    return " ".join(f"{event.node}{item}{count}{line}{said}".split())
+    # What an execution as a whole suffers has no node to be named before it.
+    about = f"{event.node}{item}{count}{line}".strip()
+    return " ".join(": ".join(part for part in (about, said) if part).split())
 
 
 def _short(text: str, length: int = 300) -> str:

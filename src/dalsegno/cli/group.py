@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Run": ("run", "resume", "retry", "rerun", "start", "worker"),
     "Look": ("ls", "show", "watch", "why"),
-    "Steer": ("signal", "pause", "cancel"),
+    "Steer": ("signal", "approvals", "approve", "reject", "pause", "cancel"),
     "Definitions": ("validate", "deploy", "versions", "alias", "nodes"),
     "Schedules": ("schedule",),
     "This machine": ("doctor", "bench"),

@@ -62,8 +62,8 @@ def launch(
 
     async def start(client: Client) -> str:
         if document.is_script:
-            refuse_script(session.app, document)
-        deployed = await deploy_document(session.app, document, run_here=True)
+            refuse_script(session.app, document, app)
+        deployed = await deploy_document(session.app, document, run_here=True, given=app)
         return await client.start(deployed.name, payload, options)
 
     return session.run(start)
@@ -107,7 +107,7 @@ def run_again(
         if view.kind == "graph":
             _check_nodes((await client.definitions.by_hash(view.definition)).plan, nodes or ())
         if not detach:
-            await refuse_unrunnable(session.app, view)
+            await refuse_unrunnable(session.app, view, app)
         return await client.rerun(found, nodes, edits)
 
     if not detach:

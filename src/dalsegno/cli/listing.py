@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from dalsegno.cli.opening import ID_LENGTH
 from dalsegno.cli.output import STYLES, iso, moment, print_table, signs_for, span, stdout
 from dalsegno.cli.problems import Refusal
 from dalsegno.model.execution import ENDED, ExecutionKind, ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
+
+LEAST_NEEDED = ("took", "kind", "started")
+"""Columns that a narrow screen does without, the least needed first."""
+READABLE = 16
+"""Characters of a workflow's name and version that are worth another column."""
 
 
 def execution_filter(
@@ -65,22 +72,56 @@ def print_list(views: Sequence[ExecutionView], now: float, limit: int) -> None:
         console.print("no executions", style="dim")
         return
     signs = signs_for(console)
+    rows = [_row(view, now) for view in views[:limit]]
+    names, room = _fitting(rows, console.width if console.is_terminal else None)
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("", no_wrap=True)
-    table.add_column("execution", no_wrap=True)
-    table.add_column("workflow", no_wrap=True, overflow="ellipsis")
-    table.add_column("kind", no_wrap=True, style="dim")
-    table.add_column("started", no_wrap=True, style="dim")
-    table.add_column("took", no_wrap=True, justify="right", style="dim")
-    for view in views[:limit]:
-        table.add_row(
-            Text(signs.states[view.state], STYLES[view.state]),
-            view.id,
-            Text(f"{view.workflow} v{view.version}" if view.version else view.workflow),
-            view.kind,
-            moment(view.created_at)[5:-3],
-            span((view.ended_at if view.state in ENDED and view.ended_at else now) - view.created_at),
+    table.add_column("", no_wrap=True, min_width=1)
+    for name in names:
+        table.add_column(
+            name,
+            no_wrap=True,
+            min_width=ID_LENGTH if name == "execution" else None,
+            max_width=room if name == "workflow" else None,
+            overflow="ellipsis",
+            justify="right" if name == "took" else "left",
+            style="dim" if name in LEAST_NEEDED else "",
         )
-    print_table(console, table)
+    for view, row in zip(views, rows, strict=False):
+        sign = Text(signs.states[view.state], STYLES[view.state])
+        table.add_row(sign, *(Text(row[name]) for name in names))
+    print_table(console, table, crop=False)
     if len(views) > limit:
         console.print(f"the newest {limit}; --limit shows more", style="dim")
+
+
+def _row(view: ExecutionView, now: float) -> dict[str, str]:
+    ended = view.ended_at if view.state in ENDED and view.ended_at else now
+    return {
+        "execution": view.id,
+        "workflow": f"{view.workflow} v{view.version}" if view.version else view.workflow,
+        "kind": view.kind,
+        "started": moment(view.created_at)[5:-3],
+        "took": span(ended - view.created_at),
+    }
+
+
+def _fitting(rows: Sequence[dict[str, str]], width: int | None) -> tuple[list[str], int | None]:
+    """The columns that a screen has room for, and the room for the workflow. An id is copied by people, so it is never
+    cut: other columns go first. A pipe has no edge."""
+    names = list(rows[0])
+    if width is None:
+        return names, None
+    wide = {name: max(len(name), *(cell_len(row[name]) for row in rows)) for name in names}
+    for least in LEAST_NEEDED:
+        if _room(wide, names, width) >= min(wide["workflow"], READABLE):
+            break
+        names.remove(least)
+    room = _room(wide, names, width)
+    if room < len("workflow"):
+        names.remove("workflow")
+    return names, room
+
+
+def _room(wide: Mapping[str, int], names: Sequence[str], width: int) -> int:
+    """What the sign, the other columns and two spaces before each column leave for the workflow."""
+    return width - 1 - 2 * len(names) - sum(wide[name] for name in names if name != "workflow")

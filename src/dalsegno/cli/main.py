@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from dalsegno.cli.commands import (
+    approvals,
     bench,
     control,
     definitions,
@@ -42,6 +43,7 @@ for family in (
     executions,
     watch,
     control,
+    approvals,
     definitions,
     versions,
     schedule,

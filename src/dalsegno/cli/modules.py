@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -38,9 +39,11 @@ def names_python(target: str) -> bool:
 def load_app(name: str) -> App:
     """``module:attribute`` or ``path/file.py:attribute``; the attribute is ``app`` unless it is named."""
     home, attribute = _parted(name)
-    found = _attribute(_import(home), home, attribute or "app", "Write --app MODULE:NAME.")
+    module = _import(home)
+    hint = _applications(module, home)
+    found = _attribute(module, home, attribute or "app", hint)
     if not isinstance(found, App):
-        raise Refusal(f"'{name}' is a {type(found).__name__}, not a dalsegno.App", "Write --app MODULE:NAME.")
+        raise Refusal(f"'{name}' is a {type(found).__name__}, not a dalsegno.App", hint)
     found.close()  # a module may have used it; here it lives on this program's own loop
     return found
 
@@ -140,6 +143,13 @@ def _workflows(module: ModuleType) -> dict[str, DurableWorkflow[..., object]]:
     }
 
 
+def _applications(module: ModuleType, home: str) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, App)]
+    if not names:
+        return f"'{home}' holds no dalsegno.App: write app = App() in it, or name the module that has one."
+    return f"'{home}' holds: {', '.join(names)}. Write --app {home}:{names[0]}."
+
+
 def _listed(module: ModuleType) -> str:
     names = ", ".join(_workflows(module))
     return f"Its workflows: {names}." if names else "It has no workflows: write @app.workflow above one."
@@ -178,13 +188,26 @@ def _owner(
 
 def _with(app: App, found: DurableWorkflow[..., object] | DurableTask[..., object], name: str) -> App:
     if not _registers(app, found):
-        raise Refusal(f"the application {name} has not registered '{found.name}'")
+        kind, names = _names_beside(app, found)
+        has = f"It has the {kind}s {', '.join(names)}" if names else f"It has no {kind}"
+        raise Refusal(
+            f"the application {name} has not registered '{found.name}'",
+            f"{has}. Give the application that has it, or leave --app out.",
+        )
     return app
 
 
 def _registers(app: App, found: DurableWorkflow[..., object] | DurableTask[..., object]) -> bool:
-    names = app.workflows.names() if isinstance(found, DurableWorkflow) else app.tasks.names()
-    return found.name in names
+    return found.name in _names_beside(app, found)[1]
+
+
+def _names_beside(
+    app: App, found: DurableWorkflow[..., object] | DurableTask[..., object]
+) -> tuple[str, Sequence[str]]:
+    """What an application has of the same kind."""
+    if isinstance(found, DurableWorkflow):
+        return "workflow", app.workflows.names()
+    return "task", app.tasks.names()
 
 
 def _home_of(

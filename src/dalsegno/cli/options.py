@@ -73,3 +73,28 @@ ExecutionId: TypeAlias = Annotated[
 Detach: TypeAlias = Annotated[
     bool, typer.Option("--detach", help="Only create the new execution; a worker runs it.")
 ]
+OfWorkflow: TypeAlias = Annotated[
+    str | None, typer.Option("--workflow", "-w", help="Only of this workflow.", show_default=False)
+]
+Limit: TypeAlias = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most this many.")]
+Target: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORKFLOW",
+        help="A script (.flow), a JSON or YAML document, - for one on stdin, or a Python workflow as FILE.py:NAME "
+        "or MODULE:NAME.",
+        show_default=False,
+    ),
+]
+FromNodes: TypeAlias = Annotated[
+    list[str], typer.Argument(metavar="NODE...", help="Where to begin.", show_default=False)
+]
+EditedContext: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="JSON",
+        help="Outputs to change, by node: JSON, @FILE or -.",
+        show_default=False,
+    ),
+]

@@ -11,6 +11,9 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+ENDLESS = 10_000
+"""A width that no table reaches."""
+
 
 def stdout() -> Console:
     return Console(highlight=False, soft_wrap=False)
@@ -20,11 +23,13 @@ def stderr() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def print_table(console: Console, table: RenderableType) -> None:
-    """A pipe gets no spaces at the ends of lines."""
+def print_table(console: Console, table: RenderableType, *, crop: bool = True) -> None:
+    """A pipe gets no spaces at the ends of lines; without ``crop`` it has no edge either."""
     if console.is_terminal:
-        console.print(table)
+        console.print(table, crop=crop)
         return
+    if not crop:
+        console.width = ENDLESS
     with console.capture() as captured:
         console.print(table)
     for line in captured.get().splitlines():

@@ -81,7 +81,7 @@ def print_portrait(portrait: Portrait, command: Command) -> None:
         print_table(console, TreeView(portrait.plan, console).draw(portrait.snapshot))
     else:
         console.print(head_line(portrait.view, portrait.snapshot.now, signs_for(console)))
-        _print_missing(console, portrait.missing)
+        _print_missing(console, portrait.missing, command.app)
     if any(activity.gone for activity in portrait.snapshot.activities.values()):
         console.print(Text(gone_hint(command, portrait.view.id), "yellow"), soft_wrap=True)
     print_facts(portrait.view, portrait.children)
@@ -94,12 +94,13 @@ def print_portrait(portrait: Portrait, command: Command) -> None:
         print_value(output_of(portrait.view))
 
 
-def _print_missing(console: Console, findings: Sequence[Finding]) -> None:
-    console.print(
-        "its nodes cannot be shown here; give the application that has their types: --app module:attr",
-        style="yellow",
-        soft_wrap=True,
+def _print_missing(console: Console, findings: Sequence[Finding], given: str | None) -> None:
+    cure = (
+        "give the application that has their types: --app module:attr"
+        if given is None
+        else f"the application {given} does not have all their types"
     )
+    console.print(Text(f"its nodes cannot be shown here; {cure}", "yellow"), soft_wrap=True)
     for finding in findings:
         if finding.severity == "error":
             console.print(Text(f"  {finding.message}", "dim"), soft_wrap=True)

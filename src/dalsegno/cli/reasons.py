@@ -56,14 +56,39 @@ class Reason:
         }
 
 
-def queued_or_not(wait: Wait, queues: set[str]) -> Reason:
-    if wait.queue is None:
-        return Reason(wait)
-    if wait.queue in queues:
-        return Reason(wait, served=True)
-    flag = f" --queues {wait.queue}" if wait.queue not in ("default", "system") else ""
-    hint = f"no living worker serves it: start one with `dalsegno worker{flag}`"
-    return Reason(wait, served=False, hint=hint)
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Tells of what could go on whether anybody is there to do it."""
+
+    queues: set[str]
+    """Those that living workers serve; empty where none lives."""
+    command: Command
+    execution: str
+    now: float
+
+    def of(self, wait: Wait) -> Reason:
+        if wait.queue is not None:
+            return self._queued(wait, wait.queue)
+        overdue = wait.kind in ("timer", "retry") and wait.due is not None and wait.due <= self.now
+        return Reason(
+            wait, hint=f"its time has come, but {self._nobody()}" if overdue and not self.queues else ""
+        )
+
+    def _queued(self, wait: Wait, queue: str) -> Reason:
+        if queue in self.queues:
+            return Reason(wait, served=True)
+        flag = f" --queues {queue}" if queue not in ("default", "system") else ""
+        if self.queues:
+            hint = f"no living worker serves it: start one with `dalsegno worker{flag}`"
+        else:
+            hint = f"it is ready to run, but {self._nobody(flag)}"
+        return Reason(wait, served=False, hint=hint)
+
+    def _nobody(self, flag: str = "") -> str:
+        here = self.command.line("resume", self.execution)
+        return (
+            f"no living worker runs on this store: go on here with `{here}`, or start `dalsegno worker{flag}`"
+        )
 
 
 def gone_hint(command: Command, execution: str) -> str:

@@ -13,6 +13,7 @@ from rich.json import JSON
 from rich.markup import escape
 
 from dalsegno.app import DEFAULT_STORE
+from dalsegno.cli.lasting import fails_always
 from dalsegno.cli.output import emit, several, span, stdout
 from dalsegno.cli.screen import state_text
 from dalsegno.cli.script_progress import ScriptProgress
@@ -103,10 +104,14 @@ class Command:
         return shlex.join(words)
 
     def signal(self, execution: str, name: str) -> str:
-        """How a signal is sent; no code is needed for that. Short where it can be: it is shown while people wait."""
-        words = ["dalsegno", "signal", execution, name]
+        """How a signal is sent; no code is needed for that."""
+        return self.short("signal", execution, name)
+
+    def short(self, verb: str, *words: str) -> str:
+        """Short where it can be: it is shown while people wait."""
+        words = ("dalsegno", verb, *words)
         usual = os.environ.get("DALSEGNO_STORE", DEFAULT_STORE)
-        return shlex.join(words if self.store == usual else [*words, "--store", self.store])
+        return shlex.join(words if self.store == usual else (*words, "--store", self.store))
 
 
 def _print_summary(result: Result, command: Command) -> None:
@@ -128,8 +133,19 @@ def _print_summary(result: Result, command: Command) -> None:
     if view.state == "COMPLETED":
         print_value(result.output)
     elif view.state in ENDED and not command.store.startswith("memory:"):
-        again = "From there again:" if view.kind == "graph" else "Once more:"
-        console.print(f"[dim]{again}[/] {escape(command.line('retry', view.id))}", soft_wrap=True)
+        _print_way_on(result, command)
+
+
+def _print_way_on(result: Result, command: Command) -> None:
+    console, view = stdout(), result.view
+    if result.error is not None and fails_always(view.kind, result.error):
+        console.print(
+            "[dim]The same would fail again: change the workflow or its input, then run it anew.[/]",
+            soft_wrap=True,
+        )
+        return
+    again = "From there again:" if view.kind == "graph" else "Once more:"
+    console.print(f"[dim]{again}[/] {escape(command.line('retry', view.id))}", soft_wrap=True)
 
 
 def print_error(error: dict[str, Any], source: SourceText | None = None) -> None:

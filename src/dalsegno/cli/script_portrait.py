@@ -105,8 +105,9 @@ def print_script_portrait(portrait: ScriptPortrait, command: Command) -> None:
     if portrait.picture is not None:
         print_variables(console, portrait.picture.variables)
     elif portrait.missing:
+        given = f" ({command.app} does not import it)" if command.app is not None else ""
         console.print(
-            Text(f"\nits variables cannot be shown here: {portrait.missing}", "yellow"), soft_wrap=True
+            Text(f"\nits variables cannot be shown here: {portrait.missing}{given}", "yellow"), soft_wrap=True
         )
     print_facts(view, portrait.children)
     print_events(view, portrait.events)

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from dalsegno.cli.activity import Activity
 from dalsegno.cli.inside import look_inside
-from dalsegno.cli.reasons import Reason, gone_hint, queued_or_not, workers_for
+from dalsegno.cli.reasons import Judge, Reason, gone_hint, workers_for
 from dalsegno.cli.result import Command
 from dalsegno.cli.script_progress import Pending, ScriptMoment, ScriptProgress
-from dalsegno.core.diagnosis import Wait, WaitKind
+from dalsegno.core.diagnosis import Wait, WaitKind, timers_apart
 from dalsegno.engine.client import Client
 from dalsegno.engine.scripting.looking import AwaitedThing
 from dalsegno.model.execution import ExecutionView
+from dalsegno.model.ids import promise_token_id
 from dalsegno.model.token import SYSTEM_QUEUE
 
 _KINDS: dict[str, WaitKind] = {"task": "task", "timer": "timer", "signal": "signal", "child": "child"}
@@ -20,13 +21,15 @@ _KINDS: dict[str, WaitKind] = {"task": "task", "timer": "timer", "signal": "sign
 
 async def script_reasons(client: Client, view: ExecutionView, command: Command) -> list[Reason]:
     moment = await ScriptProgress(client, view.id).look(complete=True)
-    queues = await workers_for(client)
+    judge = Judge(await workers_for(client), command, view.id, client.stack.clock.now())
     reasons = [Reason(wait) for wait in _held_up(moment)]
     if moment.turning == "queued" and view.state != "PAUSED":
         sentence = "the program has something to do and waits for a worker"
-        reasons.append(queued_or_not(Wait("queued", "", "", sentence, queue=SYSTEM_QUEUE), queues))
+        reasons.append(judge.of(Wait("queued", "", "", sentence, queue=SYSTEM_QUEUE)))
     things = await _awaited(client, moment)
-    reasons += [_reason(thing, moment, queues, command) for thing in things]
+    timers = await _timers(client, view.id) if any(thing.kind == "timer" for thing in things) else []
+    reasons += [_reason(thing, moment, judge) for thing in things if thing.kind != "timer" or not timers]
+    reasons += [judge.of(wait) for wait in timers]
     return [*reasons, *(Reason(wait) for wait in _limits(moment))]
 
 
@@ -34,6 +37,25 @@ async def _awaited(client: Client, moment: ScriptMoment) -> list[AwaitedThing]:
     """As the machine says; where its code is not at hand, everything that is out."""
     picture, _ = await look_inside(client, moment.execution.id, None, variables=False)
     return list(picture.things) if picture is not None else list(_out(moment))
+
+
+async def _timers(client: Client, execution: str) -> list[Wait]:
+    """Those that its await needs, each with its own time."""
+    ledger = client.stack.ledger
+    inspection, machine = await ledger.inspect(execution), await ledger.machine(execution)
+    if inspection is None or machine is None:
+        return []  # it ended meanwhile
+    awaited = {
+        promise_token_id(execution, number)
+        for start, stop in machine.wake.awaited or machine.reachable
+        for number in range(start, stop)
+    }
+    timers = [
+        Wait("timer", "", "", "a timer has not fired yet", token.due)
+        for token in inspection.tokens
+        if token.kind == "timer" and not token.node and token.id in awaited
+    ]
+    return timers_apart(timers)
 
 
 def _held_up(moment: ScriptMoment) -> Iterator[Wait]:
@@ -54,21 +76,21 @@ def _limits(moment: ScriptMoment) -> Iterator[Wait]:
             yield Wait("deadline", "", "", sentence, each.due)
 
 
-def _reason(thing: AwaitedThing, moment: ScriptMoment, queues: set[str], command: Command) -> Reason:
+def _reason(thing: AwaitedThing, moment: ScriptMoment, judge: Judge) -> Reason:
     wait = Wait(_KINDS[thing.kind], thing.name, "", thing.sentence, thing.due, count=thing.count)
     activity = moment.activities.get(thing.name) if thing.kind == "task" else None
     if thing.kind == "signal":
         sentence = f"signal '{thing.name}' has not come"
-        sent = f"send it with `{command.signal(moment.execution.id, thing.name)}`"
+        sent = f"send it with `{judge.command.signal(moment.execution.id, thing.name)}`"
         return Reason(Wait("signal", thing.name, "", sentence, thing.due, count=thing.count), hint=sent)
     if activity is not None and activity.gone:
         was = thing.sentence.replace(" is running ", " was running ")
         lost = Wait("task", thing.name, "", was, count=thing.count)
-        return Reason(lost, gone=True, hint=gone_hint(command, moment.execution.id))
+        return Reason(lost, gone=True, hint=gone_hint(judge.command, moment.execution.id))
     if activity is not None and activity.queued and not activity.running:
         queued = Wait("task", thing.name, "", thing.sentence, queue=activity.queue, count=thing.count)
-        return queued_or_not(queued, queues)
-    return Reason(wait)
+        return judge.of(queued)
+    return judge.of(wait)
 
 
 def _out(moment: ScriptMoment) -> Iterator[AwaitedThing]:

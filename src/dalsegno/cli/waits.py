@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,15 @@ from rich.text import Text
 
 from dalsegno.cli.activity import gone_tokens, signal_in
 from dalsegno.cli.output import STYLES, moment, signs_for, stdout
-from dalsegno.cli.reasons import Reason, gone_hint, queued_or_not, workers_for
+from dalsegno.cli.reasons import Judge, Reason, gone_hint, workers_for
 from dalsegno.cli.result import Command
 from dalsegno.cli.script_waits import script_reasons
 from dalsegno.cli.tree import countdown
+from dalsegno.core.body import decode_body
 from dalsegno.core.diagnosis import Wait, waits
 from dalsegno.engine.client import Client
 from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.model.token import TokenView
 
 LOOKS = {"running": "RUNNING", "queued": "QUEUED", "paused": "PAUSED"}
 
@@ -44,13 +47,15 @@ async def explain(client: Client, execution: str, command: Command) -> Explanati
         return Explanation(view, [], client.stack.clock.now())
     if view.kind != "graph":
         return Explanation(view, await script_reasons(client, view, command), client.stack.clock.now())
-    queues = await workers_for(client)
+    now = client.stack.clock.now()
+    judge = Judge(await workers_for(client), command, execution, now)
     gone = gone_tokens(inspection.tokens)
     alive = tuple(token for token in inspection.tokens if token.id not in gone)
     lost = tuple(token for token in inspection.tokens if token.id in gone)
     signals = {token.node: signal_in(token.awaits) for token in alive if signal_in(token.awaits)}
+    asking = asking_nodes(alive)
     reasons = [
-        signal_or_not(wait, signals, command, execution) or queued_or_not(wait, queues)
+        signal_or_not(wait, signals, asking, command, execution) or judge.of(wait)
         for wait in waits(replace(inspection, tokens=alive))
     ]
     hint = gone_hint(command, execution)
@@ -58,12 +63,25 @@ async def explain(client: Client, execution: str, command: Command) -> Explanati
         if wait.kind == "running":
             was = replace(wait, sentence=wait.sentence.replace(" is running ", " was running "))
             reasons.append(Reason(was, gone=True, hint=hint))
-    return Explanation(view, reasons, client.stack.clock.now())
+    return Explanation(view, reasons, now)
 
 
-def signal_or_not(wait: Wait, signals: dict[str, str], command: Command, execution: str) -> Reason | None:
+def asking_nodes(tokens: Iterable[TokenView]) -> set[str]:
+    """Those that wait for a decision."""
+    parked = [token for token in tokens if token.awaits is not None]
+    awaiting = [(token.node, decode_body(token.data).awaiting) for token in parked]
+    return {node for node, each in awaiting if each is not None and each.question is not None}
+
+
+def signal_or_not(
+    wait: Wait, signals: dict[str, str], asking: set[str], command: Command, execution: str
+) -> Reason | None:
     if wait.kind != "signal" or wait.node not in signals:
         return None
+    if wait.node in asking:
+        return Reason(
+            wait, hint=f"decide it with `{command.short('approve', execution, wait.node)}` or reject"
+        )
     return Reason(wait, hint=f"send it with `{command.signal(execution, signals[wait.node])}`")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import floor, inf
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dalsegno.core.await_outside import awaited_child, signal_of
 from dalsegno.core.body import Awaiting, decode_body
@@ -17,6 +19,10 @@ from dalsegno.model.token import TokenView
 WaitKind = Literal[
     "paused", "running", "queued", "timer", "retry", "barrier", "items", "deadline", "signal", "child", "task"
 ]
+
+
+TIMERS_TOLD = 5
+"""Timers of one kind that are told one by one; what is left is counted."""
 
 
 class Wait(Struct, frozen=True):
@@ -110,24 +116,46 @@ def _group(waiting: Sequence[Wait]) -> list[Wait]:
     counted: dict[tuple[str, str, str], list[Wait]] = {}
     for wait in waiting:
         counted.setdefault((wait.kind, wait.node, wait.sentence), []).append(wait)
-    grouped = []
+    grouped: list[Wait] = []
     for same in counted.values():
-        dues = [wait.due for wait in same if wait.due is not None]
-        first = same[0]
-        grouped.append(
-            Wait(
-                first.kind,
-                first.node,
-                first.scope if len(same) == 1 else "",
-                first.sentence,
-                min(dues) if dues else None,
-                first.queue,
-                first.arrived,
-                first.expected,
-                len(same),
-            )
-        )
+        grouped += timers_apart(same) if same[0].kind == "timer" else [_together(same)]
     return grouped
+
+
+def timers_apart(timers: Sequence[Wait]) -> list[Wait]:
+    """Timers that fire at different times, soonest first; those of the same second are one. Only the first few are told
+    one by one."""
+    by_second: dict[float, list[Wait]] = {}
+    for wait in sorted(timers, key=_when):
+        by_second.setdefault(floor(wait.due) if wait.due is not None else inf, []).append(wait)
+    apart = [_together(same) for same in by_second.values()]
+    if len(apart) <= TIMERS_TOLD + 1:
+        return apart
+    rest = apart[TIMERS_TOLD:]
+    where = f" at node '{rest[0].node}'" if rest[0].node else ""
+    further = Wait(
+        "timer",
+        rest[0].node,
+        "",
+        f"further timers{where}, the last of them",
+        rest[-1].due,
+        count=sum(wait.count for wait in rest),
+    )
+    return [*apart[:TIMERS_TOLD], further]
+
+
+def _when(wait: Wait) -> float:
+    return wait.due if wait.due is not None else inf
+
+
+def _together(same: Sequence[Wait]) -> Wait:
+    dues = [wait.due for wait in same if wait.due is not None]
+    return replace(
+        same[0],
+        scope=same[0].scope if len(same) == 1 else "",
+        due=min(dues) if dues else None,
+        count=sum(wait.count for wait in same),
+    )
 
 
 def diagnose(inspection: Inspection) -> str | None:

@@ -51,7 +51,7 @@ INLINE_INPUT = 4096
 def start_script(new: NewExecution, now: float, timeout: float | None) -> Transition:
     """The execution, its machine and the token of its first run."""
     body = b""
-    if len(new.input) <= INLINE_INPUT:
+    if len(new.input) <= INLINE_INPUT and new.relation != "retry":  # a retry has to look up which try it is
         body = encode_body(StartBody(Raw(new.input), new.workflow, new.version, now))
     effects: list[Effect] = [CreateExecution(new), SpawnToken(resume_token(new.id, 0, body))]
     if timeout is not None:

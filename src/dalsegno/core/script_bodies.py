@@ -38,6 +38,8 @@ class StartBody(Struct, frozen=True, omit_defaults=True, gc=False):
     workflow: str
     version: int
     started_at: float
+    attempt: int = 1
+    """One more than the executions it retries."""
 
 
 encode_body = msgspec.json.Encoder().encode

@@ -10,9 +10,16 @@ from dalsegno.core.orders import order_cancel_children
 from dalsegno.core.script_bodies import encode_body
 from dalsegno.core.turn import Turn
 from dalsegno.lang.effects import ErrorValue
-from dalsegno.model.effect import Effect, FinishExecution, RequestCancel, SpawnToken, WriteOutbox
+from dalsegno.model.effect import (
+    CreateExecution,
+    Effect,
+    FinishExecution,
+    RequestCancel,
+    SpawnToken,
+    WriteOutbox,
+)
 from dalsegno.model.event import EventKind, NewEvent
-from dalsegno.model.execution import EndState
+from dalsegno.model.execution import EndState, NewExecution
 from dalsegno.model.ids import derive
 from dalsegno.model.machine import CancelReason
 from dalsegno.model.token import RESUME_PRIORITY, SYSTEM_QUEUE, Lease, NewToken
@@ -106,6 +113,12 @@ def fail_script(lease: Lease, error: ErrorValue, now: float) -> Transition:
     return Transition(
         lease.execution, effects, (), lease.token, lease.fence, "", lease.live, epoch=lease.epoch
     )
+
+
+def fail_at_start(new: NewExecution, error: ErrorValue, now: float) -> Transition:
+    """An execution whose id somebody holds already, and which cannot be started: it exists, and has failed."""
+    started = NewEvent("ExecutionStarted", "", "", now, b'{"input":%b}' % new.input)
+    return Transition(new.id, (CreateExecution(new), failing(error, now, hand_over=False)), (started,))
 
 
 # -- cancellation and timeout ---------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ def _convert(value: Any) -> Any:
     """Types msgspec does not know itself: Pydantic models speak for themselves."""
     dump = getattr(value, "model_dump", None)
     if dump is not None:
-        return dump(mode="json")
+        return dump(mode="json", round_trip=True)  # fields, from which it can be made again: nothing computed
     raise TypeError(type(value).__name__)
 
 

@@ -61,17 +61,17 @@ class Approvals:
         return await self._open(await self.client.status(execution))
 
     async def pending(self, workflow: str | None = None, limit: int = MOST_LISTED) -> list[Approval]:
-        """Open approvals of all executions; those of the newest execution first. Every unfinished execution whose graph
-        asks something is looked at."""
+        """Open approvals of all executions; those of the newest execution first. Only executions in which a node waits
+        for a signal are looked at."""
         found: list[Approval] = []
-        async for view in self._unfinished(workflow):
+        async for view in self._waiting(workflow):
             found += await self._open(view)
             if len(found) >= limit:
                 break
         return found[:limit]
 
-    async def _unfinished(self, workflow: str | None) -> AsyncIterator[ExecutionView]:
-        where = ExecutionFilter(workflow, states=("RUNNING", "PAUSED"), kinds=("graph",))
+    async def _waiting(self, workflow: str | None) -> AsyncIterator[ExecutionView]:
+        where = ExecutionFilter(workflow, ("RUNNING", "PAUSED"), kinds=("graph",), awaits_signal=True)
         before: str | None = None
         while page := await self.client.executions(where, before):
             for view in page:

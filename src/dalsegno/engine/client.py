@@ -28,12 +28,14 @@ from dalsegno.engine.rerun import plan_rerun
 from dalsegno.engine.results import Results, refuse_large
 from dalsegno.engine.scripting.looking import Picture, picture, script_waits
 from dalsegno.engine.scripting.programs import ScriptProgram
+from dalsegno.engine.scripting.turns import InThread
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.starting import (
     NO_ANCESTRY,
     Ancestry,
     StartOptions,
+    check_arguments,
     new_execution,
     new_task,
     start_task_transition,
@@ -76,6 +78,8 @@ class Client:
         self.loader = loader
         self.results = Results(stack.blobs, limits)
         self.cancel_grace = CANCEL_GRACE
+        self.in_thread: InThread[None] | None = None
+        """Runs what may be the user's own code where turns of Python workflows run; None: here."""
         self.worker: Worker | None = None
         """This process's own worker, if one runs: it goes on with what is started here."""
 
@@ -130,6 +134,7 @@ class Client:
     ) -> str:
         now = self.stack.ledger.now()
         new = new_execution(program, payload, options, now, self.limits, ancestry)
+        await check_arguments(program, new.input, self.in_thread)
         await self._create(new, start_transition(program, new, now))
         return new.id
 
@@ -148,11 +153,12 @@ class Client:
         """What another execution has ordered. Doing it twice is harmless: the id is derived."""
         notify = encode_notice(order.notify) if order.notify is not None else None
         ancestry = Ancestry(order.execution, order.parent, order.relation, notify)
-        program = await self._ordered(order)
+        program = await self.ordered_program(order)
         options = StartOptions(None, order.idempotency_key, order.tags, order.priority)
         return await self._start(program, order.input, options, ancestry)
 
-    async def _ordered(self, order: StartOrder) -> Program | ScriptProgram:
+    async def ordered_program(self, order: StartOrder) -> Program | ScriptProgram:
+        """What an order means to start; NotFound where nobody has deployed that."""
         if order.definition is not None:
             return await self.definitions.any_by_hash(order.definition)
         name, version = parse_target(order.workflow)
@@ -248,10 +254,16 @@ class Client:
             )
         if view.kind == "task":
             return await self._task_again(view)
-        program = await self.definitions.any_by_hash(view.definition)
+        program = await self._program_of(view)
         options = StartOptions(tags=dict(view.tags), priority=view.priority)
         ancestry = Ancestry(parent=view.id, relation="retry")
         return await self._start(program, Raw(view.input), options, ancestry)
+
+    async def _program_of(self, view: ExecutionView) -> Program | ScriptProgram:
+        """The version that it ran. One that failed because nobody had deployed its workflow takes the current one."""
+        if view.definition:
+            return await self.definitions.any_by_hash(view.definition)
+        return await self.definitions.by_name(*parse_target(view.workflow))
 
     async def _task_again(self, view: ExecutionView) -> str:
         """With the options that a script gave, if it comes from one."""
@@ -311,7 +323,9 @@ class Client:
         if view.kind not in SCRIPTED or view.state in ENDED:
             return None
         stack = self.stack
-        return await picture(view, stack.ledger, self.definitions, stack.blobs, variables=variables)
+        return await picture(
+            view, stack.ledger, self.definitions, stack.blobs, self.in_thread, variables=variables
+        )
 
     async def deploy_script(self, code: FlowProgram | PythonProgram) -> Definition:
         """Stores a compiled script or Python workflow; the same content again is the same version."""

@@ -109,6 +109,8 @@ class Engine:
             stack, self.definitions, self.committer, self.endings, self.loader, self.settings.limits
         )
         self.client.cancel_grace = self.settings.cancel_grace
+        if isinstance(threads, Tasks):
+            self.client.in_thread = threads.call
         self.outbox = Outbox(self.client)
         self.worker: Worker | None = None
         self._broker: Broker = stack.broker

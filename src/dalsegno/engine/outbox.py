@@ -10,15 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from difflib import get_close_matches
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from dalsegno.core.await_outside import awaited_children
 from dalsegno.core.orders import CancelOrder, Notice, StartOrder, decode_cancel, decode_notice, decode_start
 from dalsegno.core.script_bodies import encode_body, failed, succeeded
-from dalsegno.core.script_ending import error_object
+from dalsegno.core.script_ending import error_object, fail_at_start
+from dalsegno.engine.definitions import Program
+from dalsegno.engine.scripting.programs import ScriptProgram
+from dalsegno.engine.starting import never_started
 from dalsegno.errors import (
     BadConfiguration,
     Conflict,
@@ -29,10 +33,11 @@ from dalsegno.errors import (
     UsageError,
 )
 from dalsegno.lang.effects import ErrorValue
+from dalsegno.model.definition import VERSION_SIGN, is_part
 from dalsegno.model.effect import DeliverToToken, Effect, SettlePromise
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import ENDED, ExecutionView
-from dalsegno.model.transition import Transition
+from dalsegno.model.transition import Applied, Refused, Transition
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.ledger import OutboxEntry
 
@@ -46,6 +51,8 @@ LOOK_AGAIN = 5.0
 """Another process may have died before it delivered: that is noticed after this time. What could not be delivered here
 is tried again after it, too."""
 OUT_OF_REACH = 1.0
+LONGEST_COMPARED = 100
+"""Characters of an unknown name that are compared with those that are known."""
 
 
 class Outbox:
@@ -143,8 +150,7 @@ class Outbox:
         except InvalidDefinition:
             raise
         except UsageError as error:
-            code = "NOT_FOUND" if isinstance(error, NotFound) else "INVALID_INPUT"
-            await self._tell_not_started(order, ErrorValue(code, str(error)))
+            await self._tell_not_started(order, await self._why_not(order, error))
             return
         self.started(order.parent, order.execution)
         if order.relation == "child" and await self._is_lost(order.parent):
@@ -161,14 +167,38 @@ class Outbox:
     # -- telling ----------------------------------------------------------------------------------------------
 
     async def _tell_not_started(self, order: StartOrder, error: ErrorValue) -> None:
-        """To the promise or node that waits for it. If nothing does, the parent's history says it."""
-        event = self._child_ended(order.workflow, order.execution, error)
+        """To the promise or node that waits for it. Where nothing does, somebody still holds its id: it exists, FAILED,
+        and the parent's history names it."""
         if order.notify is not None:
+            event = self._child_ended(order.workflow, order.execution, error)
             await self._tell(order.notify, order.execution, event, None, error)
             return
         logger.warning("'%s' was not started by order of %s: %s", order.workflow, order.parent, error.message)
-        if order.parent is not None:
+        new = never_started(order, await self._program(order), self.ledger.now())
+        outcome = await self.client.committer.commit(fail_at_start(new, error, new.created_at))
+        if isinstance(outcome, Refused):
+            logger.error("the failed start %s cannot be stored: %s", order.execution, outcome.message)
+        if order.parent is not None and isinstance(outcome, Applied | Refused):
+            # An order that comes again finds the execution there: the parent is told once.
+            event = self._child_ended(order.workflow, order.execution, error, detached=True)
             await self.client.committer.commit(Transition(order.parent, (), (event,)))
+
+    async def _program(self, order: StartOrder) -> Program | ScriptProgram | None:
+        """What the order means, as far as it means anything."""
+        try:
+            return await self.client.ordered_program(order)
+        except UsageError:
+            return None
+
+    async def _why_not(self, order: StartOrder, error: UsageError) -> ErrorValue:
+        if not isinstance(error, NotFound):
+            return ErrorValue("INVALID_INPUT", str(error))
+        definitions = await self.client.stack.archive.definitions()
+        name = order.workflow.partition(VERSION_SIGN)[0]
+        others = [known.name for known in definitions if known.name != name and not is_part(known)]
+        close = get_close_matches(name[:LONGEST_COMPARED], others, n=1)
+        hint = f"did you mean '{close[0]}'? If not, deploy" if close else "deploy"
+        return ErrorValue("NOT_FOUND", f"{error}; {hint} '{order.workflow}' and start it again")
 
     async def _ended(self, entry: OutboxEntry) -> None:
         notice = decode_notice(entry.data)
@@ -183,8 +213,15 @@ class Outbox:
         output = (view.output if view is not None else None) or b"null"
         await self._tell(notice, entry.execution, event, output if error is None else None, error)
 
-    def _child_ended(self, workflow: str, execution: str, error: ErrorValue | None) -> NewEvent:
-        data = {"execution": execution, "error": error_object(error) if error is not None else None}
+    def _child_ended(
+        self, workflow: str, execution: str, error: ErrorValue | None, *, detached: bool = False
+    ) -> NewEvent:
+        data: dict[str, Any] = {
+            "execution": execution,
+            "error": error_object(error) if error is not None else None,
+        }
+        if detached:
+            data["detached"] = True
         return NewEvent("ChildEnded", workflow, "", self.ledger.now(), encode_body(data))
 
     async def _tell(

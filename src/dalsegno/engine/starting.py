@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from msgspec import Raw
 
+from dalsegno.core.orders import StartOrder
 from dalsegno.core.script import start_script, start_task
 from dalsegno.core.script_bodies import TaskBody, encode_body
 from dalsegno.core.start import start
@@ -15,9 +17,11 @@ from dalsegno.core.task_options import task_options
 from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.results import refuse_large
-from dalsegno.engine.scripting.programs import ScriptProgram
+from dalsegno.engine.scripting.programs import AbsentProgram, ScriptProgram
+from dalsegno.engine.scripting.turns import InThread
 from dalsegno.engine.settings import EngineLimits
-from dalsegno.errors import InvalidInput
+from dalsegno.errors import DalSegnoError, InvalidInput
+from dalsegno.lang.python import PythonProgram, arguments_for
 from dalsegno.model.definition import Version
 from dalsegno.model.execution import ExecutionKind, NewExecution
 from dalsegno.model.ids import derive, execution_id_for_key, new_execution_id
@@ -56,23 +60,40 @@ def new_execution(
     ancestry: Ancestry = NO_ANCESTRY,
 ) -> NewExecution:
     """Raises InvalidInput where the payload does not fit the workflow's ``input_schema``."""
-    raw = (
-        payload if isinstance(payload, Raw) else encode_value({} if payload is None else payload, "the input")
-    )
-    raw = bytes(raw)
+    if payload is None and not (isinstance(program, ScriptProgram) and program.native):
+        payload = {}  # to the parameters of a Python function, none is no object
+    raw = bytes(payload if isinstance(payload, Raw) else encode_value(payload, "the input"))
     refuse_large(raw, "the input", limits)
     schema = program.plan.input_schema if isinstance(program, Program) else program.input_schema
     if schema is not None:
         _check(schema, raw)
     definition = program.definition
-    kind: ExecutionKind = (
-        "graph" if isinstance(program, Program) else "python" if program.native else "script"
+    return _new(
+        definition.name, definition.version, definition.hash, raw, options, now, ancestry, _kind(program)
     )
-    return _new(definition.name, definition.version, definition.hash, raw, options, now, ancestry, kind)
 
 
 def new_task(name: str, raw: bytes, options: StartOptions, now: float, ancestry: Ancestry) -> NewExecution:
     return _new(name, 0, "", raw, options, now, ancestry, "task")
+
+
+def never_started(order: StartOrder, program: Program | ScriptProgram | None, now: float) -> NewExecution:
+    """What an order asked for, as the record of its failure. Without a program (nobody deployed one) it counts as a
+    script, which needs none to be looked at."""
+    options = StartOptions(None, order.idempotency_key, order.tags, order.priority)
+    ancestry = Ancestry(order.execution, order.parent, order.relation)
+    if program is None:
+        return _new(order.workflow, 0, "", bytes(order.input), options, now, ancestry, "script")
+    known = program.definition
+    return _new(
+        known.name, known.version, known.hash, bytes(order.input), options, now, ancestry, _kind(program)
+    )
+
+
+def _kind(program: Program | ScriptProgram) -> ExecutionKind:
+    if isinstance(program, Program):
+        return "graph"
+    return "python" if program.native else "script"
 
 
 def _new(
@@ -111,6 +132,33 @@ def _check(schema: Mapping[str, Any], raw: bytes) -> None:
     if problems:
         lines = [f"{problem.pointer or '/'}: {problem.message}" for problem in problems]
         raise InvalidInput("the input does not fit the workflow's input_schema:\n" + "\n".join(lines))
+
+
+async def check_arguments(
+    program: Program | ScriptProgram, raw: bytes, in_thread: InThread[None] | None
+) -> None:
+    """Raises InvalidInput where the parameters of a Python workflow cannot take this input, as far as the function is
+    at hand here. Annotated classes are the user's own code, which belongs in a thread."""
+    if not isinstance(program, ScriptProgram) or isinstance(program, AbsentProgram):
+        return
+    code = program.code
+    if not isinstance(code, PythonProgram) or not code.surroundings.has_function:
+        return
+    if in_thread is None or not code.surroundings.hints:
+        _bind(code, raw)
+    else:
+        await in_thread(partial(_bind, code, raw))
+
+
+def _bind(code: PythonProgram, raw: bytes) -> None:
+    try:
+        arguments_for(code, decode_value(raw))
+    except DalSegnoError:
+        raise
+    except Exception as error:
+        # A class that builds itself from the input may raise anything.
+        kind = type(error).__name__
+        raise InvalidInput(f"workflow '{code.name}' cannot take its input: {kind}: {error}") from error
 
 
 def start_transition(program: Program | ScriptProgram, new: NewExecution, now: float) -> Transition:

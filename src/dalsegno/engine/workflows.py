@@ -9,7 +9,7 @@ from dalsegno.engine.client import Client
 from dalsegno.errors import InvalidInput
 from dalsegno.lang.python import PythonProgram
 from dalsegno.lang.python.homes import home_of
-from dalsegno.model.definition import Definition
+from dalsegno.model.definition import Definition, name_problems
 
 
 class Workflows:
@@ -19,6 +19,8 @@ class Workflows:
         self._deployed: dict[str, Definition] = {}
 
     def register(self, program: PythonProgram, function: Callable[..., Any]) -> None:
+        if problems := name_problems(program.name):
+            raise InvalidInput(f"{program.name[:100]!r} cannot be a workflow's name: {' '.join(problems)}")
         if program.name in self._programs:
             raise InvalidInput(
                 f"a workflow named '{program.name}' is registered already; give one of them another name"

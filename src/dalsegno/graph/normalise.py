@@ -8,7 +8,7 @@ from typing import Any
 
 from dalsegno.graph.draft import Draft, DraftEdge, DraftNode
 from dalsegno.graph.findings import Report, kind_of, pointer_to, quoted
-from dalsegno.model.definition import VERSION_SIGN
+from dalsegno.model.definition import name_problems
 
 TOP_FIELDS = (
     "name", "description", "tags", "input_schema", "timeout", "output", "concurrency", "nodes", "edges", "dag",
@@ -77,14 +77,11 @@ def _name(data: Mapping[str, Any], default_name: str | None, report: Report) -> 
     name = data.get("name")
     if name is None:
         name = default_name or "workflow"
-    elif not isinstance(name, str):
+    if not isinstance(name, str):
         report.error("/name", "wrong-type", f"'name' must be text, not {kind_of(name)}.")
         return "workflow"
-    elif not name.strip() or len(name) > 200 or not name.isprintable():
-        report.error("/name", "bad-name", "'name' must hold 1 to 200 printable characters, not only spaces.")
-    if VERSION_SIGN in name:
-        message = f"'name' must not hold '{VERSION_SIGN}': it stands between a name and a version, as in 'checkout@3'."
-        report.error("/name", "bad-name", message)
+    for problem in name_problems(name):
+        report.error("/name", "bad-name", problem)
     return name
 
 

@@ -21,6 +21,8 @@ PART_KIND = "script"
 Version = int | str | None
 """Which version of a workflow: its number, an alias (or a number as text), or None for the current one."""
 
+LONGEST_NAME = 200
+
 _ALIAS = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _LONGEST_NUMBER = 9
 _EXAMPLES = "write it like 'checkout', 'checkout@3' or 'checkout@stable'"
@@ -36,6 +38,26 @@ class Definition(Struct, frozen=True):
     kind: str
     source: bytes
     created_at: float = 0.0
+
+
+def name_problems(name: str) -> list[str]:
+    """What keeps a text from being the name of a workflow, in sentences; the same for all kinds."""
+    found = []
+    if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+        found.append(f"'name' must hold 1 to {LONGEST_NAME} printable characters, not only spaces.")
+    if VERSION_SIGN in name:
+        found.append(
+            f"'name' must not hold '{VERSION_SIGN}': it stands between a name and a version, as in 'checkout@3'."
+        )
+    return found
+
+
+def script_name_problems(name: str) -> list[str]:
+    """The same of a script, which would be taken for a part of a graph if it had the name of one."""
+    if PART_SIGN not in name:
+        return name_problems(name)
+    message = f"'name' must not hold '{PART_SIGN}': it stands between a graph and a script inside it."
+    return [*name_problems(name), message]
 
 
 def parse_target(text: str) -> tuple[str, Version]:

@@ -18,6 +18,11 @@ SCANS_ON_PURPOSE = {
     "definition.all",
     "history.outbox",  # in the order of its key
 }
+SORTS_ON_PURPOSE = {
+    "token.ready_of",
+    "definition.by_hash",
+    "listing.awaiting_signal",  # ids of what waits, which is what is looked for
+}
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +52,18 @@ def test_statement_scans_no_table(schema: sqlite3.Connection, name: str) -> None
     tables = {table for (table,) in schema.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     scans = [line for line in plan if line.startswith("SCAN") and " USING " not in line]
     assert not tables.intersection(line.split()[1] for line in scans), plan
-    assert "USE TEMP B-TREE FOR ORDER BY" not in plan or name in ("token.ready_of", "definition.by_hash"), (
-        plan
-    )
+    assert "USE TEMP B-TREE FOR ORDER BY" not in plan or name in SORTS_ON_PURPOSE, plan
+
+
+def test_open_questions_are_found_by_their_own_index(schema: sqlite3.Connection) -> None:
+    """Whatever a store knows of its contents, neither the executions nor the other tokens are walked."""
+    statement = SQL["listing.awaiting_signal"]
+    plan = [row[3] for row in schema.execute(f"EXPLAIN QUERY PLAN {statement}", parameters(statement))]
+    [walked] = [
+        line for line in plan if line.startswith("SCAN") and line.split()[1] in ("token", "execution")
+    ]
+    assert walked.endswith("INDEX token_awaiting_signal")
+    assert "SEARCH leading USING INTEGER PRIMARY KEY (rowid=?)" in plan
 
 
 @pytest.mark.parametrize("size", SIZES)

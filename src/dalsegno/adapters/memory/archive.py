@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from dalsegno.adapters.memory.store import MemoryExecution, MemoryStore
 from dalsegno.adapters.memory.views import execution_view
+from dalsegno.core.settlement import TokenRow
+from dalsegno.core.settlement.signals import SIGNAL
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import Definition, Version, check_alias, no_such_version, read_version
 from dalsegno.model.event import Event
@@ -84,7 +86,10 @@ class MemoryArchive:
         old = [
             name
             for name, found in self.store.executions.items()
-            if found.row.state in ENDED and found.row.ended_at is not None and found.row.ended_at < before
+            if found.row.state in ENDED
+            and found.row.ended_at is not None
+            and found.row.ended_at < before
+            and f"{name}/ended" not in self.store.outbox
         ][:limit]
         for name in old:
             del self.store.executions[name]
@@ -106,4 +111,9 @@ def _matches(execution: MemoryExecution, where: ExecutionFilter) -> bool:
         and (new.kind in where.kinds if where.kinds else new.kind != "schedule")
         and (not where.relations or new.relation in where.relations)
         and all(tag in new.tags for tag in where.tags)
+        and (not where.awaits_signal or any(map(_awaits_signal, execution.tokens.values())))
     )
+
+
+def _awaits_signal(token: TokenRow) -> bool:
+    return token.state == "parked" and token.awaits is not None and token.awaits.startswith(SIGNAL)

@@ -176,6 +176,8 @@ def _leading(where: ExecutionFilter) -> str:
 
     Most executions of a store have completed; any other single state is rarer than a workflow.
     """
+    if where.awaits_signal:
+        return "listing.awaiting_signal"
     if where.kinds == ("schedule",):
         return "listing.schedules"
     if where.parent is not None:

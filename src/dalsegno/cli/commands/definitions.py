@@ -101,7 +101,7 @@ def nodes(
 
     registry = make_app("memory:", app).registry
     if type is not None:
-        entry = describe(find_type(registry, type))
+        entry = describe(find_type(registry, type, app))
         emit(entry) if json else print_type(entry)
         return
     entries = [describe(registry.get(name)) for name in registry.types()]

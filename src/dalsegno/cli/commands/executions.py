@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dalsegno.cli.options import AppName, ExecutionId, Json, Store, Tags
+from dalsegno.cli.options import AppName, ExecutionId, Json, Limit, OfWorkflow, Store, Tags
 
 
 def register(app: typer.Typer) -> None:
@@ -16,9 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_executions(
-    workflow: Annotated[
-        str | None, typer.Option("--workflow", "-w", help="Only of this workflow.", show_default=False)
-    ] = None,
+    workflow: OfWorkflow = None,
     state: Annotated[
         list[str] | None,
         typer.Option("--state", help="Only in this state; may be given several times.", show_default=False),
@@ -28,7 +26,7 @@ def list_executions(
         typer.Option("--kind", help="Only graph, script, python, task or schedule.", show_default=False),
     ] = None,
     tag: Tags = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most this many.")] = 20,
+    limit: Limit = 20,
     store: Store = None,
     json: Json = False,
 ) -> None:

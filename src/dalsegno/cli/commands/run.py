@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from dalsegno.cli.options import (
     AppName,
     Detach,
+    EditedContext,
     ExecutionId,
+    FromNodes,
     Input,
     Json,
     Key,
     Quiet,
     Store,
     Tags,
+    Target,
     Timeout,
 )
 
@@ -31,15 +34,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    workflow: Annotated[
-        str,
-        typer.Argument(
-            metavar="WORKFLOW",
-            help="A script (.flow), a JSON or YAML document, - for one on stdin, or a Python workflow as FILE.py:NAME "
-            "or MODULE:NAME.",
-            show_default=False,
-        ),
-    ],
+    workflow: Target,
     input: Input = None,
     store: Store = None,
     app: AppName = None,
@@ -88,7 +83,7 @@ def resume(
         found = await find_execution(client, execution)
         view = await client.status(found)
         if view.state not in ENDED:
-            await refuse_unrunnable(session.app, view)
+            await refuse_unrunnable(session.app, view, app)
         if view.state == "PAUSED":
             await client.resume(found)
         return found
@@ -115,18 +110,8 @@ def retry(
 
 def rerun(
     execution: ExecutionId,
-    nodes: Annotated[
-        list[str], typer.Argument(metavar="NODE...", help="Where to begin.", show_default=False)
-    ],
-    context: Annotated[
-        str | None,
-        typer.Option(
-            "--context",
-            metavar="JSON",
-            help="Outputs to change, by node: JSON, @FILE or -.",
-            show_default=False,
-        ),
-    ] = None,
+    nodes: FromNodes,
+    context: EditedContext = None,
     store: Store = None,
     app: AppName = None,
     timeout: Timeout = None,

@@ -9,10 +9,13 @@ from dalsegno.core.values import decode_value
 from dalsegno.engine.scripting.following import Job
 from dalsegno.engine.scripting.hot import size_of
 from dalsegno.lang.effects import Ok, Outcome, promise_id
+from dalsegno.model.execution import ExecutionView
 from dalsegno.model.machine import Completion, MachineView, SignalView
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.blobs import Blobs
 
+MOST_ATTEMPTS = 1000
+"""Retries of retries that are counted."""
 RECENT = 200
 """Events among which the request to end is looked for."""
 
@@ -50,6 +53,17 @@ class Reading:
         return {
             signal.id: await self.outcome(execution, Completion(0, True, signal.data)) for signal in signals
         }
+
+    async def attempt(self, view: ExecutionView) -> int:
+        """Which try of the same thing an execution is: one more than what it retries, as far as that is kept."""
+        found = 1
+        while view.relation == "retry" and view.parent is not None and found < MOST_ATTEMPTS:
+            before = await self.archive.execution(view.parent)
+            found += 1
+            if before is None:
+                return found
+            view = before
+        return found
 
     async def _reason(self, execution: str) -> str | None:
         """Why somebody wants it cancelled, as the history says. That was a moment ago."""

@@ -31,7 +31,9 @@ def compile_checked(source: str, name: str | None = None) -> FlowProgram:
     script that has errors."""
     program = lang.compile(source, name)
     if problems := script_name_problems(program.name):
-        raise InvalidInput(f"{program.name[:LONGEST_SHOWN]!r} cannot be a script's name: {' '.join(problems)}")
+        raise InvalidInput(
+            f"{program.name[:LONGEST_SHOWN]!r} cannot be a script's name: {' '.join(problems)}"
+        )
     errors = [finding for finding in lang.validate(source) if finding.severity == "error"]
     if errors:
         raise InvalidScript(program.name, errors)

@@ -183,7 +183,7 @@ class ScriptSteps:
             "workflow": body.workflow,
             "version": body.version,
             "startedAt": int(body.started_at * 1000),
-            "attempt": 1,
+            "attempt": body.attempt,
         }
         inputs = decode_value(body.input)
         budget = None if program.native else SLICE
@@ -198,7 +198,8 @@ class ScriptSteps:
         view = await self.archive.execution(lease.execution)
         if view is None:
             raise NotFound(f"there is no execution {lease.execution} in this store")
-        return StartBody(Raw(view.input), view.workflow, view.version, view.created_at)
+        attempt = await self.reading.attempt(view)
+        return StartBody(Raw(view.input), view.workflow, view.version, view.created_at, attempt)
 
     def _turned(
         self, lease: Lease, job: Job, turn: Turn, machine: Any, events: tuple[NewEvent, ...] = ()

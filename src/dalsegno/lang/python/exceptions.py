@@ -7,11 +7,13 @@ clauses look at the recorded names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from dalsegno.errors import NotJson
 from dalsegno.lang.effects import ErrorValue
+from dalsegno.lang.promises import Group, Promise
 from dalsegno.lang.python.errors import TaskError, cancelled_error
 from dalsegno.lang.python.naming import Naming, dotted_name
 from dalsegno.lang.python.traces import stack_of, text_of
@@ -19,6 +21,9 @@ from dalsegno.lang.python.typed import to_plain
 
 RECORD = "__dalsegno_record__"
 """Under this key an exception that came from a record keeps it, so that nothing is lost when it goes on."""
+_OF_PROMISE = re.compile(r"'(Promise|Group)'|, Promise found")
+"""How the messages of Python's own TypeErrors name a promise, or what ``gather`` and its siblings give."""
+_FORGOTTEN = "; was an await forgotten? Calls of tasks, gather(), first() and race() give promises"
 
 
 def class_names(kind: type) -> tuple[str, ...]:
@@ -43,13 +48,22 @@ def error_value(error: BaseException, data: Any = None) -> ErrorValue:
     code = getattr(error, "code", None)
     return ErrorValue(
         code if isinstance(code, str) and code and not code.startswith("DS-") else kind.__name__,
-        text_of(error) or kind.__name__,
+        (text_of(error) or kind.__name__) + _forgotten_await(error),
         kind.__name__,
         data,
         stack_of(error),
         class_names(kind),
         _plain_arguments(error),
     )
+
+
+def _forgotten_await(error: BaseException) -> str:
+    """Python knows only that a promise is not what the expression wants; its author forgot to await it."""
+    if isinstance(error, AttributeError):
+        unfit = isinstance(error.obj, Promise | Group)
+    else:
+        unfit = isinstance(error, TypeError) and _OF_PROMISE.search(text_of(error)) is not None
+    return _FORGOTTEN if unfit else ""
 
 
 def record_of(error: BaseException) -> ErrorValue | None:

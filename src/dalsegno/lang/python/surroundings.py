@@ -90,6 +90,11 @@ class Surroundings:
             **{name: cell.cell_contents for name, cell in self._cells.items() if _is_bound(cell)},
         }
 
+    @property
+    def has_function(self) -> bool:
+        """Whether the workflow's own function is at hand: without it nothing is known of defaults and annotations."""
+        return self._function is not None
+
     @cached_property
     def hints(self) -> dict[str, Any]:
         """Annotations of the workflow's parameters and result."""

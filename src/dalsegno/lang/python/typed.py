@@ -91,7 +91,7 @@ def _key(key: Any, path: str) -> str:
 
 def _other(value: Any, path: str, depth: int) -> Any:
     if is_model(type(value)):
-        return _plain(value.model_dump(mode="json"), path, depth)
+        return _plain(_dumped(value, path), path, depth)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return _object(fields, path, depth)
@@ -107,6 +107,17 @@ def _other(value: Any, path: str, depth: int) -> Any:
     if isinstance(value, AbstractSet):
         return _plain(_in_order(value), path, depth)
     raise NotJson(_cannot(value, path))
+
+
+def _dumped(value: Any, path: str) -> Any:
+    """The fields of a model, from which it can be made again: what it computes is left out."""
+    try:
+        return value.model_dump(mode="json", round_trip=True)
+    except ValueError as error:  # Pydantic's own errors are ValueErrors
+        raise NotJson(
+            f"{path} is a {type(value).__name__} that Pydantic cannot write as JSON: {error}. (For bytes that are no "
+            "text, its model_config says ser_json_bytes='base64' and val_json_bytes='base64'.)"
+        ) from error
 
 
 def _in_order(value: AbstractSet[Any]) -> list[Any]:
@@ -170,15 +181,14 @@ def _decoder(annotation: Any) -> Callable[[Any], Any] | None:
 def _make_decoder(annotation: Any) -> Callable[[Any], Any] | None:
     if annotation in (Any, object, typing.Optional, None) or isinstance(annotation, str | typing.TypeVar):
         return None
-    if _involves(annotation, is_model):
-        return _pydantic_decoder(annotation)
-    if not _understood(annotation):
-        return None
-    return lambda value: msgspec.convert(value, annotation, str_keys=True, dec_hook=_rebuild)
+    if _understood(annotation):
+        return lambda value: msgspec.convert(value, annotation, str_keys=True, dec_hook=_rebuild)
+    return _pydantic_decoder(annotation) if _involves(annotation, is_model) else None
 
 
 def _understood(annotation: Any) -> bool:
-    """Whether msgspec can rebuild it: custom classes without fields it cannot, except those of `_rebuild`."""
+    """Whether msgspec can rebuild it: custom classes without fields it cannot, except those of `_rebuild`. (Nor can it
+    choose between models.)"""
     try:
         msgspec.json.Decoder(annotation, dec_hook=_rebuild)
         return not _involves(annotation, _is_opaque)
@@ -194,11 +204,17 @@ def _involves(annotation: Any, test: Callable[[type], bool]) -> bool:
 def _pydantic_decoder(annotation: Any) -> Callable[[Any], Any]:
     from pydantic import TypeAdapter  # noqa: PLC0415 - only where a model is used, and then it is loaded
 
-    decode: Callable[[Any], Any] = TypeAdapter(annotation).validate_python
-    return decode
+    adapter = TypeAdapter(annotation)
+    # As JSON, so that a strict model takes a date; by name as well, because that is how models are written here.
+    return lambda value: adapter.validate_json(msgspec.json.encode(value), by_alias=True, by_name=True)
+
+
+_model_decoder = lru_cache(maxsize=1024)(_pydantic_decoder)
 
 
 def _rebuild(kind: type, value: Any) -> Any:
+    if is_model(kind):
+        return _model_decoder(kind)(value)
     if issubclass(kind, pathlib.PurePath | fractions.Fraction) and isinstance(value, str):
         return kind(value)
     raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
@@ -231,5 +247,7 @@ _ABSTRACT = frozenset(("collections", "collections.abc", "typing", "types"))
 def _is_opaque(kind: type) -> bool:
     """A class that is neither known nor has declared fields."""
     if issubclass(kind, _KNOWN) or has_declared_fields(kind) or dataclasses.is_dataclass(kind):
+        return False
+    if is_model(kind):
         return False
     return getattr(kind, "__module__", "") not in _ABSTRACT

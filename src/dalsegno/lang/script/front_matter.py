@@ -7,12 +7,14 @@ from typing import Any
 
 from dalsegno.lang.errors import FlowSyntaxError
 from dalsegno.lang.yaml_text import YamlProblem, read_yaml
+from dalsegno.model.definition import script_name_problems
 
 MAX_FRONT_MATTER = 100_000
 """Characters; also what aliases may repeat."""
 
 MAX_DEPTH = 50
 _OPENING = re.compile(r"\ufeff?\s*```[A-Za-z]*[ \t]*(?:\r?\n|\Z)")
+_NAME = re.compile(r"^[ \t{]*(?P<key>[\"']?name[\"']?)[ \t]*:", re.MULTILINE)
 _CLOSING = re.compile(r"^[ \t]*```[ \t]*\r?$", re.MULTILINE)
 
 
@@ -46,7 +48,16 @@ def _read(source: str, start: int, end: int) -> dict[str, Any]:
         raise FlowSyntaxError(
             "front matter: write keys and values, such as name: checkout", line + 1, 1, source
         )
-    name = found.get("name")
-    if name is not None and (not isinstance(name, str) or not name.strip()):
-        raise FlowSyntaxError("front matter: the name must be text", line + 1, 1, source)
+    _check_name(found.get("name"), source, start, end)
     return found
+
+
+def _check_name(name: Any, source: str, start: int, end: int) -> None:
+    if name is None:
+        return
+    is_text = isinstance(name, str) and bool(name.strip())
+    problems = script_name_problems(name) if is_text else ["the name must be text"]
+    if problems:
+        place = _NAME.search(source, start, end)
+        at = place.start("key") if place is not None else start
+        raise FlowSyntaxError.at("front matter: " + " ".join(problems), source, at)

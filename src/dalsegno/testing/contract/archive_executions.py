@@ -220,6 +220,20 @@ class ArchiveRetention(Topic):
 
         assert [entry.id for entry in await stack.ledger.outbox()] == ["m"]
 
+    async def test_a4_retention_spares_an_ending_that_is_still_to_be_told(self, stack: ContractStack) -> None:
+        await stack.apply(start(new_execution(notify=b"for the parent"), token("a")))
+        await stack.apply(start(new_execution("unrelated"), token("b")))
+        await stack.apply(cancel(), cancel("unrelated"))
+        stack.clock.advance(1)
+
+        assert await stack.archive.remove_ended(stack.clock.now()) == 1
+        [owed] = await stack.ledger.outbox()
+        assert (owed.topic, await _listed(stack)) == ("ended", [RUN])
+        await stack.ledger.delivered([owed.id])
+
+        assert await stack.archive.remove_ended(stack.clock.now()) == 1
+        assert await _listed(stack) == []
+
     async def test_a4_retention_keeps_definitions(self, stack: ContractStack) -> None:
         stored = await stack.archive.put_definition("orders", "hash-of-orders", "graph", b"{}")
         await stack.begin(token("a"))

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from dalsegno.model.effect import PostSignal
 from dalsegno.model.execution import ExecutionKind
+from dalsegno.model.transition import Park
 from dalsegno.ports.archive import ExecutionFilter
-from dalsegno.testing.contract.build import cancel, new_execution, start, token
+from dalsegno.testing.contract.build import (
+    cancel,
+    command,
+    event,
+    new_execution,
+    pause,
+    start,
+    step,
+    token,
+)
 from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.stack import ContractStack
 
@@ -18,7 +29,7 @@ async def names(stack: ContractStack, **where: object) -> list[str]:
 
 class ArchiveKinds(Topic):
     guarantees = frozenset(("A3",))
-    needs = frozenset(("commit", "archive", "sweep", "scripts"))
+    needs = frozenset(("commit", "archive", "pausing", "sweep", "scripts"))
 
     async def _start_all(self, stack: ContractStack) -> None:
         for number, kind in enumerate(KINDS):
@@ -76,3 +87,27 @@ class ArchiveKinds(Topic):
             "graph",
         ]
         assert await names(stack, relations=("retry",)) == []
+
+    async def test_a3_listing_of_those_that_await_a_signal(self, stack: ContractStack) -> None:
+        """Another thing awaited, one that has come, and an ending do not count."""
+        names_and_awaits = (
+            ("asks", "signal:a"),
+            ("child", "child:c"),
+            ("told", "signal:b"),
+            ("over", "signal:c"),
+        )
+        for name, _ in names_and_awaits:
+            await stack.apply(start(new_execution(name), token(name), token(f"{name} too")))
+        leases = await stack.take()
+        for name, awaits in names_and_awaits:
+            for lease in (leases[name], leases[f"{name} too"]):
+                await stack.apply(step(lease, park=Park(None, b"", 1, awaits=awaits)))
+        for signal in ("1", "2"):
+            posted = PostSignal(signal, "b", b"", event("SignalReceived", "b"))
+            await stack.apply(command("told", posted))
+        await stack.apply(pause("asks"), cancel("over"))
+
+        assert await names(stack, awaits_signal=True, states=("RUNNING", "PAUSED")) == ["asks"]
+        assert await names(stack, awaits_signal=True, states=("RUNNING",)) == []
+        assert await names(stack, awaits_signal=True, workflow="other") == []
+        assert await names(stack, awaits_signal=True, tags=(("team", "a"),)) == []

@@ -151,6 +151,41 @@ WHERE leading.kind = 'schedule' AND (leading.created_at, leading.id) < (:created
 ORDER BY leading.created_at DESC, leading.id DESC
 LIMIT :limit;
 
+-- :name awaiting_signal
+-- Only those with a node that waits for a signal: walks token_awaiting_signal, and sorts as many ids as there are.
+SELECT execution_view.*
+FROM (
+    SELECT leading.id
+    FROM (
+        SELECT DISTINCT execution
+        FROM token INDEXED BY token_awaiting_signal
+        WHERE state = 'parked' AND awaits >= 'signal:' AND awaits < 'signal;'
+    ) AS waiting
+    CROSS JOIN execution AS leading ON leading.number = waiting.execution
+    WHERE (leading.created_at, leading.id) < (:created_at, :mark)
+      AND (:workflow IS NULL OR workflow = :workflow)
+      AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+      AND (:parent IS NULL OR parent = :parent)
+      AND (kind IN (SELECT value FROM json_each(:kinds)) OR (:kinds IS NULL AND kind <> 'schedule'))
+      AND (:relations IS NULL OR relation IN (SELECT value FROM json_each(:relations)))
+      AND NOT EXISTS (
+          SELECT 1
+          FROM json_each(:tags) AS wanted
+          WHERE NOT EXISTS (
+              SELECT 1
+              FROM execution_tag
+              WHERE name = json_extract(wanted.value, '$[0]')
+                AND execution_tag.value = json_extract(wanted.value, '$[1]')
+                AND execution_tag.created_at = leading.created_at
+                AND execution_tag.execution = leading.id
+          )
+      )
+    ORDER BY leading.created_at DESC, leading.id DESC
+    LIMIT :limit
+) AS page
+CROSS JOIN execution_view ON execution_view.id = page.id
+ORDER BY created_at DESC, execution_view.id DESC;
+
 -- :name one
 SELECT *
 FROM execution_view

@@ -120,10 +120,12 @@ SET seq = ?
 WHERE number = ?;
 
 -- :name outdated
--- Ended executions past the retention time.
+-- Ended executions past the retention time, but for those whose ending is still to be told: whoever tells it reads
+-- what the execution came to.
 SELECT number, id
 FROM execution
 WHERE ended_at IS NOT NULL AND ended_at < ?
+  AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = execution.id || '/ended')
 ORDER BY ended_at
 LIMIT ?;
 

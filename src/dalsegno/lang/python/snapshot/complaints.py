@@ -9,6 +9,10 @@ from typing import Any
 
 from dalsegno.lang.promises import Group, Promise
 from dalsegno.lang.python.annotations import is_model
+from dalsegno.lang.python.frames import Frame
+from dalsegno.lang.python.opcodes import Op
+
+LOOPED = "the iterator of a 'for' loop"
 
 _KINDS = (
     "plain data, tuples, sets, bytes, dates, Decimal, UUID, Enum members, dataclasses, Pydantic models, named tuples, "
@@ -21,7 +25,7 @@ def complaint(root: str, path: str, value: Any, line: int) -> str:
     verb = f"holds, at {path.strip()}, a value" if path else "is"
     return (
         f"{root} {verb} of type {_type_name(value)}, which cannot be stored across the await in line {line}. "
-        f"{_cure(value)}"
+        f"{_cure(value, looped=root == LOOPED)}"
     )
 
 
@@ -30,11 +34,11 @@ def _type_name(value: Any) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _cure(value: Any) -> str:
+def _cure(value: Any, *, looped: bool) -> str:
     kind = type(value)
     if isinstance(value, types.GeneratorType):
         return "Use a list instead: list(…) or […]."
-    if hasattr(kind, "__next__"):
+    if hasattr(kind, "__next__") and (looped or not hasattr(kind, "__exit__")):
         return "Loop over a list of its items instead: list(…)."
     if isinstance(value, types.CoroutineType):
         return "Await tasks instead of coroutines."
@@ -81,15 +85,27 @@ def _attributes(container: Any) -> Iterator[tuple[str, Any]]:
     yield from getattr(container, "__dict__", {}).items()
 
 
-def role_of(value: Any) -> str:
+def role_of(frame: Frame, index: int) -> str:
     """What a value on the machine's stack is to the author of the workflow."""
+    value = frame.stack[index]
     kind = type(value)
     if isinstance(value, Promise | Group):
         return "the promise that is awaited"
     if isinstance(value, types.MethodType | types.BuiltinMethodType):
         return f"the method '{value.__name__}' that is about to be called"
-    if hasattr(kind, "__next__"):
-        return "the iterator of a 'for' loop"
-    if hasattr(kind, "__exit__"):
+    if hasattr(kind, "__exit__") and _is_managed(frame, index):
         return "the context manager of a 'with' block"
+    if hasattr(kind, "__next__"):
+        return LOOPED
     return "a part of an expression"
+
+
+def _is_managed(frame: Frame, index: int) -> bool:
+    """A file, for one, could be what a loop goes through just as well: only the code tells."""
+    code = frame.code
+    return any(
+        handler.depth == index + 1
+        and handler.start <= frame.position <= handler.stop
+        and code.instructions[handler.target][0] == Op.ESCAPE
+        for handler in code.handlers
+    )

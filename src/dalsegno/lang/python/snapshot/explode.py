@@ -59,8 +59,9 @@ def _time(value: dt.time) -> Parts:
     return [Tag.TIME, value.replace(tzinfo=None, fold=0).isoformat(), value.fold], [value.tzinfo]
 
 
-def _timezone(value: dt.timezone) -> Parts:
-    offset = value.utcoffset(None)
+def _timezone(value: dt.tzinfo) -> Parts:
+    """Of a zone that is an offset, whatever the day."""
+    offset = value.utcoffset(None) or dt.timedelta()
     plain = dt.timezone(offset)
     name = None if value.tzname(None) == plain.tzname(None) else value.tzname(None)
     return [Tag.TIMEZONE, name], [offset]
@@ -193,6 +194,10 @@ def explode(value: Any, name_of: Callable[[Any], str]) -> Parts | None:
     kind = type(value)
     if isinstance(value, enum.Enum):
         return _enum(value, name_of(kind))
+    if isinstance(value, dt.tzinfo) and kind.__module__.partition(".")[0] == "pydantic_core":
+        return _timezone(
+            value
+        )  # the zone of every time that Pydantic has read: an offset, and equal to Python's own
     if isinstance(value, pathlib.PurePath):
         return [Tag.PATH, kind.__name__, str(value)], ()
     if is_named_tuple(kind):

@@ -126,7 +126,9 @@ class Writer:
                 if len(part) > _LONG_TEXT or not part.isascii():
                     return False
                 size += len(part)
-            elif not (part is None or kind is bool or (kind is int and -_MAX_PLAIN_INT < part < _MAX_PLAIN_INT)):
+            elif not (
+                part is None or kind is bool or (kind is int and -_MAX_PLAIN_INT < part < _MAX_PLAIN_INT)
+            ):
                 return False
             row.append(part)
         self._references[id(value)] = [len(self.rows)]

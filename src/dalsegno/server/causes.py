@@ -125,6 +125,21 @@ CAUSES: dict[str, tuple[str, str]] = {
             "workflows](python-workflows.md#what-lives-across-an-await)."
         ),
     ),
+    "DS-190": (
+        "An HTTP request that cannot be read: a body that is no JSON, a method that a route does not have.",
+        "Send JSON with `Content-Type: application/json`; the reference at `/docs` shows every route.",
+    ),
+    "DS-191": (
+        "A request body larger than the server takes.",
+        "Keep large data elsewhere and pass a reference, or raise the server's `body_bytes`.",
+    ),
+    "DS-192": (
+        (
+            "A body of a type that this route does not take. Plain text and forms are never taken: any web page could "
+            "send them."
+        ),
+        "Send `application/json`; definitions may also come as `application/yaml` or `application/vnd.dalsegno.flow`.",
+    ),
     "DS-200": (
         "The common class of the errors below: whoever runs the system must act.",
         "Workers go on trying on their own; calls from outside raise it at once.",
@@ -180,6 +195,25 @@ CAUSES: dict[str, tuple[str, str]] = {
             "Run workers of the version that wrote it, or a later one. If the store is damaged, restore it from a "
             "backup; `dalsegno retry EXECUTION` starts the execution anew."
         ),
+    ),
+    "DS-300": (
+        "The common class of the errors below: who asks may not have it.",
+        "Look at the code of the error.",
+    ),
+    "DS-310": (
+        "No API key, or one that does not exist, was revoked or has expired.",
+        "Send `Authorization: Bearer …`; `dalsegno keys add NAME` makes a key and shows it once.",
+    ),
+    "DS-320": (
+        (
+            "A key without the scope that this call needs, a web page of another origin, or a `Host` that is not this "
+            "server's."
+        ),
+        "Use a key with that scope; list origins and names with the server's settings if they are yours.",
+    ),
+    "DS-330": (
+        "Too many requests, or too many failed attempts to sign in.",
+        "Wait for as long as `Retry-After` says.",
     ),
     "DS-900": (
         "A bug in Dal Segno.",

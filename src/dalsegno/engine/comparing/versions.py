@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from dalsegno.cli.graph_changes import GraphChanges, compare_graphs
-from dalsegno.cli.text_changes import TextChanges, compare_texts
+from dalsegno.engine.comparing.graphs import GraphChanges, compare_graphs
+from dalsegno.engine.comparing.texts import TextChanges, compare_texts
 from dalsegno.lang import FlowProgram
 from dalsegno.lang.python.program import stored_text
 from dalsegno.model.definition import Definition

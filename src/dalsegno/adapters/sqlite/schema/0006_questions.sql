@@ -1,0 +1,5 @@
+-- Nodes that wait for a signal, open approvals among them, are found without looking at anything else.
+
+-- 'signal;' is the first text after all that begin with 'signal:'. Ordinary steps await nothing: they pay for no entry.
+CREATE INDEX token_awaiting_signal ON token (execution)
+WHERE state = 'parked' AND awaits >= 'signal:' AND awaits < 'signal;';

@@ -1,0 +1,150 @@
+"""``approvals``, ``approve`` and ``reject``: what workflows ask people."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import typer
+
+from dalsegno.cli.options import AppName, ExecutionId, Json, Limit, OfWorkflow, Store
+
+Node: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(metavar="NODE", help="Which node asks; needed where several do.", show_default=False),
+]
+Data: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        "-d",
+        metavar="JSON",
+        help="What its form asks for: JSON, @FILE, or - for stdin.",
+        show_default=False,
+    ),
+]
+Comment: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--comment", metavar="TEXT", help="Put into the data as the field `comment`.", show_default=False
+    ),
+]
+By: TypeAlias = Annotated[
+    str | None, typer.Option("--by", metavar="NAME", help="Who decides.", show_default=False)
+]
+Index: TypeAlias = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--index",
+        metavar="N",
+        help="Which item of a split; of splits in splits once each, outermost first.",
+        show_default=False,
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("approvals")(list_approvals)
+    app.command("approve")(approve)
+    app.command("reject")(reject)
+
+
+def list_approvals(
+    execution: Annotated[
+        str | None,
+        typer.Argument(metavar="EXECUTION", help="Only of this execution.", show_default=False),
+    ] = None,
+    workflow: OfWorkflow = None,
+    limit: Limit = 20,
+    store: Store = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """List what waits for somebody's decision, and the command that decides it."""
+    import asyncio
+
+    from dalsegno.cli.approvals import as_object, print_approvals
+    from dalsegno.cli.opening import find_execution, make_app, opened
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.result import Command
+
+    async def look() -> None:
+        made = make_app(store, app)
+        command = Command(made.url, app)
+        async with opened(made) as client:
+            if execution is not None:
+                found = await client.approvals(await find_execution(client, execution))
+            else:
+                found = await client.pending_approvals(workflow, limit + 1)
+            now = client.stack.clock.now()
+        if json:
+            emit({"approvals": [as_object(each, command) for each in found[:limit]]})
+        else:
+            print_approvals(found, command, now, limit)
+
+    asyncio.run(look())
+
+
+def approve(
+    execution: ExecutionId,
+    node: Node = None,
+    data: Data = None,
+    comment: Comment = None,
+    by: By = None,
+    index: Index = None,
+    store: Store = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """Say yes to what an execution asks. Data that do not fit its form are refused."""
+    _decide("approved", execution, node, data, comment, by, index, store, app, json=json)
+
+
+def reject(
+    execution: ExecutionId,
+    node: Node = None,
+    data: Data = None,
+    comment: Comment = None,
+    by: By = None,
+    index: Index = None,
+    store: Store = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """Say no to what an execution asks. The workflow goes on and can tell."""
+    _decide("rejected", execution, node, data, comment, by, index, store, app, json=json)
+
+
+def _decide(
+    decision: str,
+    named: str,
+    node: str | None,
+    data: str | None,
+    comment: str | None,
+    by: str | None,
+    index: list[int] | None,
+    store: str | None,
+    app: str | None,
+    *,
+    json: bool,
+) -> None:
+    import asyncio
+
+    from dalsegno.cli.approvals import in_our_words, meant, with_comment
+    from dalsegno.cli.documents import read_payload
+    from dalsegno.cli.opening import find_execution, make_app, opened
+    from dalsegno.cli.output import emit
+
+    carried = with_comment(read_payload(data, "data"), comment)
+
+    async def run() -> None:
+        async with opened(make_app(store, app)) as client:
+            found = await find_execution(client, named)
+            with in_our_words():
+                asked = node if node is not None else meant(await client.approvals(found), found)
+                await client.decide(found, asked, decision, carried, by, index or None)
+        if json:
+            emit({"execution_id": found, "node": asked, "decision": decision})
+        else:
+            print(f"{decision} '{asked}' of {found}")
+
+    asyncio.run(run())

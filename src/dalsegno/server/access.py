@@ -1,0 +1,58 @@
+"""Who may do what: a route names the scope it needs, and is told who called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from fastapi import Depends, Request
+from fastapi.params import Depends as Dependency
+
+from dalsegno.errors import Forbidden
+
+Scope = Literal["read", "run", "admin", "worker"]
+
+GRANTS: dict[Scope, frozenset[Scope]] = {
+    "read": frozenset(("read",)),
+    "run": frozenset(("read", "run")),
+    "worker": frozenset(("worker",)),
+    "admin": frozenset(("read", "run", "admin", "worker")),
+}
+"""What a scope includes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. Without keys in the store everybody on this machine is ``open``."""
+
+    name: str
+    scopes: frozenset[Scope]
+
+
+OPEN = Caller("open", GRANTS["admin"])
+
+
+def caller_of(request: Request) -> Caller:
+    caller: Caller = getattr(request.state, "caller", OPEN)
+    return caller
+
+
+def needs(scope: Scope) -> Dependency:
+    """A dependency that refuses callers without this scope and gives the route its `Caller`."""
+
+    def check(request: Request) -> Caller:
+        caller = caller_of(request)
+        if scope not in caller.scopes:
+            held = ", ".join(sorted(caller.scopes)) or "nothing"
+            raise Forbidden(f"this needs a key with the scope '{scope}'; '{caller.name}' has {held}")
+        return caller
+
+    return _depends(check)
+
+
+def _depends(check: Callable[[Request], Caller]) -> Dependency:
+    found = Depends(check)
+    if not isinstance(found, Dependency):
+        raise TypeError("FastAPI's Depends is not what it was")
+    return found

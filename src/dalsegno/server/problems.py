@@ -1,0 +1,230 @@
+"""Errors as problem documents (RFC 9457): every refusal says what is wrong, where, and under which code to read on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from dalsegno.engine.scripting.sources import InvalidScript
+from dalsegno.errors import (
+    AccessError,
+    BadRequest,
+    Conflict,
+    DalSegnoError,
+    ExecutionEnded,
+    Forbidden,
+    InternalError,
+    InvalidDefinition,
+    InvalidInput,
+    LimitExceeded,
+    NotFound,
+    NotJson,
+    OperatorError,
+    StoreFull,
+    TooLarge,
+    TooManyRequests,
+    Unauthenticated,
+    Unavailable,
+    UnsupportedMedia,
+)
+from dalsegno.lang import FlowSyntaxError
+
+logger = logging.getLogger("dalsegno.server")
+
+MEDIA_TYPE = "application/problem+json"
+
+STATUSES: dict[type[DalSegnoError], int] = {
+    InvalidDefinition: 422,
+    InvalidScript: 422,
+    InvalidInput: 422,
+    NotJson: 422,
+    BadRequest: 400,
+    NotFound: 404,
+    LimitExceeded: 422,
+    TooLarge: 413,
+    UnsupportedMedia: 415,
+    Conflict: 409,
+    ExecutionEnded: 409,
+    Unauthenticated: 401,
+    Forbidden: 403,
+    TooManyRequests: 429,
+    AccessError: 403,
+    Unavailable: 503,
+    StoreFull: 507,
+    OperatorError: 503,
+    InternalError: 500,
+}
+"""By class; the nearest one in the tree of errors counts."""
+
+TITLES: dict[int, str] = {
+    400: "The request cannot be understood",
+    401: "Nobody signed in",
+    403: "Not allowed",
+    404: "Not found",
+    405: "No such method here",
+    409: "Not in this state",
+    413: "Too large",
+    415: "A media type that is not understood",
+    422: "The request makes no sense",
+    429: "Too many requests",
+    500: "An internal error",
+    503: "Not available at the moment",
+    507: "The store is full",
+}
+
+
+class Place(BaseModel):
+    """One thing that is wrong, and where."""
+
+    pointer: str = Field(description="JSON pointer into the request or the document.")
+    message: str
+    rule: str | None = None
+    line: int | None = None
+    column: int | None = None
+
+
+class Problem(BaseModel):
+    """RFC 9457."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "type": "/v1/errors/DS-130",
+                "title": "Not found",
+                "status": 404,
+                "detail": "there is no execution 0198f3 in this store",
+                "code": "DS-130",
+                "errors": [],
+            }
+        }
+    )
+
+    type: str = Field(description="Where the code is explained, with cause and cure.")
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[Place] = []
+
+
+class ProblemResponse(JSONResponse):
+    media_type = MEDIA_TYPE
+
+
+def problem(
+    status: int,
+    code: str,
+    detail: str,
+    errors: Sequence[Place] = (),
+    headers: Mapping[str, str] | None = None,
+) -> ProblemResponse:
+    body = Problem(
+        type=f"/v1/errors/{code}",
+        title=TITLES.get(status, "The request failed"),
+        status=status,
+        detail=detail,
+        code=code,
+        errors=list(errors),
+    )
+    return ProblemResponse(body.model_dump(exclude_none=True), status, dict(headers or {}))
+
+
+def status_of(error: DalSegnoError) -> int:
+    return next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 422)
+
+
+def problem_of(error: DalSegnoError) -> ProblemResponse:
+    status = status_of(error)
+    headers: dict[str, str] = {}
+    if isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, TooManyRequests):
+        headers["Retry-After"] = str(max(1, round(error.after)))
+    elif status == 503:
+        headers["Retry-After"] = "1"
+    return problem(status, error.code, str(error), _places(error), headers)
+
+
+def _places(error: DalSegnoError) -> list[Place]:
+    if isinstance(error, InvalidScript):
+        return [
+            Place(pointer="", message=each.message, rule=each.rule, line=each.line, column=each.column)
+            for each in error.findings
+        ]
+    if isinstance(error, FlowSyntaxError):
+        return [Place(pointer="", message=error.message, rule="syntax", line=error.line, column=error.column)]
+    if isinstance(error, InvalidDefinition):
+        return [Place(pointer=each.pointer, message=each.message, rule=each.rule) for each in error.findings]
+    return []
+
+
+# -- handlers -------------------------------------------------------------------------------------------------
+
+
+def install(application: FastAPI) -> None:
+    application.add_exception_handler(DalSegnoError, _ours)
+    application.add_exception_handler(RequestValidationError, _malformed)
+    application.add_exception_handler(HTTPException, _framework)
+    application.add_exception_handler(Exception, _unexpected)
+
+
+async def _ours(request: Request, error: Exception) -> ProblemResponse:
+    if not isinstance(error, DalSegnoError):
+        return await _unexpected(request, error)
+    if status_of(error) >= 500:
+        logger.warning("%s %s: %s", request.method, request.url.path, error)
+    return problem_of(error)
+
+
+async def _malformed(request: Request, error: Exception) -> ProblemResponse:
+    """What the framework found wrong with the request, before any of our code saw it."""
+    found = error.errors() if isinstance(error, RequestValidationError) else []
+    places = [Place(pointer=_pointer(each["loc"]), message=str(each["msg"])) for each in found]
+    unreadable = any(each["type"] == "json_invalid" for each in found)
+    first = places[0] if places else Place(pointer="", message="it does not fit")
+    more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
+    where = first.pointer or "the body"
+    del request
+    if unreadable:
+        return problem(400, BadRequest.code, f"the body is not valid JSON: {first.message}", places)
+    return problem(422, InvalidInput.code, f"{where}: {first.message}{more}", places)
+
+
+def _pointer(place: Sequence[Any]) -> str:
+    """Where in the request: ``/body/tags/env``, ``/query/limit``, ``/path/execution``."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in place)
+
+
+async def _framework(request: Request, error: Exception) -> ProblemResponse:
+    """No such route, no such method."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    codes = {404: NotFound.code, 405: BadRequest.code}
+    details = {
+        404: f"there is nothing at {request.url.path}",
+        405: f"{request.method} is not possible at {request.url.path}",
+    }
+    headers = error.headers if isinstance(error, HTTPException) else None
+    detail = details.get(status) or str(getattr(error, "detail", error))
+    return problem(status, codes.get(status, BadRequest.code), detail, headers=headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> ProblemResponse:
+    """A bug of ours: its text stays in the log, because it may hold anything."""
+    logger.error("%s %s broke", request.method, request.url.path, exc_info=error)
+    return problem(
+        500, InternalError.code, "an internal error; the server's log has its traceback. Please report it."
+    )
+
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "content": {MEDIA_TYPE: {}}, "description": TITLES[status]}
+    for status in (400, 401, 403, 404, 409, 413, 415, 422, 429, 503)
+}
+"""What every route may answer instead."""

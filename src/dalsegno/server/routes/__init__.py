@@ -1,0 +1,1 @@
+"""One module per resource. Each has a ``router``; ``application`` puts them together."""

@@ -1,0 +1,95 @@
+"""``/v1/definitions``: validate, deploy, look, compare, name."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response, status
+
+from dalsegno.errors import NotFound
+from dalsegno.model.definition import no_such_version
+from dalsegno.server.access import needs
+from dalsegno.server.deploying import check_source, deploy_source, detail_of, difference_of
+from dalsegno.server.office import TheOffice
+from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.schemas.definitions import (
+    AliasTarget,
+    Checked,
+    DefinitionDetail,
+    DefinitionInfo,
+    DeployedDefinition,
+    Difference,
+    VersionInfo,
+)
+from dalsegno.server.sources import Source, openapi_body
+
+router = APIRouter(prefix="/definitions", tags=["definitions"])
+
+
+@router.post("/validate", dependencies=[needs("read")], openapi_extra=openapi_body())
+async def validate(office: TheOffice, source: Source) -> Checked:
+    """Everything that is wrong with a document, at once. Nothing is stored."""
+    return check_source(office, source)
+
+
+@router.post(
+    "", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")], openapi_extra=openapi_body()
+)
+async def deploy(office: TheOffice, source: Source, response: Response) -> DeployedDefinition:
+    """Stores a version; the same content again is the same version (200 instead of 201)."""
+    deployed = await deploy_source(office, source)
+    if deployed.status != "new":
+        response.status_code = status.HTTP_200_OK
+    return deployed
+
+
+@router.get("", dependencies=[needs("read")])
+async def definitions(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[DefinitionInfo]:
+    """The current version of every workflow, by name."""
+    after = from_cursor(cursor) or ""
+    found = [each for each in await office.client.stack.archive.definitions() if each.name > after]
+    items = [DefinitionInfo.of(each) for each in found[:limit]]
+    return Page(items=items, next=to_cursor(items[-1].name) if len(found) > limit else None)
+
+
+@router.get("/{name:path}/versions", dependencies=[needs("read")])
+async def versions(office: TheOffice, name: str) -> list[VersionInfo]:
+    """All versions, newest first."""
+    archive = office.client.stack.archive
+    found = await archive.versions(name)
+    current = await archive.definition(name)
+    if current is None:
+        raise NotFound(f"there is no workflow '{name}' in this store")
+    aliases = await archive.aliases(name)
+    return [
+        VersionInfo(
+            **DefinitionInfo.of(each).model_dump(),
+            current=each.version == current.version,
+            aliases=sorted(alias for alias, version in aliases.items() if version == each.version),
+        )
+        for each in found
+    ]
+
+
+@router.get("/{name:path}/diff", dependencies=[needs("read")])
+async def diff(office: TheOffice, name: str, before: str, after: str = "latest") -> Difference:
+    """What changed between two versions, each a number or an alias."""
+    return await difference_of(office, name, before, after)
+
+
+@router.put("/{name:path}/aliases/{alias}", dependencies=[needs("run")])
+async def set_alias(office: TheOffice, name: str, alias: str, target: AliasTarget) -> dict[str, int]:
+    """Lets an alias mean this version from now on; all aliases are returned."""
+    archive = office.client.stack.archive
+    await archive.set_alias(name, alias, target.version)
+    return await archive.aliases(name)
+
+
+@router.delete("/{name:path}/aliases/{alias}", status_code=204, dependencies=[needs("run")])
+async def remove_alias(office: TheOffice, name: str, alias: str) -> None:
+    if not await office.client.stack.archive.remove_alias(name, alias):
+        raise NotFound(no_such_version(name, alias))
+
+
+@router.get("/{name:path}", dependencies=[needs("read")])
+async def definition(office: TheOffice, name: str, version: str | None = None) -> DefinitionDetail:
+    """One version with its source: a number, an alias, or the current one."""
+    return await detail_of(office, name, version)

@@ -1,0 +1,108 @@
+"""Definitions: what is deployed, its versions and aliases."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dalsegno.model.definition import Definition
+from dalsegno.server.problems import Place
+from dalsegno.server.schemas.values import Name, moment
+
+EXAMPLE_GRAPH: dict[str, Any] = {
+    "name": "hello",
+    "nodes": [
+        {
+            "id": "greet",
+            "type": "edit",
+            "parameters": {"assignments": [{"name": "greeting", "value": "Hello, {{ input.name }}!"}]},
+        }
+    ],
+    "output": "$greet.greeting",
+}
+
+Kind = Literal["graph", "script", "python"]
+
+
+class DefinitionSource(BaseModel):
+    """A graph document as an object, or the text of a graph (JSON, YAML) or of a script."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"document": EXAMPLE_GRAPH, "alias": "stable"}}
+    )
+
+    document: dict[str, Any] | None = Field(default=None, description="A graph document.")
+    source: str | None = Field(default=None, description="The text of a graph document or of a script.")
+    kind: Literal["graph", "script"] | None = Field(
+        default=None, description="What `source` is; without it, what it looks like."
+    )
+    name: Name | None = Field(default=None, description="For documents that do not name themselves.")
+    alias: str | None = Field(
+        default=None, description="An alias that is to mean this version, such as `stable`."
+    )
+
+
+class Checked(BaseModel):
+    """What validation found. Nothing was stored."""
+
+    valid: bool
+    name: str | None = None
+    kind: Kind | None = None
+    findings: list[Place] = []
+
+
+class DefinitionInfo(BaseModel):
+    """One version of a workflow, without its source."""
+
+    name: str
+    version: int
+    kind: str
+    hash: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, definition: Definition) -> DefinitionInfo:
+        return cls(
+            name=definition.name,
+            version=definition.version,
+            kind=definition.kind,
+            hash=definition.hash,
+            created_at=moment(definition.created_at),
+        )
+
+
+class DeployedDefinition(DefinitionInfo):
+    status: Literal["new", "unchanged", "current again"]
+    previous: int | None = Field(default=None, description="The version that was current before.")
+    warnings: list[Place] = []
+
+
+class DefinitionDetail(DefinitionInfo):
+    aliases: dict[str, int] = {}
+    source: str = Field(
+        description="As somebody wrote it: YAML of a graph, or the text of a script or function."
+    )
+    document: dict[str, Any] | None = Field(default=None, description="Of a graph: the stored document.")
+    input_schema: dict[str, Any] | None = None
+
+
+class VersionInfo(DefinitionInfo):
+    current: bool
+    aliases: list[str] = []
+
+
+class Difference(BaseModel):
+    name: str
+    before: int
+    after: int
+    changed: bool
+    changes: dict[str, Any]
+    """Nodes, edges and fields of graphs; a unified diff of everything else."""
+
+
+class AliasTarget(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"version": 3}})
+
+    version: int = Field(ge=1)

@@ -1,0 +1,225 @@
+"""Executions: starts, states, results, events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dalsegno.core.diagnosis import Wait
+from dalsegno.core.summary import NodeSummary
+from dalsegno.model.event import Event
+from dalsegno.model.execution import ExecutionState, ExecutionView
+from dalsegno.server.schemas.values import Tags, maybe_moment, moment, value_of
+
+EXAMPLE_ID = "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4"
+
+
+class StartRequest(BaseModel):
+    """``workflow`` names a deployed one; ``definition`` gives one in the same call instead."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"workflow": "checkout@stable", "input": {"order": 42}, "tags": {"env": "prod"}}
+        },
+    )
+
+    workflow: str | None = Field(
+        default=None, max_length=300, description="`checkout`, `checkout@3` or `checkout@stable`."
+    )
+    version: int | str | None = Field(
+        default=None, description="A number or an alias, if `workflow` names none."
+    )
+    definition: dict[str, Any] | None = Field(
+        default=None, description="A graph document, deployed and started at once."
+    )
+    input: Any = None
+    idempotency_key: str | None = Field(
+        default=None, min_length=1, max_length=500, description="The same key again is the same execution."
+    )
+    tags: Tags = {}
+    priority: int = Field(default=0, ge=-999_999, le=999_999)
+
+
+class ExecutionInfo(BaseModel):
+    """An execution without its data."""
+
+    id: str = Field(examples=[EXAMPLE_ID])
+    workflow: str
+    version: int
+    kind: str
+    state: ExecutionState
+    created_at: datetime
+    ended_at: datetime | None = None
+    paused_at: datetime | None = None
+    priority: int = 0
+    tags: dict[str, str] = {}
+    idempotency_key: str | None = None
+    parent: str | None = None
+    relation: str | None = Field(
+        default=None, description="How it comes from `parent`: retry, rerun, child, started, task, schedule."
+    )
+    events: int = Field(default=0, description="Number of its newest event.")
+
+    @staticmethod
+    def fields(view: ExecutionView) -> dict[str, Any]:
+        return {
+            "id": view.id,
+            "workflow": view.workflow,
+            "version": view.version,
+            "kind": view.kind,
+            "state": view.state,
+            "created_at": moment(view.created_at),
+            "ended_at": maybe_moment(view.ended_at),
+            "paused_at": maybe_moment(view.paused_at),
+            "priority": view.priority,
+            "tags": dict(view.tags),
+            "idempotency_key": view.idempotency_key,
+            "parent": view.parent,
+            "relation": view.relation,
+            "events": view.seq,
+        }
+
+    @classmethod
+    def of(cls, view: ExecutionView) -> ExecutionInfo:
+        return cls(**cls.fields(view))
+
+
+class Execution(ExecutionInfo):
+    """With what went in and what came out."""
+
+    input: Any = None
+    output: Any = None
+    error: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, view: ExecutionView) -> Execution:
+        return cls(
+            **cls.fields(view),
+            input=value_of(view.input),
+            output=value_of(view.output),
+            error=value_of(view.error),
+        )
+
+
+class NodeInfo(BaseModel):
+    state: str
+    runs: int
+    failed: int
+    waiting: int
+    due: datetime | None = None
+
+    @classmethod
+    def of(cls, summary: NodeSummary) -> NodeInfo:
+        return cls(
+            state=summary.state,
+            runs=summary.runs,
+            failed=summary.failed,
+            waiting=summary.waiting,
+            due=maybe_moment(summary.due),
+        )
+
+
+class EventInfo(BaseModel):
+    seq: int
+    kind: str
+    at: datetime
+    node: str = ""
+    scope: str = ""
+    data: Any = None
+    arrived: int | None = None
+    expected: int | None = None
+
+    @classmethod
+    def of(cls, event: Event) -> EventInfo:
+        return cls(
+            seq=event.seq,
+            kind=event.kind,
+            at=moment(event.at),
+            node=event.node,
+            scope=event.scope,
+            data=value_of(event.data),
+            arrived=event.arrived,
+            expected=event.expected,
+        )
+
+
+class EventPage(BaseModel):
+    events: list[EventInfo]
+    last: int = Field(description="Give it as `after` to get what comes next.")
+
+
+class WaitInfo(BaseModel):
+    """One reason why an execution has not ended yet."""
+
+    kind: str
+    sentence: str
+    node: str = ""
+    scope: str = ""
+    due: datetime | None = None
+    queue: str | None = None
+    arrived: int | None = None
+    expected: int | None = None
+    count: int = 1
+
+    @classmethod
+    def of(cls, wait: Wait) -> WaitInfo:
+        return cls(
+            kind=wait.kind,
+            sentence=wait.sentence,
+            node=wait.node,
+            scope=wait.scope,
+            due=maybe_moment(wait.due),
+            queue=wait.queue,
+            arrived=wait.arrived,
+            expected=wait.expected,
+            count=wait.count,
+        )
+
+
+class Why(BaseModel):
+    id: str
+    state: ExecutionState
+    reasons: list[WaitInfo]
+
+
+class SignalRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"name": "approved", "payload": {"by": "Ada"}}}
+    )
+
+    name: str = Field(min_length=1, max_length=500)
+    payload: Any = None
+    id: str | None = Field(
+        default=None, min_length=1, max_length=500, description="The same id again changes nothing."
+    )
+
+
+class CancelRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"reason": "ordered twice"}})
+
+    reason: str | None = Field(default=None, max_length=2000)
+
+
+class RerunRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"nodes": ["charge"], "context": {"$trigger": {"n": 1}}}},
+    )
+
+    nodes: list[str] = Field(min_length=1, max_length=1000, description="Where to begin again.")
+    context: dict[str, Any] = Field(default={}, description="Recorded outputs to be replaced, by `$node`.")
+
+
+class PictureInfo(BaseModel):
+    """Where a script or Python workflow stands."""
+
+    line: int
+    text: str
+    awaits: str
+    variables: dict[str, Any]
+
+
+Decision = Literal["approved", "rejected"]

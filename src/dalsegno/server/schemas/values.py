@@ -1,0 +1,28 @@
+"""Small things that several schemas share."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from pydantic import Field
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Tags = Annotated[
+    dict[Annotated[str, Field(min_length=1, max_length=200)], Annotated[str, Field(max_length=1000)]],
+    Field(max_length=50),
+]
+
+
+def moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def maybe_moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else moment(seconds)
+
+
+def value_of(raw: bytes | None) -> Any:
+    """Stored JSON as a value; None where nothing is stored."""
+    return None if raw is None else msgspec.json.decode(raw)

@@ -1,0 +1,70 @@
+"""Definitions as they come in: JSON with a document or a text in it, or a bare graph or script as the whole body."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Depends, Query, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from dalsegno.errors import BadRequest, InvalidInput, UnsupportedMedia
+from dalsegno.server.schemas.definitions import DefinitionSource
+
+JSON = "application/json"
+YAML = ("application/yaml", "application/x-yaml", "text/yaml")
+SCRIPT = ("application/vnd.dalsegno.flow", "text/x-flow")
+
+Named = Annotated[str | None, Query(max_length=200, description="For bare documents that have no name.")]
+Aliased = Annotated[str | None, Query(max_length=63, description="An alias for this version.")]
+
+
+async def read_source(request: Request, name: Named = None, alias: Aliased = None) -> DefinitionSource:
+    media = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    body = await request.body()
+    if media in YAML:
+        return DefinitionSource(source=_text(body), kind="graph", name=name, alias=alias)
+    if media in SCRIPT:
+        return DefinitionSource(source=_text(body), kind="script", name=name, alias=alias)
+    if media != JSON:
+        known = ", ".join((JSON, YAML[0], SCRIPT[0]))
+        raise UnsupportedMedia(f"a definition cannot be of type {media[:100]!r}; send one of {known}")
+    return _from_json(body, name, alias)
+
+
+Source = Annotated[DefinitionSource, Depends(read_source)]
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"the body is not UTF-8: {error}") from None
+
+
+def _from_json(body: bytes, name: str | None, alias: str | None) -> DefinitionSource:
+    try:
+        found: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"the body is not valid JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidInput("/body: send an object: a graph document, or {document: …} or {source: …}")
+    if "nodes" in found or "dag" in found:
+        return DefinitionSource(document=found, name=name, alias=alias)
+    try:
+        given = DefinitionSource.model_validate(found)
+    except ValidationError as error:
+        problems = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+        raise RequestValidationError(problems) from None
+    if (given.document is None) == (given.source is None):
+        raise InvalidInput("/body: give either 'document' or 'source'")
+    return given
+
+
+def openapi_body() -> dict[str, Any]:
+    """What the reference says of these bodies; the framework cannot see them."""
+    text = {"schema": {"type": "string"}}
+    schema = {"$ref": "#/components/schemas/DefinitionSource"}
+    content = {JSON: {"schema": schema}, YAML[0]: text, SCRIPT[0]: text}
+    return {"requestBody": {"required": True, "content": content}}

@@ -1,0 +1,159 @@
+"""``approvals``, ``approve`` and ``reject``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Invoke
+from tests.cli.documents import HELLO, write
+
+REFUND = """\
+name: refund
+nodes:
+  - id: gate
+    type: approval
+    parameters:
+      message: "Refund {{ $trigger.amount }} EUR?"
+      approvers: [ann, bo]
+      timeout: 2d
+      form: {type: object, required: [amount], properties: {amount: {type: number, maximum: 100}}}
+"""
+TWO_GATES = """\
+name: two-gates
+nodes:
+  - {id: law, type: approval, parameters: {message: lawful?}}
+  - {id: money, type: approval, parameters: {message: affordable?}}
+"""
+EACH = """\
+name: each-one
+nodes:
+  - {id: each, type: split, parameters: {input_array: $trigger.names}}
+  - {id: gate, type: approval, parameters: {message: "hire {{ $item }}?"}}
+  - {id: all, type: aggregator}
+edges:
+  - {src: each, dst: gate}
+  - {src: gate, dst: all}
+"""
+
+
+def asking(invoke: Invoke, file: str, payload: str = "null") -> str:
+    """An execution that was left at its question."""
+    told = json.loads(invoke("run", file, "--input", payload, "--timeout", "1s", "--json").stdout)
+    assert told["status"] == "RUNNING", told
+    return str(told["execution_id"])
+
+
+def listed(invoke: Invoke, *arguments: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(invoke("approvals", *arguments, "--json").stdout)["approvals"]
+    return found
+
+
+@pytest.fixture
+def refund(invoke: Invoke, folder: Path) -> str:
+    write(folder, refund_yaml=REFUND)
+    return asking(invoke, "refund.yaml", '{"amount": 80}')
+
+
+def test_open_approvals_are_listed_with_the_command_that_decides(invoke: Invoke, refund: str) -> None:
+    [told] = listed(invoke)
+    assert (told["execution_id"], told["workflow"], told["node"]) == (refund, "refund", "gate")
+    assert (told["message"], told["approvers"]) == ("Refund 80 EUR?", ["ann", "bo"])
+    assert told["due"] > told["since"]
+    assert told["command"] == f"dalsegno approve {refund} gate"
+    said = invoke("approvals").stdout
+    assert "◔ Refund 80 EUR?" in said
+    assert "node 'gate'; asked " in said
+    assert "gives up in 47 h" in said
+    assert "takes --data with amount" in said
+    assert f"\n  dalsegno approve {refund} gate\n" in said
+    assert listed(invoke, refund) == [told]
+    assert listed(invoke, "--workflow", "other") == []
+
+
+def test_list_says_so_if_nobody_is_asked(invoke: Invoke, folder: Path) -> None:
+    write(folder, hello_yaml=HELLO)
+    invoke("run", "hello.yaml")
+    assert invoke("approvals").stdout == "nothing waits to be decided\n"
+
+
+def test_limit_tells_that_there_are_more(invoke: Invoke, folder: Path) -> None:
+    write(folder, two_gates_yaml=TWO_GATES)
+    asking(invoke, "two_gates.yaml")
+    assert "the first 1; --limit shows more" in invoke("approvals", "--limit", "1").stdout
+    assert "--limit" not in invoke("approvals").stdout
+
+
+def test_approved_execution_goes_on_with_the_data(invoke: Invoke, refund: str) -> None:
+    done = invoke("approve", refund, "--data", '{"amount": 80}', "--by", "ann", "--comment", "fine")
+    assert (done.exit_code, done.stdout) == (0, f"approved 'gate' of {refund}\n")
+    assert listed(invoke) == []
+    ended = json.loads(invoke("resume", refund, "--json").stdout)
+    assert ended["output"] == {
+        "decision": "approved",
+        "data": {"amount": 80, "comment": "fine"},
+        "by": "ann",
+    }
+
+
+def test_rejection_needs_no_data_and_is_a_result(invoke: Invoke, refund: str) -> None:
+    told = json.loads(invoke("reject", refund, "gate", "--json").stdout)
+    assert told == {"execution_id": refund, "node": "gate", "decision": "rejected"}
+    ended = json.loads(invoke("resume", refund, "--json").stdout)
+    assert (ended["status"], ended["output"]["decision"]) == ("COMPLETED", "rejected")
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing(invoke: Invoke, refund: str) -> None:
+    for arguments, said in (
+        (["--data", '{"amount": 500}'], "/data/amount: 500 is greater than the maximum of 100"),
+        (["--data", "7", "--comment", "hm"], "these data are no JSON object"),
+        (["nowhere"], "open approvals of this execution: 'gate'"),
+    ):
+        refused = invoke("approve", refund, *arguments)
+        assert refused.exit_code == 2
+        assert said in refused.stderr
+    assert len(listed(invoke)) == 1
+
+
+def test_whoever_decides_second_is_told(invoke: Invoke, refund: str) -> None:
+    invoke("reject", refund)
+    for arguments in ([refund], [refund, "gate"]):
+        late = invoke("approve", *arguments)
+        assert late.exit_code == 2
+        assert "waits for no decision now" in late.stderr
+        assert "`dalsegno approvals` lists what waits" in late.stderr
+    invoke("resume", refund)
+    over = invoke("approve", refund, "gate", "--json")
+    assert over.exit_code == 2
+    error = json.loads(over.stdout)["error"]
+    assert (error["code"], "has ended (COMPLETED)" in error["message"]) == ("DS-160", True)
+    assert json.loads(invoke("approve", "ffff", "--json").stdout)["error"]["code"] == "DS-130"
+
+
+def test_node_is_named_where_several_ask(invoke: Invoke, folder: Path) -> None:
+    write(folder, two_gates_yaml=TWO_GATES)
+    execution = asking(invoke, "two_gates.yaml")
+    unclear = invoke("approve", execution)
+    assert unclear.exit_code == 2
+    assert "waits for several decisions: at 'law', 'money'" in unclear.stderr
+    assert invoke("approve", execution, "law").exit_code == 0
+    assert invoke("reject", execution).stdout == f"rejected 'money' of {execution}\n"
+
+
+def test_item_of_a_split_is_named_by_its_index(invoke: Invoke, folder: Path) -> None:
+    write(folder, each_yaml=EACH)
+    execution = asking(invoke, "each.yaml", '{"names": ["Ann", "Bo"]}')
+    unclear = invoke("approve", execution)
+    assert unclear.exit_code == 2
+    assert "say which item by index: [0], [1]" in unclear.stderr
+    second = next(each for each in listed(invoke) if each["message"] == "hire Bo?")
+    assert second["command"] == f"dalsegno approve {execution} gate --index 1"
+    assert invoke(*second["command"].split()[1:]).exit_code == 0
+    assert [each["message"] for each in listed(invoke)] == ["hire Ann?"]
+
+
+def test_why_tells_how_to_decide(invoke: Invoke, refund: str) -> None:
+    assert f"decide it with `dalsegno approve {refund} gate`" in invoke("why", refund).stdout

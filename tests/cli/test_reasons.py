@@ -1,0 +1,77 @@
+"""``why``: timers one by one, and whether anybody is there to go on."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.cli.conftest import Invoke
+from tests.cli.documents import HELLO, write
+
+TIMERS = "const ends = await Promise.all([3, 1, 2, 3].map(h => Timer.delay(`${h}h`)))\nreturn ends.length\n"
+MANY_TIMERS = "await Promise.all([1, 2, 3, 4, 5, 6, 7, 8].map(h => Timer.delay(`${h}h`)))\n"
+ONE_OF_TWO = 'const later = Timer.delay("2h")\nawait Timer.delay("1h")\nawait later\n'
+SHORT = 'await Timer.delay("400ms")\n'
+NAPS = """\
+name: naps
+nodes:
+  - {id: each, type: split, parameters: {input_array: $trigger.hours}}
+  - {id: nap, type: wait, parameters: {amount: $item, unit: hours}}
+  - {id: all, type: aggregator}
+edges:
+  - {src: each, dst: nap}
+  - {src: nap, dst: all}
+"""
+
+
+def left(invoke: Invoke, file: str, *arguments: str, after: str = "1s") -> str:
+    told = json.loads(invoke("run", file, *arguments, "--timeout", after, "--json").stdout)
+    assert told["status"] == "RUNNING", told
+    return str(told["execution_id"])
+
+
+def timers(invoke: Invoke, execution: str) -> list[tuple[int, int]]:
+    """Hours left and count of each."""
+    waits: list[dict[str, Any]] = json.loads(invoke("why", execution, "--json").stdout)["waits"]
+    return [(round(wait["seconds_left"] / 3600), wait["count"]) for wait in waits if wait["kind"] == "timer"]
+
+
+def test_timers_of_a_script_are_told_apart_soonest_first(invoke: Invoke, folder: Path) -> None:
+    write(folder, timers_flow=TIMERS)
+    execution = left(invoke, "timers.flow")
+    assert timers(invoke, execution) == [(1, 1), (2, 1), (3, 2)]
+    assert "2 × a timer has not fired yet: in 2:59:" in invoke("why", execution).stdout
+
+
+def test_timers_that_are_not_awaited_are_no_reason(invoke: Invoke, folder: Path) -> None:
+    write(folder, one_flow=ONE_OF_TWO)
+    assert timers(invoke, left(invoke, "one.flow")) == [(1, 1)]
+
+
+def test_many_timers_are_counted_at_the_end(invoke: Invoke, folder: Path) -> None:
+    write(folder, many_flow=MANY_TIMERS)
+    execution = left(invoke, "many.flow")
+    assert timers(invoke, execution) == [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (8, 3)]
+    assert "3 × further timers, the last of them: in 7:59:" in invoke("why", execution).stdout
+
+
+def test_items_that_sleep_for_different_times_are_told_apart(invoke: Invoke, folder: Path) -> None:
+    write(folder, naps_yaml=NAPS)
+    execution = left(invoke, "naps.yaml", "--input", '{"hours": [2, 1, 4, 3, 5, 6, 7]}')
+    assert timers(invoke, execution) == [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (7, 2)]
+    assert "2 × further timers at node 'nap'" in invoke("why", execution).stdout
+
+
+def test_what_is_ready_says_plainly_that_nobody_runs(invoke: Invoke, folder: Path) -> None:
+    write(folder, hello_yaml=HELLO, short_flow=SHORT)
+    invoke("deploy", "hello.yaml")
+    ready = invoke("start", "hello").stdout.strip()
+    due = left(invoke, "short.flow", after="100ms")
+    time.sleep(0.5)  # the clock of a store is the machine's
+    for execution, said in ((ready, "it is ready to run"), (due, "its time has come")):
+        told = invoke("why", execution).stdout
+        assert f"{said}, but no living worker runs on this store" in told
+        assert f"`dalsegno resume {execution} --store" in told
+        assert "or start `dalsegno worker`" in told

@@ -1,0 +1,101 @@
+"""Starts that nobody waits for and that cannot be carried out: whoever holds the id finds out why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from dalsegno import start
+from dalsegno.core.orders import StartOrder, order_start
+from dalsegno.ports.ledger import OutboxEntry
+from tests.scenarios.documents import graph
+from tests.scenarios.stage import Ended, Stage
+from tests.scenarios.test_child_workflows import workflow
+
+STRICT = "```\ninput_schema: {type: object, required: [n]}\n```\nreturn inputs.n"
+
+
+def _ended(stage: Stage, execution: str) -> Ended:
+    """The execution with that id, which exists once the order to start it was carried out."""
+    handle = stage.app.handle(execution)
+    stage.until("it exists", _anyone(stage), lambda: _exists(stage, execution))
+    return stage.end_of(handle)
+
+
+def _anyone(stage: Stage) -> Any:
+    return stage.app.executions()[0]
+
+
+def _exists(stage: Stage, execution: str) -> bool:
+    return execution in {handle.id for handle in stage.app.executions()}
+
+
+def test_an_unknown_workflow_that_a_script_started_exists_as_failed(stage: Stage) -> None:
+    stage.app.deploy_script("return 1", "invoice")
+    ended = _ended(stage, stage.run_script('return Workflow.start("invoise", {n: 1})').output)
+    assert (ended.state, ended.error["code"]) == ("FAILED", "NOT_FOUND")
+    assert "no workflow is named 'invoise'" in ended.error["message"]
+    assert "did you mean 'invoice'? If not, deploy 'invoise'" in ended.error["message"]
+    assert [event.kind for event in ended.events] == ["ExecutionStarted", "ExecutionFailed"]
+    view = ended.handle.status()
+    assert (view.workflow, view.relation, view.input) == ("invoise", "started", b'{"n":1}')
+    assert ended.handle.why() == []
+
+
+def test_an_unknown_workflow_that_a_python_workflow_started_exists_as_failed(stage: Stage) -> None:
+    @stage.app.workflow
+    async def parent() -> str:
+        return start("nobody", {"n": 1})
+
+    ended = _ended(stage, stage.app.start(parent).result(10))
+    assert (ended.state, ended.error["code"]) == ("FAILED", "NOT_FOUND")
+
+
+def test_an_unknown_workflow_that_a_graph_started_exists_as_failed(stage: Stage) -> None:
+    parent = stage.run(graph("w", {"w": workflow("nowhere", {}, wait=False)}))
+    assert _ended(stage, parent.output["id"]).error["code"] == "NOT_FOUND"
+
+
+def test_a_version_that_is_not_there_is_named(stage: Stage) -> None:
+    stage.app.deploy_script("return 1", "child")
+    ended = _ended(stage, stage.run_script('return Workflow.start("child@7", {})').output)
+    assert "workflow 'child' has no version 7; deploy 'child@7'" in ended.error["message"]
+
+
+def test_an_input_that_does_not_fit_is_told_by_the_execution_that_was_not_started(stage: Stage) -> None:
+    definition = stage.app.deploy_script(STRICT, "strict")
+    ended = _ended(stage, stage.run_script('return Workflow.start("strict", {})').output)
+    assert (ended.state, ended.error["code"]) == ("FAILED", "INVALID_INPUT")
+    assert "'n'" in ended.error["message"]
+    assert ended.handle.status().version == definition.version
+
+
+@pytest.mark.parametrize("deployed_meanwhile", [False, True])
+def test_an_order_that_comes_again_fails_the_start_once(stage: Stage, deployed_meanwhile: bool) -> None:
+    parent = stage.start_script('await Signal.next("never")')
+    order = order_start(StartOrder("derived", "nobody", Raw(b"{}"), parent=parent.id, relation="started"))
+    entry = OutboxEntry(order.id, parent.id, order.topic, order.data)
+    assert stage.app.host.call(stage.app.engine.outbox._deliver(entry)) is True
+    if deployed_meanwhile:
+        stage.app.deploy_script("return 1", "nobody")
+    assert stage.app.host.call(stage.app.engine.outbox._deliver(entry)) is True
+    ended = _ended(stage, "derived")
+    assert (ended.state, len(ended.events)) == ("FAILED", 2)
+    parent.cancel()
+    assert stage.end_of(parent).count("ChildEnded", "nobody") == 1
+
+
+def test_a_failed_start_can_be_retried_once_its_workflow_is_deployed(stage: Stage) -> None:
+    ended = _ended(stage, stage.run_script('return Workflow.start("later", {n: 2})').output)
+    stage.app.deploy_script("return inputs.n + 1", "later")
+    assert stage.end_of(ended.handle.retry()).output == 3
+
+
+def test_an_awaited_child_that_nobody_deployed_throws_and_leaves_no_execution(stage: Stage) -> None:
+    source = 'try { await Workflow.run("nobody", {}) } catch (e) { return [e.code, e.message] }'
+    code, message = stage.run_script(source).output
+    assert code == "NOT_FOUND"
+    assert "deploy 'nobody'" in message
+    assert len(stage.app.executions()) == 1

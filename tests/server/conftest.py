@@ -1,0 +1,79 @@
+"""A server in this process, on memory and on SQLite, spoken to over ASGI or over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Self
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+from dalsegno.app import App
+from dalsegno.server import ServerSettings, create_application
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> App:
+    url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'server.db'}"
+    made = App(url)
+
+    @made.task
+    async def double(n: int) -> int:
+        return n * 2
+
+    @made.task
+    async def fail() -> None:
+        raise ValueError("no luck")
+
+    return made
+
+
+@pytest.fixture
+def application(app: App) -> FastAPI:
+    return create_application(app)
+
+
+@pytest.fixture
+async def http(application: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """Speaks to the application directly; its engine runs on the test's loop."""
+    async with application.router.lifespan_context(application):
+        transport = httpx.ASGITransport(application, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700") as client:
+            yield client
+
+
+class LiveServer:
+    """A real server on a free port of the loopback address, in a thread of its own."""
+
+    def __init__(self, app: App, settings: ServerSettings | None = None) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        port = self.socket.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        application = create_application(app, settings or ServerSettings(port=port))
+        self._server = uvicorn.Server(uvicorn.Config(application, log_level="warning"))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def _serve(self) -> None:
+        asyncio.run(self._server.serve([self.socket]))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            self._thread.join(0.01)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(20)
+
+
+@pytest.fixture
+def live(app: App) -> Iterator[LiveServer]:
+    with LiveServer(app) as server:
+        yield server

@@ -1,0 +1,111 @@
+"""Definitions over HTTP: validate, deploy, versions, aliases, differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+GRAPH: dict[str, Any] = {
+    "name": "sum",
+    "nodes": [
+        {
+            "id": "begin",
+            "type": "edit",
+            "parameters": {"assignments": [{"name": "n", "value": "{{ input.n }}"}]},
+        },
+        {"id": "twice", "type": "task", "parameters": {"task": "double", "input": "{{ $begin.n }}"}},
+    ],
+    "edges": [{"id": "e1", "src": "begin", "dst": "twice"}],
+}
+SCRIPT = 'workflow twice(inputs) {\n  return await Task.run("double", inputs.n)\n}\n'
+
+
+async def test_a_graph_is_deployed_once_however_often_it_is_sent(http: httpx.AsyncClient) -> None:
+    first = await http.post("/v1/definitions", json=GRAPH)
+    again = await http.post("/v1/definitions", json={"document": GRAPH})
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert (first.json()["status"], again.json()["status"]) == ("new", "unchanged")
+    assert first.json()["version"] == again.json()["version"] == 1
+
+
+async def test_a_script_and_yaml_come_as_bare_bodies(http: httpx.AsyncClient) -> None:
+    script = await http.post(
+        "/v1/definitions", content=SCRIPT, headers={"content-type": "application/vnd.dalsegno.flow"}
+    )
+    assert script.json()["kind"] == "script"
+    text = "name: y\nnodes:\n- {id: say, type: log, parameters: {message: hi}}\n"
+    graph = await http.post(
+        "/v1/definitions",
+        content=text,
+        headers={"content-type": "application/yaml"},
+        params={"alias": "stable"},
+    )
+    assert graph.json()["kind"] == "graph"
+    assert (await http.get("/v1/definitions/y", params={"version": "stable"})).json()["aliases"] == {
+        "stable": 1
+    }
+
+
+async def test_validation_tells_every_problem_and_stores_nothing(http: httpx.AsyncClient) -> None:
+    broken = {
+        **GRAPH,
+        "edges": [{"id": "a", "src": "begin", "dst": "nowhere"}, {"id": "b", "src": "x", "dst": "twice"}],
+    }
+    found = (await http.post("/v1/definitions/validate", json=broken)).json()
+    assert not found["valid"]
+    assert {"/edges/0/dst", "/edges/1/src"} <= {each["pointer"] for each in found["findings"]}
+    assert (await http.get("/v1/definitions")).json() == {"items": [], "next": None}
+
+
+async def test_a_broken_script_is_a_problem_document_with_lines(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/v1/definitions", json={"source": "workflow x( {", "kind": "script"})
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["errors"][0]["line"] == 1
+
+
+async def test_versions_differ_and_aliases_name_them(http: httpx.AsyncClient) -> None:
+    await http.post("/v1/definitions", json=GRAPH)
+    changed = {**GRAPH, "nodes": [GRAPH["nodes"][0], {**GRAPH["nodes"][1], "timeout": "5s"}]}
+    await http.post("/v1/definitions", json=changed)
+    await http.put("/v1/definitions/sum/aliases/stable", json={"version": 1})
+    versions = (await http.get("/v1/definitions/sum/versions")).json()
+    assert [(each["version"], each["current"], each["aliases"]) for each in versions] == [
+        (2, True, []),
+        (1, False, ["stable"]),
+    ]
+    difference = (await http.get("/v1/definitions/sum/diff", params={"before": "stable"})).json()
+    assert (difference["before"], difference["after"], difference["changed"]) == (1, 2, True)
+    assert difference["changes"]["nodes"][0]["id"] == "twice"
+    assert (await http.delete("/v1/definitions/sum/aliases/stable")).status_code == 204
+    assert (await http.delete("/v1/definitions/sum/aliases/stable")).status_code == 404
+
+
+async def test_pages_of_definitions_follow_each_other(http: httpx.AsyncClient) -> None:
+    for name in "abcde":
+        await http.post("/v1/definitions", json={**GRAPH, "name": name})
+    seen, cursor = [], None
+    while True:
+        page = (
+            await http.get("/v1/definitions", params={"limit": 2, **({"cursor": cursor} if cursor else {})})
+        ).json()
+        seen += [each["name"] for each in page["items"]]
+        cursor = page["next"]
+        if cursor is None:
+            break
+    assert seen == list("abcde")
+
+
+async def test_unknown_things_are_problem_documents(http: httpx.AsyncClient) -> None:
+    for answer in (
+        await http.get("/v1/definitions/nothing"),
+        await http.get("/v1/nothing"),
+        await http.get("/v1/executions/nothing"),
+    ):
+        assert answer.status_code == 404
+        assert answer.json()["code"] == "DS-130"
+        assert answer.headers["content-type"] == "application/problem+json"
+    wrong = await http.get("/v1/definitions", params={"limit": 0})
+    assert wrong.json()["errors"][0]["pointer"] == "/query/limit"
+    assert (await http.get("/v1/definitions", params={"cursor": "!"})).status_code == 422
