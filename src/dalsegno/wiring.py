@@ -30,26 +30,33 @@ async def open_stack(url: str, clock: Clock | None = None) -> Stack:
 
 
 def _memory(url: str, clock: Clock) -> Stack:
-    from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryBroker, MemoryLedger, MemoryStore  # noqa: PLC0415 - only what is used is loaded
+    from dalsegno.adapters import memory  # noqa: PLC0415 - only what is used is loaded
 
-    store = MemoryStore()
-    ledger = MemoryLedger(clock, store)
-    broker = MemoryBroker(ledger)
-    return Stack(url, ledger, broker, MemoryArchive(store, clock), MemoryBlobs(store), clock, broker.close)
+    store = memory.MemoryStore()
+    ledger = memory.MemoryLedger(clock, store)
+    broker = memory.MemoryBroker(ledger)
+    archive, blobs = memory.MemoryArchive(store, clock), memory.MemoryBlobs(store)
+    records = memory.MemoryRecords(store, clock)
+    return Stack(url, ledger, broker, archive, blobs, records, clock, broker.close)
 
 
 async def _sqlite(url: str, clock: Clock) -> Stack:
-    from dalsegno.adapters.sqlite import SqliteArchive, SqliteBlobs, SqliteBroker, SqliteLedger, SqliteStore  # noqa: PLC0415 - only what is used is loaded
+    from dalsegno.adapters import sqlite  # noqa: PLC0415 - only what is used is loaded
 
-    store = SqliteStore.open(sqlite_path(url), clock)
-    ledger = SqliteLedger(store)
-    broker = SqliteBroker(ledger)
+    store = sqlite.SqliteStore.open(sqlite_path(url), clock)
+    ledger = sqlite.SqliteLedger(store)
+    broker = sqlite.SqliteBroker(ledger)
 
     async def close() -> None:
         await broker.close()
         await ledger.close()
 
-    return Stack(url, ledger, broker, SqliteArchive(store), SqliteBlobs(store), clock, close)
+    archive, blobs, records = (
+        sqlite.SqliteArchive(store),
+        sqlite.SqliteBlobs(store),
+        sqlite.SqliteRecords(store),
+    )
+    return Stack(url, ledger, broker, archive, blobs, records, clock, close)
 
 
 def sqlite_path(url: str) -> Path:

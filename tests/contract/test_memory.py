@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryBroker, MemoryLedger, MemoryStore
+from dalsegno.adapters.memory import (
+    MemoryArchive,
+    MemoryBlobs,
+    MemoryBroker,
+    MemoryLedger,
+    MemoryRecords,
+    MemoryStore,
+)
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract import Capabilities, ContractStack, bind
 
@@ -13,7 +20,14 @@ from dalsegno.testing.contract import Capabilities, ContractStack, bind
 def stack() -> ContractStack:
     clock, store = FakeClock(), MemoryStore()
     ledger = MemoryLedger(clock, store)
-    return ContractStack(ledger, clock, MemoryArchive(store, clock), MemoryBlobs(store), MemoryBroker(ledger))
+    return ContractStack(
+        ledger,
+        clock,
+        MemoryArchive(store, clock),
+        MemoryBlobs(store),
+        MemoryBroker(ledger),
+        records=MemoryRecords(store, clock),
+    )
 
 
 globals().update(bind(Capabilities()))

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from dalsegno.adapters.sqlite import SqliteArchive, SqliteBlobs, SqliteBroker, SqliteLedger, SqliteStore
+from dalsegno.adapters.sqlite import (
+    SqliteArchive,
+    SqliteBlobs,
+    SqliteBroker,
+    SqliteLedger,
+    SqliteRecords,
+    SqliteStore,
+)
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract import WHOLE_STACK, Capabilities, ContractStack, bind
 
@@ -35,7 +42,8 @@ class SqliteStacks:
             return self.open(path)
 
         archive, blobs, broker = SqliteArchive(store), SqliteBlobs(store), SqliteBroker(ledger)
-        return ContractStack(ledger, self.clock, archive, blobs, broker, reopen, second)
+        records = SqliteRecords(store)
+        return ContractStack(ledger, self.clock, archive, blobs, broker, reopen, second, records=records)
 
     def _as_a_crash_leaves_it(self, path: Path) -> Path:
         """What is in the files at this moment, without anything a closing connection would still write."""

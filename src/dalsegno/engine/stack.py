@@ -11,6 +11,7 @@ from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.records import Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Stack:
     broker: Broker
     archive: Archive
     blobs: Blobs
+    records: Records
     clock: Clock
     close: Callable[[], Awaitable[None]]
     items_per_commit: int = ITEMS_PER_COMMIT

@@ -21,6 +21,7 @@ from dalsegno.model.event import Event, NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.machine import Completion
 from dalsegno.ports.ledger import OutboxEntry
+from dalsegno.ports.records import LogEntry, Record
 
 UNFINISHED = frozenset(("ready", "leased", "parked", "held"))
 
@@ -79,6 +80,9 @@ class MemoryStore:
         self.aliases: dict[tuple[str, str], int] = {}
         self.outbox: dict[str, OutboxEntry] = {}
         self.blobs: dict[tuple[str, str], bytes] = {}
+        self.records: dict[tuple[str, str], Record] = {}
+        self.logs: dict[str, list[LogEntry]] = {}
+        self.log_number = 0
         self.workers: dict[str, tuple[float, bytes]] = {}
         self.ready: dict[str, list[tuple[int, float, int, str, str]]] = {}
         self.parked: list[tuple[float, int, str, str]] = []

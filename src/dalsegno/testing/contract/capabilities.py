@@ -21,6 +21,7 @@ Feature = Literal[
     "broker",
     "archive",
     "blobs",
+    "records",
     "durable",
     "shared",
 ]
@@ -31,7 +32,7 @@ store outlives its connection · shared: several processes use one store."""
 
 ALL_GUARANTEES = frozenset(
     f"{port}{number}"
-    for port, count in (("L", 9), ("B", 2), ("A", 5), ("K", 3), ("C", 1))
+    for port, count in (("L", 9), ("B", 2), ("A", 5), ("K", 3), ("R", 4), ("C", 1))
     for number in range(1, count + 1)
 )
 WHOLE_STACK: frozenset[Feature] = frozenset(
@@ -47,6 +48,7 @@ WHOLE_STACK: frozenset[Feature] = frozenset(
         "broker",
         "archive",
         "blobs",
+        "records",
     )
 )
 

@@ -16,6 +16,7 @@ from dalsegno.ports.archive import Archive
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Inspection, Ledger
+from dalsegno.ports.records import Records
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract.build import RUN, start
 
@@ -44,6 +45,7 @@ class Unbound:
 NO_ARCHIVE: Any = Unbound("archive")
 NO_BLOBS: Any = Unbound("blobs")
 NO_BROKER: Any = Unbound("broker")
+NO_RECORDS: Any = Unbound("records")
 NO_REOPEN: Any = Unbound("reopen")
 NO_SECOND: Any = Unbound("second")
 
@@ -75,6 +77,7 @@ class ContractStack:
     reopen: Callable[[], Awaitable[ContractStack]] = NO_REOPEN
     second: Callable[[], Awaitable[ContractStack]] = NO_SECOND
     read_events: Callable[[str], Awaitable[list[Event]]] | None = None
+    records: Records = NO_RECORDS
 
     # -- committing -------------------------------------------------------------------------------------------
 

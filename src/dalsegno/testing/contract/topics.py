@@ -40,6 +40,7 @@ from dalsegno.testing.contract.ledger_time import LedgerDeadlines, LedgerLateTim
 from dalsegno.testing.contract.ledger_waking import LedgerWaking
 from dalsegno.testing.contract.ledger_whole import LedgerOutbox, LedgerWhole
 from dalsegno.testing.contract.model import ModelComparison, ScriptComparison
+from dalsegno.testing.contract.records import RecordsAndLogs
 
 TOPICS: tuple[type[Topic], ...] = (
     LedgerOnce,
@@ -94,6 +95,7 @@ TOPICS: tuple[type[Topic], ...] = (
     ArchiveKinds,
     ArchiveRetention,
     BlobStorage,
+    RecordsAndLogs,
     SharedClock,
     DurableStore,
     SharedStore,

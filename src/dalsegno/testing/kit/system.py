@@ -10,7 +10,14 @@ from heapq import heappop
 from pathlib import Path
 from typing import Any, cast
 
-from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryBroker, MemoryLedger, MemoryStore
+from dalsegno.adapters.memory import (
+    MemoryArchive,
+    MemoryBlobs,
+    MemoryBroker,
+    MemoryLedger,
+    MemoryRecords,
+    MemoryStore,
+)
 from dalsegno.core.settlement import claimable
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.endings import Ending, Endings
@@ -105,6 +112,7 @@ class System:
             mortal(self.broker, life),
             mortal(MemoryArchive(self.store, self.clock), life),
             mortal(MemoryBlobs(self.store), life),
+            mortal(MemoryRecords(self.store, self.clock), life),
             self.clock,
             self.truth.close,
         )
@@ -239,6 +247,7 @@ class DeskEngine(Engine):
             system.broker,
             archive,
             MemoryBlobs(system.store),
+            MemoryRecords(system.store, system.clock),
             system.clock,
             system.broker.close,
         )

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
-from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs
+from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryRecords
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.heartbeat import Heartbeat
 from dalsegno.engine.settings import EngineSettings
@@ -80,6 +80,7 @@ class Process:
             broker,
             MemoryArchive(truth.store, truth.clock),
             MemoryBlobs(truth.store),
+            MemoryRecords(truth.store, truth.clock),
             truth.clock,
             ledger.close,
         )

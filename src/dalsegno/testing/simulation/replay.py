@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryBroker, MemoryLedger, MemoryStore
+from dalsegno.adapters.memory import (
+    MemoryArchive,
+    MemoryBlobs,
+    MemoryBroker,
+    MemoryLedger,
+    MemoryRecords,
+    MemoryStore,
+)
 from dalsegno.core.settlement import TokenRow, wake_row
 from dalsegno.core.start import start
 from dalsegno.engine.engine import Engine
@@ -57,6 +64,7 @@ class _Replay:
             MemoryBroker(self.ledger),
             MemoryArchive(self.store, self.clock),
             MemoryBlobs(self.store),
+            MemoryRecords(self.store, self.clock),
             self.clock,
             self.ledger.close,
         )

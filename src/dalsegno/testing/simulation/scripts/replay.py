@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import msgspec
 
-from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryBroker, MemoryLedger, MemoryStore
+from dalsegno.adapters.memory import (
+    MemoryArchive,
+    MemoryBlobs,
+    MemoryBroker,
+    MemoryLedger,
+    MemoryRecords,
+    MemoryStore,
+)
 from dalsegno.core.settlement import TokenRow, wake_row
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.scripting.steps import ScriptStep
@@ -69,6 +76,7 @@ class _Replay:
             MemoryBroker(self.ledger),
             MemoryArchive(self.store, self.clock),
             MemoryBlobs(self.store),
+            MemoryRecords(self.store, self.clock),
             self.clock,
             self.ledger.close,
         )
