@@ -79,6 +79,10 @@ $(VENV)/pyvenv.cfg:
 demo: $(BASE)  ## run the demo (needs no server and no development tools)
 	@$(PYTHON) examples/demo.py
 
+.PHONY: dev
+dev: $(BASE)  ## server, worker and scheduler in one process on SQLite, at http://127.0.0.1:8700 (ARGS="--port 8701")
+	@exec $(VENV)/bin/dalsegno dev $(ARGS)
+
 # --- gates -------------------------------------------------------------------------------------
 
 .PHONY: check

@@ -72,7 +72,7 @@ async def place_order(order: Order) -> dict[str, str]:
         undo.append((refund, await charge(order)))
         parcel = await ship(order)
         return {"status": "shipped", "parcel": parcel["id"]}
-    except CannotShip as problem:
+    except Exception as problem:  # noqa: BLE001 - whatever it was, and whichever step
         for step, receipt in reversed(undo):
             await step(receipt)
         return {"status": "undone", "reason": str(problem)}

@@ -9,7 +9,7 @@ from dalsegno.core.states import EXECUTION_MOVES, NODE_MOVES, PRECEDENCE, mermai
 from scripts.pages.markdown import NOTICE, code, table
 
 EXECUTION_MEANINGS = {
-    "PENDING": "Created, not started. Today a start creates an execution as RUNNING.",
+    "PENDING": "Waits to be begun: by its time, or by a trigger. An ordinary start is RUNNING at once.",
     "RUNNING": "Something of it is ready, running, or waiting.",
     "PAUSED": "Nothing of it is claimed until it is resumed. A step that runs when the pause begins still commits, and "
     "may be the last.",

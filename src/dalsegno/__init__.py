@@ -11,6 +11,7 @@ from dalsegno.version import __version__
 
 if TYPE_CHECKING:
     from dalsegno.app import App
+    from dalsegno.client import Client
     from dalsegno.engine.settings import EngineLimits, EngineSettings
     from dalsegno.errors import (
         DalSegnoError,
@@ -24,13 +25,25 @@ if TYPE_CHECKING:
     )
     from dalsegno.handle import Handle
     from dalsegno.lang.python.errors import TaskError
-    from dalsegno.lang.python.verbs import first, gather, log, race, run, signal, sleep, start, timeout
+    from dalsegno.lang.python.verbs import (
+        cancel,
+        first,
+        gather,
+        log,
+        race,
+        run,
+        signal,
+        sleep,
+        start,
+        timeout,
+    )
     from dalsegno.model.retry import RetryPolicy
     from dalsegno.ports.node import NodeContext, NodeError
     from dalsegno.ports.node import NodeContext as TaskContext
 
 __all__ = [
     "App",
+    "Client",
     "DalSegnoError",
     "EngineLimits",
     "EngineSettings",
@@ -48,6 +61,7 @@ __all__ = [
     "WorkflowCancelled",
     "WorkflowFailed",
     "__version__",
+    "cancel",
     "first",
     "gather",
     "log",
@@ -61,6 +75,7 @@ __all__ = [
 
 _HOMES = {
     "App": "dalsegno.app",
+    "Client": "dalsegno.client",
     "EngineLimits": "dalsegno.engine.settings",
     "EngineSettings": "dalsegno.engine.settings",
     "Handle": "dalsegno.handle",
@@ -69,6 +84,7 @@ _HOMES = {
     "RetryPolicy": "dalsegno.model.retry",
     "TaskContext": "dalsegno.ports.node",
     "TaskError": "dalsegno.lang.python.errors",
+    "cancel": "dalsegno.lang.python.verbs",
     "first": "dalsegno.lang.python.verbs",
     "gather": "dalsegno.lang.python.verbs",
     "log": "dalsegno.lang.python.verbs",

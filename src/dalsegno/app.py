@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from dalsegno.core.values import encode_value
 from dalsegno.engine.client import Client
+from dalsegno.engine.delays import Duration, Moment
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.scripting.sources import compile_checked
 from dalsegno.engine.settings import EngineSettings
@@ -24,6 +25,7 @@ from dalsegno.hosting import Host
 from dalsegno.lang.durations import parse_duration
 from dalsegno.lang.python import DurableTask, DurableWorkflow
 from dalsegno.model.definition import Definition
+from dalsegno.model.limits import Concurrency, read_concurrency
 from dalsegno.model.retry import RetryPolicy
 from dalsegno.nodes.builder import node_type
 from dalsegno.nodes.egress import ALLOW_EVERYTHING, EgressPolicy
@@ -89,6 +91,8 @@ class App:
         self._clock = clock
         self.egress = egress
         """Where HTTP nodes may go; None: everywhere (``dalsegno worker`` puts its own policy there)."""
+        self.makes_secret_key = False
+        """Whether the first credential may make a key file beside the store; ``dalsegno dev`` allows it."""
         self._host: Host | None = None
         self._guest_of: Host | None = None
         self._options = StartOptions()
@@ -118,6 +122,7 @@ class App:
         retries: int | RetryPolicy = 0,
         timeout: float | str | None = None,
         queue: str | None = None,
+        concurrency: int | str | Mapping[str, Any] | None = None,
         heartbeat: float | str | None = None,
         raises: tuple[type[BaseException], ...] = (),
     ) -> TaskDecorator: ...
@@ -131,12 +136,14 @@ class App:
         retries: int | RetryPolicy = 0,
         timeout: float | str | None = None,
         queue: str | None = None,
+        concurrency: int | str | Mapping[str, Any] | None = None,
         heartbeat: float | str | None = None,
         raises: tuple[type[BaseException], ...] = (),
     ) -> Any:
         """Registers a function, async or not, that workflows run by name. Called outside of a workflow, it is the
-        ordinary function it was. ``raises``: exceptions that a workflow gets back as what they are, even if its own
-        module does not name them."""
+        ordinary function it was. ``concurrency``: how many run at once, over all processes; or a key that tasks
+        share; or ``{"key": …, "limit": …, "rate": "10/s"}``. ``raises``: exceptions that a workflow gets back as what
+        they are, even if its own module does not name them."""
 
         def register(function: Callable[P, R]) -> DurableTask[P, R]:
             policy = retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_attempts=retries + 1)
@@ -146,6 +153,7 @@ class App:
                 retry=policy,
                 timeout=_seconds(timeout),
                 queue=queue,
+                concurrency=_concurrency(concurrency),
                 heartbeat=_seconds(heartbeat),
             )
             self.tasks.register(task)
@@ -202,9 +210,13 @@ class App:
         tags: Mapping[str, str] | None = None,
         version: int | str | None = None,
         priority: int = 0,
+        delay: Duration | None = None,
+        start_at: Moment | None = None,
     ) -> Starter:
-        """Options for the next start: ``app.with_options(idempotency_key="o-1").start("checkout", …)``."""
-        return Starter(self, StartOptions(version, idempotency_key, dict(tags or {}), priority))
+        """Options for the next start: ``app.with_options(idempotency_key="o-1").start("checkout", …)``. With ``delay``
+        or ``start_at`` it is PENDING until then; ``handle.trigger()`` begins it before."""
+        key = idempotency_key
+        return Starter(self, StartOptions(version, key, dict(tags or {}), priority, delay, start_at))
 
     def deploy(self, document: str | bytes | Mapping[str, Any], name: str | None = None) -> Definition:
         """Checks and stores a graph document; the same content again is the same version."""
@@ -302,7 +314,9 @@ class App:
 
     async def _open_engine(self) -> Engine:
         stack = await open_stack(self.url, self._clock)
-        return Engine(stack, self.registry, self.services(), self.settings, self.workflows)
+        engine = Engine(stack, self.registry, self.services(), self.settings, self.workflows)
+        engine.vault.keys.may_make = self.makes_secret_key
+        return engine
 
     async def _deploy(self, document: str | bytes | Mapping[str, Any], name: str | None) -> Definition:
         definition, _ = await self.client.deploy(document, name, self.task_queue)
@@ -396,3 +410,10 @@ class Running:
 
 def _seconds(duration: float | str | None) -> float | None:
     return parse_duration(duration) if duration is not None else None
+
+
+def _concurrency(given: int | str | Mapping[str, Any] | None) -> Concurrency | None:
+    try:
+        return read_concurrency(given) if given is not None else None
+    except ValueError as error:
+        raise InvalidInput(f"the option 'concurrency' makes no sense: {error}") from None

@@ -8,15 +8,23 @@
     │   ├── NotJson                a value that JSON cannot carry (its path is named)
     │   ├── LimitExceeded          a configured limit was reached (the limit is named)
     │   ├── Conflict               the execution is not in a state that allows this
+    │   │   └── LeaseLost          a remote worker answers for a task that is not its own any more
     │   ├── BadRequest             an HTTP request that cannot be read
     │   ├── TooLarge               one that is larger than the server takes
     │   ├── UnsupportedMedia       one with a body of a type nobody asked for
+    │   ├── CredentialNotFound     no credential of that name
     │   └── ExecutionEnded         raised by ``result()``
     │       ├── WorkflowFailed
     │       └── WorkflowCancelled
     ├── AccessError                who asks may not have it
     │   ├── Unauthenticated        no key, or one that is not valid
-    │   ├── Forbidden              a key, an origin or a host that may not do this
+    │   ├── Forbidden              a key that may not do this
+    │   │   ├── WrongHost          a ``Host`` that is not this server's
+    │   │   ├── ForeignOrigin      a web page of another origin
+    │   │   ├── SignatureRefused   a webhook's delivery that its sender has not signed
+    │   │   └── StaleDelivery      one that was signed too long ago
+    │   ├── TooSlow                a request that did not arrive in time
+    │   ├── CredentialRefused      a credential that may not be used by this workflow, or sent to this host
     │   └── TooManyRequests        try again later (``after`` seconds)
     ├── OperatorError              whoever runs the system must act
     │   ├── Unavailable            the store or broker cannot be reached or is busy
@@ -24,6 +32,8 @@
     │   ├── StoreReadOnly          the store cannot be written
     │   ├── StoreCorrupt           the store's content is damaged or is no Dal Segno store
     │   ├── SchemaMismatch         the store was written by another version
+    │   ├── NoSecretKey            credentials need a key, and there is none
+    │   ├── SecretUnreadable       a credential is sealed with another key, or was tampered with
     │   └── BadConfiguration       a setting or URL is wrong
     └── InternalError              a bug in Dal Segno: please report it
 
@@ -103,6 +113,10 @@ class Conflict(UsageError):
     code = "DS-160"
 
 
+class LeaseLost(Conflict):
+    code = "DS-350"
+
+
 class BadRequest(UsageError):
     code = "DS-190"
 
@@ -113,6 +127,10 @@ class TooLarge(UsageError):
 
 class UnsupportedMedia(UsageError):
     code = "DS-192"
+
+
+class CredentialNotFound(UsageError):
+    code = "DS-340"
 
 
 class ExecutionEnded(UsageError):
@@ -187,6 +205,14 @@ class BadConfiguration(OperatorError):
     code = "DS-260"
 
 
+class NoSecretKey(OperatorError):
+    code = "DS-342"
+
+
+class SecretUnreadable(OperatorError):
+    code = "DS-343"
+
+
 class AccessError(DalSegnoError):
     code = "DS-300"
 
@@ -197,6 +223,30 @@ class Unauthenticated(AccessError):
 
 class Forbidden(AccessError):
     code = "DS-320"
+
+
+class WrongHost(Forbidden):
+    code = "DS-321"
+
+
+class ForeignOrigin(Forbidden):
+    code = "DS-322"
+
+
+class SignatureRefused(Forbidden):
+    code = "DS-360"
+
+
+class StaleDelivery(Forbidden):
+    code = "DS-361"
+
+
+class TooSlow(AccessError):
+    code = "DS-331"
+
+
+class CredentialRefused(AccessError):
+    code = "DS-341"
 
 
 class TooManyRequests(AccessError):

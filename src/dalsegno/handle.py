@@ -11,24 +11,71 @@ from dalsegno.core.diagnosis import Wait
 from dalsegno.core.summary import NodeSummary
 from dalsegno.core.values import decode_value
 from dalsegno.engine.approvals import Approval
-from dalsegno.engine.client import Client
+from dalsegno.engine.endings import Ending
+from dalsegno.engine.pending import UNCHANGED
 from dalsegno.engine.scripting.looking import Picture
 from dalsegno.errors import WorkflowCancelled, WorkflowFailed
-from dalsegno.hosting import Host
+from dalsegno.hosting import LoopHost
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView
 
 T = TypeVar("T")
 
 
+class Calls(Protocol):
+    """What can be asked about one execution: of the engine here, or of a server."""
+
+    async def status(self, execution: str) -> ExecutionView: ...
+
+    async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView: ...  # noqa: ASYNC109 - as users know it
+
+    async def ending(self, execution: str, timeout: float | None = None) -> Ending: ...  # noqa: ASYNC109 - as users know it
+
+    async def nodes(self, execution: str) -> dict[str, NodeSummary]: ...
+
+    async def context(self, execution: str) -> dict[str, Any]: ...
+
+    async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]: ...
+
+    async def why(self, execution: str) -> list[Wait]: ...
+
+    async def signal(self, execution: str, name: str, payload: Any = None, id: str | None = None) -> None: ...
+
+    async def approvals(self, execution: str) -> list[Approval]: ...
+
+    async def decide(
+        self,
+        execution: str,
+        node: str,
+        decision: str,
+        data: Any = None,
+        by: str | None = None,
+        index: int | Sequence[int] | None = None,
+    ) -> None: ...
+
+    async def picture(self, execution: str, *, variables: bool = True) -> Picture | None: ...
+
+    async def cancel(self, execution: str, reason: str | None = None) -> None: ...
+
+    async def trigger(self, execution: str, payload: Any = UNCHANGED) -> None: ...
+
+    async def pause(self, execution: str) -> None: ...
+
+    async def resume(self, execution: str) -> None: ...
+
+    async def rerun(
+        self, execution: str, nodes: Sequence[str] | None = None, context: Mapping[str, Any] | None = None
+    ) -> str: ...
+
+
 class Runtime(Protocol):
-    """What a handle needs of the application it belongs to."""
+    """What a handle needs of the application or client it belongs to."""
 
     @property
-    def host(self) -> Host: ...
+    def host(self) -> LoopHost: ...
 
     @property
-    def client(self) -> Client: ...
+    def client(self) -> Calls: ...
 
 
 class Handle:
@@ -137,6 +184,13 @@ class Handle:
     async def apicture(self) -> Picture | None:
         return await self._acall(self._client().picture(self.id))
 
+    def trigger(self, payload: Any = UNCHANGED) -> None:
+        """Begins it now if it is PENDING, with its own input or with another one. One that has begun is left alone."""
+        self._call(self._client().trigger(self.id, payload))
+
+    async def atrigger(self, payload: Any = UNCHANGED) -> None:
+        await self._acall(self._client().trigger(self.id, payload))
+
     def cancel(self, reason: str | None = None) -> None:
         self._call(self._client().cancel(self.id, reason))
 
@@ -195,7 +249,7 @@ class Handle:
     async def _rerun(self, nodes: Sequence[str] | None, context: Mapping[str, Any] | None) -> Handle:
         return Handle(self._app, await self._client().rerun(self.id, nodes, context))
 
-    def _client(self) -> Client:
+    def _client(self) -> Calls:
         return self._app.client
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:

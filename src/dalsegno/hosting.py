@@ -17,18 +17,14 @@ T = TypeVar("T")
 OpenEngine = Callable[[], Awaitable[Engine]]
 
 
-class Host:
-    """One engine and the event loop it runs on. Calls may come from any thread or loop."""
+class LoopHost:
+    """An event loop that calls may come to from any thread or loop: one in a thread of its own, or the caller's."""
 
-    def __init__(self, open_engine: OpenEngine) -> None:
-        self._open_engine = open_engine
+    def __init__(self) -> None:
         self._thread: threading.Thread | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.engine: Engine | None = None
 
-    # -- coming and going -------------------------------------------------------------------------------------
-
-    def open_in_thread(self) -> None:
+    def begin_thread(self) -> None:
         started = threading.Event()
         loop = new_event_loop()
 
@@ -42,34 +38,15 @@ class Host:
         self._thread.start()
         started.wait()
         self.loop = loop
-        try:
-            self.engine = self.call(self._opened())
-        except BaseException:
-            self._end_thread()
-            raise
 
-    async def _opened(self) -> Engine:
-        return await self._open_engine()
-
-    async def open_here(self) -> None:
+    def begin_here(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.engine = await self._open_engine()
 
-    def close(self) -> None:
-        if self.engine is not None:
-            self.call(self.engine.stop())
-        self._end_thread()
-
-    async def aclose(self) -> None:
-        if self.engine is not None:
-            await self.acall(self.engine.stop())
-        self._end_thread()
-
-    def _end_thread(self) -> None:
+    def end_thread(self) -> None:
         if self._thread is not None and self.loop is not None:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
-        self._thread = self.loop = self.engine = None
+        self._thread = self.loop = None
 
     # -- calls ------------------------------------------------------------------------------------------------
 
@@ -100,6 +77,44 @@ class Host:
         if self.loop is None:
             raise UsageError("the application is not open")
         return self.loop
+
+
+class Host(LoopHost):
+    """One engine and the event loop it runs on."""
+
+    def __init__(self, open_engine: OpenEngine) -> None:
+        super().__init__()
+        self._open_engine = open_engine
+        self.engine: Engine | None = None
+
+    def open_in_thread(self) -> None:
+        self.begin_thread()
+        try:
+            self.engine = self.call(self._opened())
+        except BaseException:
+            self._end()
+            raise
+
+    async def _opened(self) -> Engine:
+        return await self._open_engine()
+
+    async def open_here(self) -> None:
+        self.begin_here()
+        self.engine = await self._open_engine()
+
+    def close(self) -> None:
+        if self.engine is not None:
+            self.call(self.engine.stop())
+        self._end()
+
+    async def aclose(self) -> None:
+        if self.engine is not None:
+            await self.acall(self.engine.stop())
+        self._end()
+
+    def _end(self) -> None:
+        self.end_thread()
+        self.engine = None
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

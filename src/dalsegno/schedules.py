@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
 from dalsegno.core.schedules import MissedPolicy, OverlapPolicy
+from dalsegno.engine.client import Client
 from dalsegno.engine.schedule_request import Duration, Moment, NewSchedule
 from dalsegno.engine.schedules import SHOWN_TIMES, ScheduleBook, ScheduleView
 from dalsegno.engine.workflows import Workflows
@@ -20,6 +22,9 @@ Target: TypeAlias = str | DurableWorkflow[..., Any]
 
 class SchedulingRuntime(Runtime, Protocol):
     """What schedules need of the application they belong to."""
+
+    @property
+    def client(self) -> Client: ...
 
     @property
     def workflows(self) -> Workflows: ...
@@ -51,13 +56,14 @@ class ScheduleOptions(TypedDict, total=False):
     """Does not mind a workflow that is not deployed yet."""
 
 
-class Schedules:
-    """The schedules of a store. They fire wherever a scheduler and a worker run, once each."""
+class ScheduleCalls(ABC):
+    """The schedules of a store, opened here or behind a server. They fire wherever a scheduler and a worker run, once
+    each."""
 
-    __slots__ = ("_app",)
+    __slots__ = ("_runtime",)
 
-    def __init__(self, app: SchedulingRuntime) -> None:
-        self._app = app
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
 
     def add(self, name: str, cron: str, workflow: Target, **options: Unpack[ScheduleOptions]) -> ScheduleView:
         """A new schedule: ``cron`` is a cron line or ``"every 15m"``, ``workflow`` a name (``"report"``,
@@ -115,21 +121,52 @@ class Schedules:
 
     # -- inside -----------------------------------------------------------------------------------------------
 
+    @abstractmethod
+    async def _add(
+        self, name: str, cron: str, workflow: Target, options: ScheduleOptions
+    ) -> ScheduleView: ...
+
+    @abstractmethod
+    async def _list(self) -> Views: ...
+
+    @abstractmethod
+    async def _get(self, name: str, times: int) -> ScheduleView: ...
+
+    @abstractmethod
+    async def _pause(self, name: str) -> None: ...
+
+    @abstractmethod
+    async def _resume(self, name: str) -> None: ...
+
+    @abstractmethod
+    async def _remove(self, name: str) -> None: ...
+
+    @abstractmethod
+    async def _trigger(self, name: str) -> Handle: ...
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runtime.host.call(work)
+
+    async def _acall(self, work: Coroutine[Any, Any, T]) -> T:
+        return await self._runtime.host.acall(work)
+
+
+class Schedules(ScheduleCalls):
+    """Those of an application's own store."""
+
+    __slots__ = ("_app",)
+
+    def __init__(self, app: SchedulingRuntime) -> None:
+        super().__init__(app)
+        self._app = app
+
     def _book(self) -> ScheduleBook:
         client = self._app.client
         return ScheduleBook(client.stack, client.committer, client.definitions)
 
     async def _add(self, name: str, cron: str, workflow: Target, options: ScheduleOptions) -> ScheduleView:
-        given: dict[str, Any] = dict(options)
         await self._app.workflows.ensure_all(self._app.client)
-        target = workflow.name if isinstance(workflow, DurableWorkflow) else workflow
-        replace, allow_unknown = given.pop("replace", False), given.pop("allow_unknown", False)
-        try:
-            new = NewSchedule(name, cron, target, **given)
-        except TypeError as error:
-            raise UsageError(
-                f"app.schedules.add: {str(error).removeprefix('NewSchedule.__init__() ')}"
-            ) from None
+        new, replace, allow_unknown = read_request(name, cron, workflow, options)
         return await self._book().add(new, replace=replace, allow_unknown=allow_unknown)
 
     async def _list(self) -> Views:
@@ -151,8 +188,16 @@ class Schedules:
         order = await self._book().trigger(name)
         return Handle(self._app, await self._app.client.start_ordered(order))
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._app.host.call(work)
 
-    async def _acall(self, work: Coroutine[Any, Any, T]) -> T:
-        return await self._app.host.acall(work)
+def read_request(
+    name: str, cron: str, workflow: Target, options: ScheduleOptions
+) -> tuple[NewSchedule, bool, bool]:
+    """What is asked for, and whether it may replace another one, or name a workflow that nobody knows yet."""
+    given: dict[str, Any] = dict(options)
+    target = workflow.name if isinstance(workflow, DurableWorkflow) else workflow
+    replace, allow_unknown = given.pop("replace", False), given.pop("allow_unknown", False)
+    try:
+        return NewSchedule(name, cron, target, **given), replace, allow_unknown
+    except TypeError as error:
+        said = str(error).removeprefix("NewSchedule.__init__() ")
+        raise UsageError(f"schedules.add: {said}") from None

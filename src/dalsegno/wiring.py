@@ -37,7 +37,8 @@ def _memory(url: str, clock: Clock) -> Stack:
     broker = memory.MemoryBroker(ledger)
     archive, blobs = memory.MemoryArchive(store, clock), memory.MemoryBlobs(store)
     records = memory.MemoryRecords(store, clock)
-    return Stack(url, ledger, broker, archive, blobs, records, clock, broker.close)
+    limits = memory.MemoryLimits(store, clock)
+    return Stack(url, ledger, broker, archive, blobs, records, clock, broker.close, limits)
 
 
 async def _sqlite(url: str, clock: Clock) -> Stack:
@@ -56,7 +57,8 @@ async def _sqlite(url: str, clock: Clock) -> Stack:
         sqlite.SqliteBlobs(store),
         sqlite.SqliteRecords(store),
     )
-    return Stack(url, ledger, broker, archive, blobs, records, clock, close)
+    limits = sqlite.SqliteLimits(store)
+    return Stack(url, ledger, broker, archive, blobs, records, clock, close, limits)
 
 
 def sqlite_path(url: str) -> Path:

@@ -20,7 +20,7 @@ Invoke = Callable[..., Result]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Every test works in a directory of its own, with the default store and its own modules in it."""
     monkeypatch.chdir(tmp_path)
-    for name in ("DALSEGNO_STORE", "DALSEGNO_DEBUG", "FORCE_COLOR"):
+    for name in ("DALSEGNO_STORE", "DALSEGNO_SERVER", "DALSEGNO_KEY", "DALSEGNO_DEBUG", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path

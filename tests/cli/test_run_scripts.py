@@ -107,7 +107,7 @@ def test_failed_script_tells_its_own_lines_and_retry_starts_it_again(invoke: Inv
     assert first.endswith("price:2")
     assert second.endswith("price:5")
     assert "return order.price" in failed.stdout
-    assert "dalsegno retry" in failed.stdout
+    assert "A retry keeps this version and its input" in failed.stdout
     before = json.loads(invoke("show", "last", "--json").stdout)["execution_id"]
     again = json.loads(invoke("retry", before, *APP, "--json").stdout)
     assert (again["status"], again["error"]["code"]) == ("FAILED", "PROPERTY_NOT_FOUND")

@@ -12,6 +12,7 @@ from rich.console import Console
 from dalsegno.cli.activity import Activity, activities
 from dalsegno.cli.output import span
 from dalsegno.cli.progress import Snapshot
+from dalsegno.cli.result import Command
 from dalsegno.cli.tree import TreeView, countdown
 from dalsegno.core.summary import NodeSummary
 from dalsegno.graph.build import load_graph
@@ -145,3 +146,21 @@ def test_a_node_that_waits_for_something_from_outside_says_so(token: dict[str, A
     parked = msgspec.structs.replace(view, **token)
     drawn = draw(plan, snapshot(plan, {"gate": "WAITING"}, activities=activities([parked])))
     assert words in drawn
+
+
+@pytest.mark.parametrize(
+    ("activity", "told"),
+    [
+        (Activity(sleeping=1, awaits="a decision", signal="d", asks=True), "decide it: dalsegno approve"),
+        (Activity(sleeping=2, awaits="a decision", signal="d", asks=True), "decide them: dalsegno approvals"),
+        (Activity(sleeping=1, awaits="signal go", signal="go"), "send it: dalsegno signal"),
+    ],
+)
+def test_what_people_can_do_stands_below_the_tree(activity: Activity, told: str) -> None:
+    plan = plan_of("{name: a, nodes: [{id: gate, type: approval}]}")
+    moment = snapshot(plan, {"gate": "WAITING"}, activities={"gate": activity})
+    console = Console(file=io.StringIO(), width=200, height=30, highlight=False)
+    console.print(TreeView(plan, console, Command("sqlite:///here.db")).draw(moment))
+    assert isinstance(console.file, io.StringIO)
+    assert told in console.file.getvalue()
+    assert "dalsegno" not in draw(plan, moment)

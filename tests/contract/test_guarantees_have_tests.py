@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dalsegno.ports import archive, blobs, broker, clock, ledger, records
+from dalsegno.ports import archive, blobs, broker, clock, ledger, limits, records
 from dalsegno.testing.contract import ALL_GUARANTEES, TOPICS, WHOLE_STACK, Capabilities, Topic, bind
 
-PORTS = (ledger.Ledger, broker.Broker, archive.Archive, blobs.Blobs, records.Records, clock.Clock)
+PORTS = (ledger.Ledger, broker.Broker, archive.Archive, blobs.Blobs, records.Records, limits.Limits, clock.Clock)
 DOCS = Path(__file__).parents[2] / "docs"
 NAMED = re.compile(r"\*\*([A-Z]\d) ([a-z ]+?)\*\*")
-NUMBERED = re.compile(r"\b([LBAKRC]\d)\b")
+NUMBERED = re.compile(r"\b([LBAKRMC]\d)\b")
 
 
 def guarantees() -> dict[str, str]:
@@ -96,4 +96,7 @@ def test_a_binding_gets_only_what_it_declares() -> None:
         "TestSharedStore",
         "TestDurableScripts",
         "TestSharedScripts",
+        "TestSharedLimits",
+        "TestDurablePending",
+        "TestSharedPending",
     }

@@ -9,6 +9,7 @@ from dalsegno.adapters.memory import (
     MemoryBlobs,
     MemoryBroker,
     MemoryLedger,
+    MemoryLimits,
     MemoryRecords,
     MemoryStore,
 )
@@ -27,6 +28,7 @@ def stack() -> ContractStack:
         MemoryBlobs(store),
         MemoryBroker(ledger),
         records=MemoryRecords(store, clock),
+        limits=MemoryLimits(store, clock),
     )
 
 

@@ -14,6 +14,7 @@ from dalsegno.adapters.sqlite import (
     SqliteBlobs,
     SqliteBroker,
     SqliteLedger,
+    SqliteLimits,
     SqliteRecords,
     SqliteStore,
 )
@@ -42,8 +43,10 @@ class SqliteStacks:
             return self.open(path)
 
         archive, blobs, broker = SqliteArchive(store), SqliteBlobs(store), SqliteBroker(ledger)
-        records = SqliteRecords(store)
-        return ContractStack(ledger, self.clock, archive, blobs, broker, reopen, second, records=records)
+        records, limits = SqliteRecords(store), SqliteLimits(store)
+        return ContractStack(
+            ledger, self.clock, archive, blobs, broker, reopen, second, records=records, limits=limits
+        )
 
     def _as_a_crash_leaves_it(self, path: Path) -> Path:
         """What is in the files at this moment, without anything a closing connection would still write."""

@@ -10,8 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 NEEDS_NETWORK = {"fetch.yaml"}
-DEMO = {"demo.py", "demo.yaml", "demo_tasks.py"}
-"""Has a command of its own, `make demo`, and a test of its own."""
+DEMO = {"demo.py", "demo.yaml", "demo_tasks.py", "resizer.py"}
+"""What has tests of its own: `make demo`, and the remote worker."""
 
 _COMMAND = re.compile(r"^(?:#|//)?\s*(?:[^`]*  )?(dalsegno (?:run|signal|deploy|schedule|worker) .*)$")
 

@@ -39,11 +39,17 @@ SHAPE = {
     "nodes twice": ({"nodes": [LOG], "dag": {"nodes": [LOG]}}, "/nodes", "mixed-spelling", "keep one"),
     "tags is text": ({**node(), "tags": "x"}, "/tags", "wrong-type", "list of texts"),
     "description is a list": ({**node(), "description": []}, "/description", "wrong-type", "must be text"),
-    "concurrency without limit": ({**node(), "concurrency": {"key": "x"}}, "/concurrency/limit", "wrong-type", "whole"),
+    "concurrency limit zero": ({**node(), "concurrency": {"limit": 0}}, "/concurrency/limit", "wrong-type", "whole"),
+    "concurrency key": ({**node(), "concurrency": {"key": 3, "limit": 1}}, "/concurrency/key", "wrong-type", "text"),
+    "concurrency rate": ({**node(), "concurrency": {"rate": "fast"}}, "/concurrency", "wrong-type", "10/s"),
+    "concurrency expression": (
+        {**node(), "concurrency": {"key": "$trigger.", "limit": 1}}, "/concurrency/key", "bad-expression", "",
+    ),
 }  # fmt: skip
 
 NODES = {
     "no id": ({"nodes": [{"type": "log"}]}, "/nodes/0", "missing-id", "no 'id'"),
+    "concurrency of a node": (node(concurrency={"limit": "2"}), "/nodes/0/concurrency", "bad-concurrency", "whole"),
     "numeric id": (node(id=7), "/nodes/0/id", "bad-id", "in quotes"),
     "id with a space": (node(id="a b"), "/nodes/0/id", "bad-id", "letters, digits"),
     "id with a dollar": (node(id="$a"), "/nodes/0/id", "bad-id", "begin with a letter"),
@@ -89,10 +95,10 @@ NODES = {
     "node name is a list": (node(name=[]), "/nodes/0/name", "wrong-type", "must be text"),
     "trigger is text": (node(trigger="yes"), "/nodes/0/trigger", "wrong-type", "true or false"),
     "credentials": (
-        node(credentials={"ref": "k"}),
-        "/nodes/0/credentials",
-        "credentials-unavailable",
-        "vault",
+        node(credentials={"ref": "{{ $trigger.key }}"}),
+        "/nodes/0/credentials/ref",
+        "bad-credentials",
+        "write it out",
     ),
     "queue with a space": (node(queue="my queue"), "/nodes/0/queue", "bad-queue", "letters, digits"),
 }
@@ -452,12 +458,6 @@ WARNINGS = {
         "retry-twice",
         "wins",
     ),
-    "concurrency": (
-        {**node(), "concurrency": {"key": "x", "limit": 2}},
-        "/concurrency",
-        "not-enforced",
-        "not enforced",
-    ),
 }
 
 
@@ -477,7 +477,7 @@ def test_all_problems_are_reported_at_once() -> None:
         "nodes": [
             {"id": "a", "type": "lgo", "retry": 1},
             {"id": "a", "type": "log", "parameters": {"message": "{{ }}", "colour": 1}},
-            {"id": "b", "type": "http", "credentials": {"ref": "x"}},
+            {"id": "b", "type": "http", "credentials": {"token": "x"}},
         ],
         "edges": [{"id": "e", "src": "a", "dst": "q"}, {"id": "f", "src": "b", "dst": "b"}],
     }
@@ -489,7 +489,7 @@ def test_all_problems_are_reported_at_once() -> None:
         "duplicate-id",
         "bad-expression",
         "bad-parameter",
-        "credentials-unavailable",
+        "bad-credentials",
         "dangling-edge",
         "self-loop",
     }

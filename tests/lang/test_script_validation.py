@@ -101,6 +101,9 @@ ERRORS_FOUND = [
     ("Promise.all()", ["argument-count 1:12"]),
     ("JSON.parse(1, 2)", ["argument-count 1:11"]),
     ("uuid(1)", ["argument-count 1:5"]),
+    ("await Task.with({retrys: 3}).run('a', {})", ["unknown-option 1:18"]),
+    ("await Workflow.with({priority: 1, 'queue': 'q'}).run('a', {})", ["unknown-option 1:35"]),
+    ("await Node.with({[inputs.x]: 3, ...inputs}).run('a', {})", []),
 ]  # fmt: skip
 
 WARNINGS_FOUND = [
@@ -144,6 +147,18 @@ WARNINGS_FOUND = [
     ("return await Promise.all([(async () => await Task.run('a', {}))()])", ["sequential-async 1:37"]),
     ("function f() { return g() }\nfunction g() { return await Timer.delay(1) }\nreturn await Promise.all([f()])",
      ["sequential-async 3:27"]),
+    ("Timer.delay('5s')", ["forgotten-await 1:1"]),
+    ("timer.until(inputs.at)", ["forgotten-await 1:1"]),
+    ("Task.delay(5)", ["forgotten-await 1:1"]),
+    ("Signal.next('go')", ["forgotten-await 1:1"]),
+    ("wait_for_signal('go')", ["forgotten-await 1:1"]),
+    ("if (inputs.x) { Signal.when('go', {timeout: 1}) }", ["forgotten-await 1:17"]),
+    ("await Timer.delay(1)", []),
+    ("let p = Timer.delay(1)\nawait p", []),
+    ("Task.run('a', 1)", []),
+    ("[1].map(x => Timer.delay(x))", []),
+    ("let Timer = {delay: x => x}\nTimer.delay(1)", ["hides-builtin 1:5"]),
+    ("await Task.run('b', {})\nawait Task.run('unknown', {})", []),
 ]  # fmt: skip
 
 
@@ -235,3 +250,19 @@ def test_a_caller_deep_in_its_own_stack_gets_a_finding_instead_of_a_crash(source
     (finding,) = called_at(sys.getrecursionlimit() - frames - 250)
     assert finding.rule == "syntax"
     assert "nested too deeply" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("console.log(1)", "Undefined variable 'console'; write log(…)"),
+        ("await fetch('http://x')", 'Node.run("http", {url: …})'),
+        ("await sleep(5)", "write await Timer.delay("),
+        ("Timer.delay('5s')", "nothing waits for this Timer.delay(): write await Timer.delay(…)"),
+        ("Task.with({retrys: 3})", "Task.with() has no option 'retrys'; did you mean 'retry'?"),
+        ("Task.with({colour: 3})", "Task.with() has no option 'colour'; known are queue, priority, retries"),
+        ("Task.run('a')", "Task.run() takes 2 arguments, not 1: without input, write Task.run(…, null)"),
+    ],
+)
+def test_a_finding_says_what_to_write(source: str, said: str) -> None:
+    assert said in validate(source)[0].message

@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from dalsegno.errors import CredentialNotFound
 from dalsegno.graph.parameters import unwrapped
 from dalsegno.graph.templates import compile_template
 from dalsegno.lang import Expression, RootNames, compile_condition, compile_expression
 from dalsegno.nodes import builtin_registry
 from dalsegno.ports.node import NodeType
+from dalsegno.ports.secrets import Credential
 
 REGISTRY = builtin_registry(plugins=False)
 NOW = 1_700_000_000.0  # 2023-11-14T22:13:20Z
@@ -25,6 +27,7 @@ class FakeContext:
     node_id = "node"
     node_name = "Node"
     attempt = 1
+    credential_name: str | None = None
 
     def __init__(
         self,
@@ -37,7 +40,9 @@ class FakeContext:
         now: float = NOW,
         idempotency_key: str = "token-1",
         indexes: tuple[int, ...] = (),
+        credentials: Mapping[str, Credential] | None = None,
     ) -> None:
+        self.credentials = dict(credentials or {})
         self.roots = dict(roots or {})
         self.payload = payload
         self.input = start
@@ -67,6 +72,21 @@ class FakeContext:
 
     def heartbeat(self) -> None:
         self.heartbeats += 1
+
+    async def acredential(self, name: str | None = None) -> Credential:
+        if name not in self.credentials:
+            raise CredentialNotFound(f"there is no credential '{name}'")
+        return self.credentials[name]
+
+    def credential(self, name: str | None = None) -> Credential:
+        raise AssertionError("nodes are async")
+
+    def redact(self, text: str) -> str:
+        """As far as the http node needs it: plain values only."""
+        for name, credential in self.credentials.items():
+            for value in credential.values():
+                text = text.replace(value, f"[secret {name}]")
+        return text
 
     def prepare(self, node_type: NodeType, parameters: Mapping[str, Any]) -> Any:
         """Typed parameters of a node as a document writes them."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 from asyncio import Queue, wait_for
 
+import dalsegno
+from dalsegno import signal, sleep, timeout
 from tests.python.tasks import double, echo
 
 
@@ -120,6 +122,18 @@ async def forgets_to_await(x):
     return x
 
 
+async def forgets_timers(x):
+    sleep(5)
+    timeout("1s")
+    signal("go")
+    asyncio.sleep(1)
+    dalsegno.sleep(1)
+    double(3)
+    waiting = sleep(5)
+    with timeout(1):
+        await waiting
+
+
 async def everything_at_once(x, *args):
     global a
     async for y in x:
@@ -226,6 +240,16 @@ REFUSED = [
     (
         forgets_to_await,
         [("'step' is an async function: nothing of it runs unless you 'await step(…)'", "step(1)")],
+    ),
+    (
+        forgets_timers,
+        [
+            ("nothing waits for this 'sleep()': write 'await sleep(…)'", "sleep(5)"),
+            ("'timeout()' limits the awaits of a block: write 'with timeout(…):'", 'timeout("1s")'),
+            ("nothing waits for this 'signal()': write 'await signal(…)'", 'signal("go")'),
+            ("nothing waits for this 'sleep()'", "asyncio.sleep(1)"),
+            ("nothing waits for this 'sleep()'", "dalsegno.sleep(1)"),
+        ],
     ),
     (
         everything_at_once,

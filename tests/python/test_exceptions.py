@@ -8,7 +8,7 @@ import pytest
 
 from dalsegno.lang.effects import Err, ErrorValue, Ok
 from dalsegno.lang.python import PythonMachine, compile_workflow, error_value
-from dalsegno.lang.python.exceptions import class_names
+from dalsegno.lang.python.exceptions import class_names, revive
 from tests.python import library, strangers
 from tests.python.driving import MODES, drive
 from tests.python.library import declared, hidden, raising
@@ -283,3 +283,11 @@ def test_lambdas_and_comprehensions_have_their_names_in_the_stack(mode):
     error = drive(fails_in_lambda, 1, mode).error
     names = [entry.split(" ")[0] for entry in error.stack]
     assert [name for name in names if name != "<listcomp>"] == ["<lambda>", "fails_in_lambda"]
+
+
+def test_a_group_of_exceptions_comes_back_as_one_although_its_parts_are_not_recorded() -> None:
+    failed = error_value(ExceptionGroup("all 2 failed", [ValueError("a"), KeyError("b")]))
+    found = revive(failed, compile_workflow(shows).naming)
+    assert isinstance(found, ExceptionGroup)
+    assert found.message == failed.message
+    assert error_value(found).code == failed.code

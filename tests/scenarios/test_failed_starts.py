@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from dalsegno import start
 from dalsegno.core.orders import StartOrder, order_start
+from dalsegno.engine.scripting.sources import InvalidScript
 from dalsegno.ports.ledger import OutboxEntry
 from tests.scenarios.documents import graph
 from tests.scenarios.stage import Ended, Stage
@@ -99,3 +100,11 @@ def test_an_awaited_child_that_nobody_deployed_throws_and_leaves_no_execution(st
     assert code == "NOT_FOUND"
     assert "deploy 'nobody'" in message
     assert len(stage.app.executions()) == 1
+
+
+def test_a_script_whose_input_schema_is_none_is_refused_with_its_line(stage: Stage) -> None:
+    with pytest.raises(InvalidScript) as refused:
+        stage.app.deploy_script("```\nname: strict\ninput_schema: {type: bogus}\n```\nreturn 1")
+    [finding] = refused.value.findings
+    assert (finding.rule, finding.line) == ("input-schema", 3)
+    assert "bogus" in finding.message

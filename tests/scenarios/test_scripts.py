@@ -316,10 +316,16 @@ def test_an_unknown_task_fails_with_a_clear_error(stage: Stage) -> None:
     assert "nothing_like_it" in ended.error["message"]
 
 
-def test_a_bad_option_is_named(stage: Stage) -> None:
-    ended = stage.run_script('await Task.with({colour: "red"}).run("echo", 1)')
+def test_a_bad_option_is_named_with_the_task_it_was_given_to(stage: Stage) -> None:
+    source = 'Task.run("note", 1)\nawait Task.with(inputs.options).run("echo", 1)'
+    ended = stage.run_script(source, {"options": {"colour": "red"}})
     assert ended.state == "FAILED"
-    assert "colour" in ended.error["message"]
+    assert ended.error["message"].startswith("Task.with() has no option 'colour'; known are")
+    assert ":2)" in ended.error["stack"][0]
+    ended = stage.run_script('await Workflow.with(inputs.options).run("w", 1)', {"options": {"key": "k"}})
+    assert ended.error["message"] == (
+        "workflow 'w': there is no option 'key'; known are version, tags, priority"
+    )
 
 
 def test_a_library_node_runs_from_a_script(stage: Stage) -> None:

@@ -132,8 +132,14 @@ def test_an_execution_in_flight_keeps_its_version(stage: Stage) -> None:
 
 def test_an_unknown_workflow_is_named_with_those_that_exist(stage: Stage) -> None:
     stage.app.deploy(graph("a"))
-    with pytest.raises(NotFound, match="no workflow is named 'scenari'; deployed here: 'scenario'"):
+    with pytest.raises(NotFound, match=r"no workflow is named 'nobody'; deployed here: 'scenario'$"):
+        stage.app.start("nobody")
+    with pytest.raises(NotFound, match=r"no workflow is named 'scenari'; did you mean 'scenario'\?"):
         stage.app.start("scenari")
+    for number in range(12):
+        stage.app.deploy({**graph("a"), "name": f"n{number:02}"})
+    with pytest.raises(NotFound, match=r"'n00', .*'n09' … and 3 more$"):
+        stage.app.start("nobody")
 
 
 SCHEMA = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno import App, gather, sleep
+from dalsegno import App, gather, sleep, timeout
 from dalsegno.testing import Stuck, TestKit
 from tests.testing import shop
 
@@ -89,3 +89,21 @@ def test_task_calls_that_differ_are_told() -> None:
 def test_a_workflow_that_needs_signals_says_so(workflows: TestKit) -> None:
     with pytest.raises(Stuck, match="give it: signals="):
         workflows.assert_resumable('return await Signal.next("go")')
+
+
+def test_timers_due_at_the_same_moment_fire_in_the_same_order_each_time() -> None:
+    app = App("memory:")
+
+    @app.workflow
+    async def tied() -> int:
+        rounds = 0
+        try:
+            with timeout(2):
+                while True:
+                    await sleep(1)
+                    rounds += 1
+        except TimeoutError:
+            return rounds
+
+    with TestKit(app) as kit:
+        kit.assert_resumable(tied)

@@ -82,7 +82,7 @@ class Flattener:
     def _effect(self, effect: Effect) -> Fields:
         flatten = EFFECTS.get(type(effect))
         if flatten is None:
-            raise _unsupported(f"what {type(effect).__name__} is about (scripts, signals, children)")
+            raise _unsupported(f"what {type(effect).__name__} is about (scripts, signals, children, delayed starts)")
         return flatten(self, effect)
 
     def _token(self, token: NewToken) -> Fields:
@@ -223,6 +223,8 @@ class Flattener:
         return _effect("OpenScope", effect.scope, effect.barrier, effect.slot)
 
     def create_execution(self, effect: CreateExecution) -> Fields:
+        if effect.pending:
+            raise _unsupported("an execution that waits to be begun")
         return _effect("CreateExecution")
 
 

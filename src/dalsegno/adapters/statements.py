@@ -1,15 +1,18 @@
 """SQL in files of its own: every adapter that speaks SQL reads its statements this way.
 
 A file ``statements/<topic>.sql`` holds statements that each begin with a line ``-- :name <name>`` and a comment that
-says what they guarantee.
+says what they guarantee. What several statements of a file share is a part (``-- :part <name>``); a line
+``-- :include <name>`` stands for its text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 
-MARK = "-- :name "
+_MARK = re.compile(r"^-- :(name|part) (\w+)[ \t]*$", re.MULTILINE)
+_INCLUDE = re.compile(r"^[ \t]*-- :include (\w+)[ \t]*$", re.MULTILINE)
 
 
 def load_statements(package: str) -> dict[str, str]:
@@ -23,12 +26,22 @@ def load_statements(package: str) -> dict[str, str]:
 
 
 def _split(text: str) -> Iterator[tuple[str, str]]:
-    for part in text.split(MARK)[1:]:
-        name, _, body = part.partition("\n")
-        yield name.strip(), _bare(body)
+    _, *pieces = _MARK.split(text)
+    parts: dict[str, str] = {}
+    for kind, name, body in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
+        whole = _bare(_with_parts(body, parts))
+        if kind == "part":
+            parts[name] = whole
+        else:
+            yield name, whole
+
+
+def _with_parts(body: str, parts: Mapping[str, str]) -> str:
+    """A part stands before those that include it."""
+    return _INCLUDE.sub(lambda found: parts[found.group(1)], body)
 
 
 def _bare(body: str) -> str:
     """Without comment lines: drivers hash the text on every call."""
     lines = (line for line in body.splitlines() if not line.lstrip().startswith("--"))
-    return "\n".join(lines).strip().rstrip(";")
+    return "\n".join(lines).strip().rstrip(";").rstrip()

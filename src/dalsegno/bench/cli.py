@@ -18,11 +18,33 @@ from dalsegno.engine.memory import tune_memory
 from dalsegno.errors import UsageError
 
 Workload = Callable[..., Awaitable[Report]]
-WORKLOADS = ("chain", "script", "python", "fanout", "latency", "resume", "suspended", "timers", "split100k")
+WORKLOADS = (
+    "chain",
+    "script",
+    "python",
+    "fanout",
+    "latency",
+    "resume",
+    "suspended",
+    "timers",
+    "split100k",
+    "listing",
+    "streams",
+    "http",
+)
 
 
 def _workload(name: str, *, script: bool) -> Workload:
-    from dalsegno.bench import resuming, scripts, suspended, timers, workloads  # noqa: PLC0415 - only what is used is loaded
+    from dalsegno.bench import (  # noqa: PLC0415 - only what is used is loaded
+        http,
+        listing,
+        resuming,
+        scripts,
+        streams,
+        suspended,
+        timers,
+        workloads,
+    )
 
     found: dict[str, Workload] = {
         "chain": workloads.chain,
@@ -34,6 +56,9 @@ def _workload(name: str, *, script: bool) -> Workload:
         "suspended": suspended.suspended,
         "timers": timers.timers,
         "split100k": workloads.split100k,
+        "listing": listing.listing,
+        "streams": streams.streams,
+        "http": http.http,
     }
     if name not in found:
         raise UsageError(f"there is no workload '{name}'; choose one of {', '.join(WORKLOADS)}")
@@ -47,14 +72,19 @@ def bench(
     store: Annotated[str | None, typer.Option(help="Store URL; without it a fresh SQLite file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     executions: Annotated[
-        int | None, typer.Option(help="chain, script, python, suspended: how many.")
+        int | None, typer.Option(help="chain, script, python, suspended, listing, streams: how many.")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="chain, script, python: steps of each.")] = None,
     items: Annotated[int | None, typer.Option(help="fanout, split100k: items.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="fanout, latency, resume, suspended: rounds.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="fanout, latency, resume, suspended, listing: rounds.")
+    ] = None,
     script: Annotated[bool, typer.Option("--script", help="fanout: of a script, by Task.all.")] = False,
     parked: Annotated[int | None, typer.Option(help="timers: how many are parked.")] = None,
     due: Annotated[int | None, typer.Option(help="timers: how many come due in one second.")] = None,
+    watchers: Annotated[int | None, typer.Option(help="streams: how many are open at the same time.")] = None,
+    rate: Annotated[int | None, typer.Option(help="http: starts per second.")] = None,
+    seconds: Annotated[int | None, typer.Option(help="http: for how long.")] = None,
 ) -> None:
     """Measure what this machine and this store can do."""
     sizes = {
@@ -64,6 +94,9 @@ def bench(
         "rounds": rounds,
         "parked": parked,
         "due": due,
+        "watchers": watchers,
+        "rate": rate,
+        "seconds": seconds,
     }
     given = {name: size for name, size in sizes.items() if size is not None}
     chosen = _workload(workload, script=script)

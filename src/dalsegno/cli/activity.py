@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from dalsegno.core.await_outside import CHILD
+from dalsegno.core.body import decode_body
 from dalsegno.core.settlement.signals import SIGNAL
 from dalsegno.engine.processes import dead_among
 from dalsegno.model.token import TokenKind, TokenView
@@ -28,6 +29,10 @@ class Activity:
     """The attempt that is due next, if a failed run is to be tried again."""
     awaits: str = ""
     """What it waits for from outside, in a word."""
+    signal: str = ""
+    """The name of the signal that it waits for."""
+    asks: bool = False
+    """Whether people are to decide something."""
     attempt: int = 1
     """The highest attempt that is running."""
     queue: str = ""
@@ -65,10 +70,23 @@ def _add_parked(activity: Activity, token: TokenView) -> None:
     if token.due is not None:
         activity.due = min(token.due, activity.due or token.due)
     if token.awaits is not None:
-        signal = signal_in(token.awaits)
-        activity.awaits = f"signal {signal}" if signal else f"execution {token.awaits.removeprefix(CHILD)}"
+        activity.signal = signal_in(token.awaits)
+        activity.asks = bool(activity.signal) and asks_people(token)
+        activity.awaits = _awaits(activity, token.awaits)
     elif token.attempt > 1:
         activity.retrying = max(token.attempt, activity.retrying)
+
+
+def _awaits(activity: Activity, awaits: str) -> str:
+    if activity.asks:
+        return "a decision"
+    return f"signal {activity.signal}" if activity.signal else f"execution {awaits.removeprefix(CHILD)}"
+
+
+def asks_people(token: TokenView) -> bool:
+    """Of a parked token: whether it waits for a decision."""
+    awaiting = decode_body(token.data).awaiting if token.data else None
+    return awaiting is not None and awaiting.question is not None
 
 
 def signal_in(awaits: str | None) -> str:

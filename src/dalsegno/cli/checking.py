@@ -12,9 +12,11 @@ from dalsegno.app import App
 from dalsegno.cli.deploying import check_tasks, compile_document
 from dalsegno.cli.documents import Document, read_document
 from dalsegno.cli.findings import show_findings
+from dalsegno.cli.modules import PYTHON, workflows_in
 from dalsegno.cli.output import several, signs_for, stdout
-from dalsegno.cli.problems import InvalidDocument
+from dalsegno.cli.problems import InvalidDocument, UnfitFunction
 from dalsegno.cli.scripts import check_script
+from dalsegno.lang.python import UnsupportedPython
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +25,31 @@ class Check:
     valid: bool
     name: str | None
     kind: str
-    """``graph`` or ``script``."""
+    """``graph``, ``script`` or ``python``."""
     size: str
-    """How many nodes or lines, in words."""
+    """How many nodes, lines or workflows, in words."""
     findings: list[dict[str, Any]]
 
 
 def check_files(files: Sequence[str], app: App, *, tasks: bool = False) -> list[Check]:
     """``tasks``: names of tasks are looked up, too."""
-    return [
-        _script(document, app, tasks) if document.is_script else _graph(document, app, tasks)
-        for document in [read_document(file) for file in files]
-    ]
+    return [_python(file) if file.endswith(PYTHON) else _document(file, app, tasks) for file in files]
+
+
+def _python(file: str) -> Check:
+    """Imported as ``run`` does: what cannot be a workflow is refused where it is defined."""
+    try:
+        names = workflows_in(file)
+    except InvalidDocument as error:
+        return Check(file, False, None, "python", "", error.findings)
+    except UnsupportedPython as error:
+        return Check(file, False, None, "python", "", UnfitFunction(error).findings)
+    return Check(file, True, ", ".join(names), "python", several(len(names), "workflow"), [])
+
+
+def _document(file: str, app: App, tasks: bool) -> Check:
+    document = read_document(file)
+    return _script(document, app, tasks) if document.is_script else _graph(document, app, tasks)
 
 
 def _graph(document: Document, app: App, tasks: bool) -> Check:
@@ -78,7 +93,7 @@ def print_checks(checks: Sequence[Check]) -> None:
         if check.valid:
             console.print(
                 f"[green]{signs.states['COMPLETED']}[/] {escape(check.file)}: "
-                f"[bold]{escape(check.name or '')}[/], {check.size}",
+                f"{_named(check.name)}{check.size}",
                 soft_wrap=True,
             )
         else:
@@ -86,3 +101,7 @@ def print_checks(checks: Sequence[Check]) -> None:
             sign = escape(signs.states["FAILED"])
             console.print(f"[red]{sign}[/] {escape(check.file)}: {several(count, 'error')}", soft_wrap=True)
         show_findings(console, check.file, check.findings)
+
+
+def _named(name: str | None) -> str:
+    return f"[bold]{escape(name)}[/], " if name else ""

@@ -10,9 +10,11 @@ from typing import Any, Literal
 import msgspec
 
 from dalsegno.app import App
+from dalsegno.cli.desk import DeskArchive
 from dalsegno.cli.documents import Document
 from dalsegno.cli.findings import located
 from dalsegno.cli.opening import opened, store_exists
+from dalsegno.cli.places import Where, reached
 from dalsegno.cli.problems import InvalidDocument
 from dalsegno.cli.scripts import check_script
 from dalsegno.cli.tasks import refuse_document, unknown_tasks
@@ -21,7 +23,6 @@ from dalsegno.errors import InvalidDefinition
 from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.catalog import Catalog
 from dalsegno.model.definition import Definition
-from dalsegno.ports.archive import Archive
 
 Status = Literal["new", "unchanged", "current again"]
 """``current again``: an older version that was deployed once more."""
@@ -125,7 +126,7 @@ async def deploy_document(
     before = await archive.definition(name)
     began = app.client.stack.clock.now()
     after = await _store(app, document)
-    deployed = _deployed(document, before, after, after.created_at >= began, warnings)
+    deployed = told_of(document, before, after, after.created_at >= began, warnings)
     if alias is None:
         return deployed
     known = (await archive.aliases(name)).get(alias)
@@ -134,12 +135,13 @@ async def deploy_document(
 
 
 async def rehearse(
-    app: App, documents: Sequence[Document], *, warn_tasks: bool = False, alias: str | None = None
+    where: Where, documents: Sequence[Document], *, warn_tasks: bool = False, alias: str | None = None
 ) -> list[Deployed]:
     """What deploying would do. The store is only looked at, and not created."""
+    app = where.app
     staged = [(document, await _stage(app, document)) for document in documents]
     told: list[Deployed] = []
-    async with _looking(app) as archive:
+    async with _looking(where) as archive:
         for document, definition in staged:
             _, warnings = _check(app, document, warn_tasks, run_here=False)
             deployed = await _rehearsed(archive, document, definition, warnings)
@@ -149,26 +151,26 @@ async def rehearse(
 
 
 @asynccontextmanager
-async def _looking(app: App) -> AsyncIterator[Archive | None]:
-    if not store_exists(app.url):
+async def _looking(where: Where) -> AsyncIterator[DeskArchive | None]:
+    if where.server is None and not store_exists(where.app.url):
         yield None
         return
-    async with opened(app) as client:
-        yield client.stack.archive
+    async with reached(where) as desk:
+        yield desk.stack.archive
 
 
 async def _rehearsed(
-    archive: Archive | None, document: Document, staged: Definition, warnings: list[dict[str, Any]]
+    archive: DeskArchive | None, document: Document, staged: Definition, warnings: list[dict[str, Any]]
 ) -> Deployed:
     versions = await archive.versions(staged.name) if archive is not None else []
     before = await archive.definition(staged.name) if archive is not None else None
     same = next((each for each in versions if each.hash == staged.hash), None)
     number = same.version if same is not None else len(versions) + 1
     after = msgspec.structs.replace(staged, version=number)
-    return _deployed(document, before, after, same is None, warnings)
+    return told_of(document, before, after, same is None, warnings)
 
 
-def _deployed(
+def told_of(
     document: Document,
     before: Definition | None,
     after: Definition,

@@ -9,8 +9,8 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
+from dalsegno.cli.desk import Desk
 from dalsegno.cli.output import STYLES, iso, moment, print_table, several, span, stdout
-from dalsegno.engine.client import Client
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
@@ -18,11 +18,11 @@ from dalsegno.ports.archive import ExecutionFilter
 CHILDREN = 20
 
 
-async def latest_events(client: Client, view: ExecutionView, count: int) -> list[Event]:
+async def latest_events(client: Desk, view: ExecutionView, count: int) -> list[Event]:
     return await client.events(view.id, max(view.seq - count, 0), count) if count else []
 
 
-async def children_of(client: Client, execution: str) -> list[ExecutionView]:
+async def children_of(client: Desk, execution: str) -> list[ExecutionView]:
     return await client.executions(ExecutionFilter(parent=execution), limit=CHILDREN)
 
 
@@ -43,7 +43,7 @@ def print_facts(view: ExecutionView, children: Sequence[ExecutionView]) -> None:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column(overflow="fold")
-    facts.add_row("started", moment(view.created_at))
+    facts.add_row("submitted" if view.state == "PENDING" else "started", moment(view.created_at))
     if view.ended_at is not None:
         facts.add_row("ended", moment(view.ended_at))
     facts.add_row("input", Text(_short(view.input.decode())))
@@ -66,7 +66,7 @@ def print_events(view: ExecutionView, events: Sequence[Event]) -> None:
         return
     console = stdout()
     began = view.created_at
-    rows = [(str(event.seq), f"+{span(event.at - began)}", event) for event in events]
+    rows = [(str(event.seq), f"+{span(_happened(event) - began)}", event) for event in events]
     digits = max(len(number) for number, _, _ in rows)
     wide = max(len(time) for _, time, _ in rows)
     kinds = max(len(event.kind) for event in events)
@@ -82,6 +82,15 @@ def print_events(view: ExecutionView, events: Sequence[Event]) -> None:
             line.truncate(console.width, overflow="ellipsis")
         console.print(line, soft_wrap=True)
     console.print()
+
+
+def _happened(event: Event) -> float:
+    """A start is told with some delay, to spare the store those that end at once; it says when it was."""
+    if not event.kind.endswith("Started") or event.data is None:
+        return event.at
+    data = msgspec.json.decode(event.data)
+    started = data.get("started_at") if isinstance(data, dict) else None
+    return float(started) if isinstance(started, float | int) else event.at
 
 
 def _style(kind: str) -> str:

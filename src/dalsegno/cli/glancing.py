@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from dalsegno.engine.client import Client
+from dalsegno.cli.desk import Desk
 from dalsegno.model.event import Event
 
 PAGE = 1000
@@ -19,7 +19,7 @@ QUIET = 0.5
 class NewEvents:
     """The history of one execution, a part at a time: what came since it was last asked for."""
 
-    def __init__(self, client: Client, execution: str) -> None:
+    def __init__(self, client: Desk, execution: str) -> None:
         self._client = client
         self._execution = execution
         self._seq = 0
@@ -40,7 +40,7 @@ class NewEvents:
 class Quiet:
     """Whether what was seen last may still be shown: nothing was committed here since, and it is not old."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Desk) -> None:
         self._client = client
         self._commits = -1
         self._at = 0.0

@@ -10,9 +10,10 @@ import typer
 from typer.core import TyperGroup
 
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "Run": ("run", "resume", "retry", "rerun", "start", "worker"),
+    "Run": ("run", "resume", "retry", "rerun", "start"),
+    "Serve": ("dev", "server", "worker", "scheduler", "keys", "limits", "credentials"),
     "Look": ("ls", "show", "watch", "why"),
-    "Steer": ("signal", "approvals", "approve", "reject", "pause", "cancel"),
+    "Steer": ("trigger", "signal", "approvals", "approve", "reject", "pause", "cancel", "dead"),
     "Definitions": ("validate", "deploy", "versions", "alias", "nodes"),
     "Schedules": ("schedule",),
     "This machine": ("doctor", "bench"),

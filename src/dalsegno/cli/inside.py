@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from os.path import relpath
 
+from dalsegno.cli.desk import Desk
 from dalsegno.cli.source_text import SourceText
-from dalsegno.engine.client import Client
 from dalsegno.engine.scripting.looking import Picture
 from dalsegno.errors import BadConfiguration, UsageError
 from dalsegno.lang import SnapshotError
 
 
 async def look_inside(
-    client: Client, execution: str, source: SourceText | None, *, variables: bool
+    client: Desk, execution: str, source: SourceText | None, *, variables: bool
 ) -> tuple[Picture | None, str]:
     """The picture, or why there is none: objects of a Python workflow are made by its own classes."""
     try:

@@ -10,17 +10,21 @@ from typing import Any
 from msgspec import Raw
 
 from dalsegno.cli.deploying import deploy_document
+from dalsegno.cli.desk import Desk
 from dalsegno.cli.documents import STDIN, read_document, read_payload, read_seconds
 from dalsegno.cli.modules import PythonTarget, load_workflow, names_python
-from dalsegno.cli.opening import find_execution, make_app, on_store, opened, require_store
+from dalsegno.cli.opening import find_execution, make_app, on_store, require_store
 from dalsegno.cli.output import emit
+from dalsegno.cli.places import Where, reached, where_to
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.result import Command
-from dalsegno.cli.session import Prepare, Session
-from dalsegno.cli.suggesting import did_you_mean
+from dalsegno.cli.session import Session
+from dalsegno.cli.suggesting import did_you_mean, listed
 from dalsegno.cli.tasks import refuse_script, refuse_unrunnable
+from dalsegno.cli.watching import Find, watch_execution
 from dalsegno.core.values import encode_value
 from dalsegno.engine.client import Client
+from dalsegno.engine.loop import run
 from dalsegno.engine.starting import StartOptions
 from dalsegno.graph.plan import Plan
 from dalsegno.lang.python import DurableTask, arguments_for
@@ -85,6 +89,7 @@ def run_again(
     nodes: Sequence[str] | None,
     context: str | None,
     store: str | None,
+    server: str | None,
     app: str | None,
     timeout: str | None,
     *,
@@ -98,36 +103,44 @@ def run_again(
         raise Refusal(
             "the context is no JSON object", """Write it like --context '{"node": {"price": 3}}'."""
         )
-    session = make_session(store, app, json=json, quiet=quiet, seconds=read_seconds(timeout))
-    require_store(session.app.url)
+    where, seconds = where_to(store, server, app), read_seconds(timeout)
 
-    async def create(client: Client) -> str:
+    async def create(client: Desk) -> str:
         found = await find_execution(client, execution)
         view = await client.status(found)
-        if view.kind == "graph":
+        if view.kind == "graph" and where.server is None:
             _check_nodes((await client.definitions.by_hash(view.definition)).plan, nodes or ())
-        if not detach:
-            await refuse_unrunnable(session.app, view, app)
+        if not detach and where.server is None:
+            await refuse_unrunnable(where.app, view, app)
         return await client.rerun(found, nodes, edits)
 
-    if not detach:
-        return session.run(create)
-    asyncio.run(_detached(session, create, json=json))
-    return 0
+    if detach:
+        asyncio.run(_detached(where, create, json=json))
+        return 0
+    return go_on(where, create, json=json, quiet=quiet, seconds=seconds, fresh=True)
+
+
+def go_on(
+    where: Where, find: Find, *, json: bool, quiet: bool, seconds: float | None, fresh: bool = False
+) -> int:
+    """An execution to its end: in this process, or watched while a server runs it."""
+    if where.server is not None:
+        return run(watch_execution(where, find, seconds, quiet=quiet, as_json=json, fresh=fresh))
+    require_store(where.app.url)
+    return Session(where.app, where.command, json, quiet, seconds).run(find)
 
 
 def _check_nodes(plan: Plan, nodes: Sequence[str]) -> None:
     for name in nodes:
         if name not in plan.nodes:
-            listed = ", ".join(list(plan.nodes)[:LISTED]) + (", ..." if len(plan.nodes) > LISTED else "")
             raise Refusal(
                 f"workflow '{plan.name}' has no node '{name}'{did_you_mean(name, plan.nodes)}",
-                f"Its nodes: {listed}.",
+                f"Its nodes: {listed(list(plan.nodes), LISTED)}.",
             )
 
 
-async def _detached(session: Session, create: Prepare, *, json: bool) -> None:
-    async with opened(session.app) as client:
+async def _detached(where: Where, create: Find, *, json: bool) -> None:
+    async with reached(where) as client:
         made = await client.status(await create(client))
     if json:
         emit(

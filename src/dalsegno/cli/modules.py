@@ -11,7 +11,8 @@ from pathlib import Path
 from types import ModuleType
 
 from dalsegno.app import App
-from dalsegno.cli.problems import Refusal
+from dalsegno.cli.problems import Refusal, UnreadablePython
+from dalsegno.cli.suggesting import did_you_mean
 from dalsegno.errors import DalSegnoError
 from dalsegno.lang.python import DurableTask, DurableWorkflow
 
@@ -60,6 +61,11 @@ def load_workflow(target: str, app: str | None) -> PythonTarget:
     owner, attribute = _owner(sys.modules.get(found.function.__module__, module), found)
     name = _home_of(home, module, found)
     return PythonTarget(owner, found, name if attribute == "app" else f"{name}:{attribute}")
+
+
+def workflows_in(file: str) -> list[str]:
+    """The names of the workflows that a Python file defines."""
+    return [workflow.name for workflow in _workflows(_import(file)).values()]
 
 
 # -- importing ------------------------------------------------------------------------------------------------
@@ -115,6 +121,8 @@ def _import_module(name: str) -> ModuleType:
             f"cannot import '{name}': there is no module '{error.name}'",
             f"It is looked for in {os.getcwd()} and in what is installed.",  # noqa: PTH109 - shown as it is
         ) from error
+    except SyntaxError as error:
+        raise UnreadablePython(error) from error
     except Exception as error:
         raise Refusal(
             f"importing '{name}' raised {type(error).__name__}: {error}",
@@ -129,7 +137,8 @@ def _attribute(module: ModuleType, home: str, dotted: str, hint: str) -> object:
     found: object = module
     for part in dotted.split("."):
         if not hasattr(found, part):
-            raise Refusal(f"module '{home}' has no attribute '{part}'", hint)
+            known = [name for name in dir(found) if not name.startswith("_")]
+            raise Refusal(f"module '{home}' has no attribute '{part}'{did_you_mean(part, known)}", hint)
         found = getattr(found, part)
     return found
 

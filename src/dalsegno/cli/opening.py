@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from dalsegno.app import App
+from dalsegno.cli.desk import Desk
 from dalsegno.cli.modules import load_app
 from dalsegno.cli.problems import Refusal
 from dalsegno.engine.client import Client
@@ -74,7 +75,7 @@ def serve_queues(app: App, queues: set[str]) -> None:
     engine.settings = replace(engine.settings, queues=served)
 
 
-async def find_execution(client: Client, named: str) -> str:
+async def find_execution(client: Desk, named: str) -> str:
     """The id that is meant by an id, by its first characters, or by ``last``."""
     if len(named) == ID_LENGTH:
         return (await client.status(named)).id

@@ -16,6 +16,15 @@ Store: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+Server: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        help="A server instead of a store. Default: DALSEGNO_SERVER; its key: DALSEGNO_KEY.",
+        show_default=False,
+    ),
+]
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON value, nothing else, on stdout.")
 ]

@@ -9,6 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from dalsegno.cli.asking import ways_on
+from dalsegno.cli.desk import Desk
 from dalsegno.cli.facts import children_of, event_as_object, latest_events, print_events, print_facts
 from dalsegno.cli.listing import brief
 from dalsegno.cli.output import iso, print_table, signs_for, stdout
@@ -17,11 +19,10 @@ from dalsegno.cli.reasons import gone_hint
 from dalsegno.cli.result import Command, error_of, output_of, print_error, print_value
 from dalsegno.cli.tree import TreeView, head_line
 from dalsegno.core.values import decode_value
-from dalsegno.engine.client import Client
 from dalsegno.errors import Finding, InvalidDefinition
 from dalsegno.graph.plan import Plan
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ExecutionView
+from dalsegno.model.execution import ENDED, ExecutionView
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Portrait:
         }
 
 
-async def portray(client: Client, view: ExecutionView, events: int) -> Portrait:
+async def portray(client: Desk, view: ExecutionView, events: int) -> Portrait:
     plan: Plan | None = None
     missing: tuple[Finding, ...] = ()
     try:
@@ -82,6 +83,9 @@ def print_portrait(portrait: Portrait, command: Command) -> None:
     else:
         console.print(head_line(portrait.view, portrait.snapshot.now, signs_for(console)))
         _print_missing(console, portrait.missing, command.app)
+    if portrait.view.state not in ENDED:
+        for intro, line in ways_on(portrait.snapshot.activities, command, portrait.view.id):
+            console.print(Text.assemble((f"  {intro} ", "dim"), line), soft_wrap=True)
     if any(activity.gone for activity in portrait.snapshot.activities.values()):
         console.print(Text(gone_hint(command, portrait.view.id), "yellow"), soft_wrap=True)
     print_facts(portrait.view, portrait.children)

@@ -17,15 +17,17 @@ from dalsegno.errors import (
     BadConfiguration,
     Conflict,
     DalSegnoError,
+    Forbidden,
     InternalError,
     InvalidDefinition,
     NotFound,
     SchemaMismatch,
     StoreFull,
     StoreReadOnly,
+    Unauthenticated,
     Unavailable,
 )
-from dalsegno.lang.python.errors import UnsupportedPython
+from dalsegno.lang.python.errors import Problem, UnsupportedPython
 
 USAGE = 2
 BROKEN = 3
@@ -39,6 +41,8 @@ HINTS: dict[type[DalSegnoError], str] = {
     StoreFull: "`dalsegno doctor` shows the free space.",
     StoreReadOnly: "`dalsegno doctor` shows what is missing.",
     SchemaMismatch: "`dalsegno --version` tells which version this is.",
+    Unauthenticated: "Put a key into DALSEGNO_KEY; `dalsegno keys add NAME --scope run` makes one there.",
+    Forbidden: "`dalsegno keys add NAME --scope admin` on the server's machine makes a key that may do more.",
 }
 
 
@@ -92,6 +96,25 @@ class UnfitFunction(InvalidDocument):
             for problem in error.problems
         ]
         super().__init__(os.path.relpath(error.file) if error.file else "the workflow", findings)
+
+
+class UnreadablePython(InvalidDocument):
+    """A Python file that Python itself cannot compile."""
+
+    code = UnsupportedPython.code
+
+    def __init__(self, error: SyntaxError) -> None:
+        line, column = error.lineno or 1, error.offset or 1
+        finding: dict[str, Any] = {
+            "pointer": "",
+            "rule": "syntax",
+            "severity": "error",
+            "message": f"{type(error).__name__}: {error.msg}",
+            "line": line,
+            "column": column,
+            "excerpt": dedent(Problem("", "", line, column, error.text or "").excerpt),
+        }
+        super().__init__(os.path.relpath(error.filename) if error.filename else "the module", [finding])
 
 
 def report(error: BaseException, *, as_json: bool) -> int:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from dalsegno.cli.activity import Activity, activities
+from dalsegno.cli.desk import Desk
 from dalsegno.cli.glancing import NewEvents, Quiet
 from dalsegno.core.summary import NodeSummary, Tally
-from dalsegno.engine.client import Client
 from dalsegno.graph.plan import Plan
 from dalsegno.model.barrier import BarrierView
 from dalsegno.model.event import Event
@@ -43,7 +43,7 @@ class Snapshot:
 class Progress:
     """Follows one execution of a graph. Every event is read once, whatever the number of looks."""
 
-    def __init__(self, client: Client, plan: Plan, execution: str) -> None:
+    def __init__(self, client: Desk, plan: Plan, execution: str) -> None:
         self.client = client
         self.plan = plan
         self.execution = execution

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from dalsegno.cli.desk import Desk
 from dalsegno.cli.output import iso
 from dalsegno.cli.result import Command
 from dalsegno.core.diagnosis import Wait
-from dalsegno.engine.client import Client
 from dalsegno.engine.processes import dead_among
 
 
@@ -19,7 +19,7 @@ class _Info(msgspec.Struct):
     queues: tuple[str, ...] = ()
 
 
-async def workers_for(client: Client) -> set[str]:
+async def workers_for(client: Desk) -> set[str]:
     """The queues that living workers serve."""
     now = client.stack.ledger.now()
     workers = await client.stack.ledger.workers()
@@ -69,6 +69,8 @@ class Judge:
     def of(self, wait: Wait) -> Reason:
         if wait.queue is not None:
             return self._queued(wait, wait.queue)
+        if wait.kind == "trigger":
+            return Reason(wait, hint=f"begin it with `{self.command.short('trigger', self.execution)}`")
         overdue = wait.kind in ("timer", "retry") and wait.due is not None and wait.due <= self.now
         return Reason(
             wait, hint=f"its time has come, but {self._nobody()}" if overdue and not self.queues else ""

@@ -13,14 +13,14 @@ from rich.json import JSON
 from rich.markup import escape
 
 from dalsegno.app import DEFAULT_STORE
-from dalsegno.cli.lasting import fails_always
+from dalsegno.cli.desk import Desk
+from dalsegno.cli.lasting import fails_always, is_of_the_code
 from dalsegno.cli.output import emit, several, span, stdout
 from dalsegno.cli.screen import state_text
 from dalsegno.cli.script_progress import ScriptProgress
 from dalsegno.cli.source_text import SourceText, stored_source
 from dalsegno.cli.stack import print_stack
 from dalsegno.core.values import decode_value
-from dalsegno.engine.client import Client
 from dalsegno.model.execution import ENDED, ExecutionView
 
 COMPLETED = 0
@@ -57,7 +57,7 @@ class Result:
         return {**head, "kind": view.kind, "status": view.state, **told}
 
 
-async def read_result(client: Client, execution: str) -> Result:
+async def read_result(client: Desk, execution: str) -> Result:
     view = await client.status(execution)
     if view.kind == "graph":
         summaries, context = await client.nodes(execution), await client.context(execution)
@@ -96,9 +96,16 @@ class Command:
 
     store: str
     app: str | None = None
+    server: str | None = None
+    """Instead of a store."""
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether another process could go on with it."""
+        return self.server is not None or not self.store.startswith("memory:")
 
     def line(self, verb: str, execution: str) -> str:
-        words = ["dalsegno", verb, execution, "--store", self.store]
+        words = ["dalsegno", verb, execution, *self._place()]
         if self.app is not None:
             words += ["--app", self.app]
         return shlex.join(words)
@@ -110,8 +117,14 @@ class Command:
     def short(self, verb: str, *words: str) -> str:
         """Short where it can be: it is shown while people wait."""
         words = ("dalsegno", verb, *words)
-        usual = os.environ.get("DALSEGNO_STORE", DEFAULT_STORE)
-        return shlex.join(words if self.store == usual else (*words, "--store", self.store))
+        if self.server is not None:
+            usual = self.server == os.environ.get("DALSEGNO_SERVER")
+        else:
+            usual = self.store == os.environ.get("DALSEGNO_STORE", DEFAULT_STORE)
+        return shlex.join(words if usual else (*words, *self._place()))
+
+    def _place(self) -> tuple[str, str]:
+        return ("--server", self.server) if self.server is not None else ("--store", self.store)
 
 
 def _print_summary(result: Result, command: Command) -> None:
@@ -132,7 +145,7 @@ def _print_summary(result: Result, command: Command) -> None:
         print_error(result.error, result.source)
     if view.state == "COMPLETED":
         print_value(result.output)
-    elif view.state in ENDED and not command.store.startswith("memory:"):
+    elif view.state in ENDED and command.is_lasting:
         _print_way_on(result, command)
 
 
@@ -141,6 +154,13 @@ def _print_way_on(result: Result, command: Command) -> None:
     if result.error is not None and fails_always(view.kind, result.error):
         console.print(
             "[dim]The same would fail again: change the workflow or its input, then run it anew.[/]",
+            soft_wrap=True,
+        )
+        return
+    if result.error is not None and is_of_the_code(view.kind, result.error):
+        console.print(
+            "[dim]A retry keeps this version and its input: mend what is wrong, then start it anew with"
+            " `dalsegno run …`.[/]",
             soft_wrap=True,
         )
         return

@@ -11,15 +11,20 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
+from dalsegno.cli.almanac import Book
 from dalsegno.cli.listing import brief
 from dalsegno.cli.output import STYLES, iso, moment, print_table, several, signs_for, span, stdout
 from dalsegno.cli.problems import Unknown
 from dalsegno.core.cron import read_zone
+from dalsegno.core.firing import RELATION
 from dalsegno.engine.schedules import ScheduleView
 from dalsegno.errors import Conflict, NotFound
 from dalsegno.model.definition import format_target
 from dalsegno.model.execution import ExecutionView
+from dalsegno.ports.archive import ExecutionFilter
 
+COUNTED = 1000
+"""Starts that are counted one by one."""
 RUNS = 5
 """How many of the latest starts ``show`` lists."""
 _STATES = {
@@ -47,6 +52,14 @@ def in_our_words() -> Iterator[None]:
         raise Unknown(str(error), hint) from None
     except Conflict as error:
         raise Taken(str(error)) from None
+
+
+async def read_schedule(book: Book, name: str, times: int) -> tuple[ScheduleView, list[ExecutionView]]:
+    """The schedule and its latest runs. It counts its own times; what was triggered beside them is counted here."""
+    view = await book.describe(name, times)
+    where = ExecutionFilter(parent=view.execution, relations=(RELATION,))
+    runs = await book.stack.archive.executions(where, limit=COUNTED)
+    return msgspec.structs.replace(view, started=max(view.started, len(runs))), runs[:RUNS]
 
 
 def as_object(view: ScheduleView) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from dalsegno.cli.desk import Desk
 from dalsegno.cli.facts import children_of, event_as_object, latest_events, print_events, print_facts
 from dalsegno.cli.inside import look_inside
 from dalsegno.cli.listing import brief
@@ -18,7 +19,6 @@ from dalsegno.cli.script_view import ScriptView
 from dalsegno.cli.source_text import SourceText, stored_source
 from dalsegno.cli.variables import as_json, print_variables
 from dalsegno.core.values import decode_value
-from dalsegno.engine.client import Client
 from dalsegno.engine.scripting.looking import Picture
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView
@@ -79,7 +79,7 @@ def _pending(pending: Pending) -> dict[str, Any]:
     }
 
 
-async def portray_script(client: Client, view: ExecutionView, events: int) -> ScriptPortrait:
+async def portray_script(client: Desk, view: ExecutionView, events: int) -> ScriptPortrait:
     moment = await ScriptProgress(client, view.id).look(complete=True)
     source = await stored_source(client, view)
     picture, missing = await look_inside(client, view.id, source, variables=True)

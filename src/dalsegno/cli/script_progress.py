@@ -12,10 +12,10 @@ from typing import Any, Literal
 import msgspec
 
 from dalsegno.cli.activity import TASKS, Activity, activities
+from dalsegno.cli.desk import Desk
 from dalsegno.cli.glancing import NewEvents, Quiet
 from dalsegno.core.script_summary import TaskTally
 from dalsegno.core.summary import NodeSummary
-from dalsegno.engine.client import Client
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.model.machine import MachineView
@@ -60,7 +60,7 @@ class ScriptMoment:
 class ScriptProgress:
     """Follows one execution of a script, a Python workflow, or a single task."""
 
-    def __init__(self, client: Client, execution: str, since: int = 0) -> None:
+    def __init__(self, client: Desk, execution: str, since: int = 0) -> None:
         """Events up to the number ``since`` are no news."""
         self.client = client
         self.execution = execution

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dalsegno.cli.activity import Activity
+from dalsegno.cli.desk import Desk
 from dalsegno.cli.inside import look_inside
 from dalsegno.cli.reasons import Judge, Reason, gone_hint, workers_for
 from dalsegno.cli.result import Command
 from dalsegno.cli.script_progress import Pending, ScriptMoment, ScriptProgress
+from dalsegno.cli.signals import kept_signals
 from dalsegno.core.diagnosis import Wait, WaitKind, timers_apart
-from dalsegno.engine.client import Client
 from dalsegno.engine.scripting.looking import AwaitedThing
 from dalsegno.model.execution import ExecutionView
 from dalsegno.model.ids import promise_token_id
@@ -19,7 +20,7 @@ from dalsegno.model.token import SYSTEM_QUEUE
 _KINDS: dict[str, WaitKind] = {"task": "task", "timer": "timer", "signal": "signal", "child": "child"}
 
 
-async def script_reasons(client: Client, view: ExecutionView, command: Command) -> list[Reason]:
+async def script_reasons(client: Desk, view: ExecutionView, command: Command) -> list[Reason]:
     moment = await ScriptProgress(client, view.id).look(complete=True)
     judge = Judge(await workers_for(client), command, view.id, client.stack.clock.now())
     reasons = [Reason(wait) for wait in _held_up(moment)]
@@ -30,16 +31,17 @@ async def script_reasons(client: Client, view: ExecutionView, command: Command) 
     timers = await _timers(client, view.id) if any(thing.kind == "timer" for thing in things) else []
     reasons += [_reason(thing, moment, judge) for thing in things if thing.kind != "timer" or not timers]
     reasons += [judge.of(wait) for wait in timers]
-    return [*reasons, *(Reason(wait) for wait in _limits(moment))]
+    reasons += [Reason(wait) for wait in _limits(moment)]
+    return [*reasons, *(Reason(wait) for wait in await _kept(client, view.id))]
 
 
-async def _awaited(client: Client, moment: ScriptMoment) -> list[AwaitedThing]:
+async def _awaited(client: Desk, moment: ScriptMoment) -> list[AwaitedThing]:
     """As the machine says; where its code is not at hand, everything that is out."""
     picture, _ = await look_inside(client, moment.execution.id, None, variables=False)
     return list(picture.things) if picture is not None else list(_out(moment))
 
 
-async def _timers(client: Client, execution: str) -> list[Wait]:
+async def _timers(client: Desk, execution: str) -> list[Wait]:
     """Those that its await needs, each with its own time."""
     ledger = client.stack.ledger
     inspection, machine = await ledger.inspect(execution), await ledger.machine(execution)
@@ -56,6 +58,16 @@ async def _timers(client: Client, execution: str) -> list[Wait]:
         if token.kind == "timer" and not token.node and token.id in awaited
     ]
     return timers_apart(timers)
+
+
+async def _kept(client: Desk, execution: str) -> list[Wait]:
+    """Signals that have come and that the program does not ask for: a name may be misspelt."""
+    machine = await client.stack.ledger.machine(execution)
+    found = kept_signals(machine) if machine is not None else {}
+    return [
+        Wait("kept", name, "", f"signal '{name}' has come and is kept: nobody takes it now", count=count)
+        for name, count in found.items()
+    ]
 
 
 def _held_up(moment: ScriptMoment) -> Iterator[Wait]:

@@ -33,9 +33,25 @@ def configure(app: App, queues: str | None, concurrency: int | None, grace: floa
     return app
 
 
+async def schedule(app: App, *, quiet: bool, as_json: bool) -> None:
+    """Timers, schedules and repairs alone, until SIGINT or SIGTERM."""
+    log_lines(quiet=quiet)
+    tune_memory()
+    say = logging.getLogger("dalsegno.cli").info
+    with stop_signals() as stopping:
+        async with app.running(worker=False):
+            clock = app.engine.stack.clock
+            began = clock.now()
+            say("scheduler: timers, schedules and repairs of %s; workers run elsewhere", app.url)
+            await stopping.event.wait()
+        say("stopped after %s", span(clock.now() - began))
+    if as_json:
+        emit({"store": app.url, "seconds": round(clock.now() - began, 3)})
+
+
 async def serve(app: App, *, quiet: bool, as_json: bool) -> None:
     """Until SIGINT or SIGTERM; then what runs is finished or handed back."""
-    _log_lines(quiet=quiet)
+    log_lines(quiet=quiet)
     tune_memory()
     say = logging.getLogger("dalsegno.cli").info
     with stop_signals() as stopping:
@@ -48,7 +64,7 @@ async def serve(app: App, *, quiet: bool, as_json: bool) -> None:
             if app.tasks.names():
                 say("tasks: %s", ", ".join(app.tasks.names()))
             if app.egress is not None and app.egress.block_private:
-                say("HTTP nodes reach public addresses only%s", _exceptions(app.egress))
+                say(egress_words(app.egress))
             await stopping.event.wait()
             say("stopping: running steps may finish within %s", span(app.settings.grace))
         done = worker.steps_done if worker is not None else 0
@@ -57,15 +73,22 @@ async def serve(app: App, *, quiet: bool, as_json: bool) -> None:
         emit({"worker": name, "steps": done, "seconds": round(clock.now() - began, 3)})
 
 
-def _exceptions(policy: EgressPolicy) -> str:
+def egress_words(policy: EgressPolicy | None) -> str:
+    if policy is None or not policy.block_private:
+        return "HTTP nodes reach every address"
     allowed = [*map(str, policy.networks), *policy.host_patterns]
-    return f", and {', '.join(allowed)}" if allowed else f"; {ALLOW_VARIABLE} lists more"
+    more = f", and {', '.join(allowed)}" if allowed else f"; {ALLOW_VARIABLE} lists more"
+    return f"HTTP nodes reach public addresses only{more}"
 
 
-def _log_lines(*, quiet: bool) -> None:
+def log_lines(*, quiet: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
-    logger = logging.getLogger("dalsegno")
-    logger.handlers[:] = [handler]
-    logger.propagate = False
-    logger.setLevel(logging.WARNING if quiet else logging.INFO)
+    for name, level in (
+        ("dalsegno", logging.WARNING if quiet else logging.INFO),
+        ("uvicorn", logging.WARNING),
+    ):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+        logger.setLevel(level)

@@ -126,7 +126,7 @@ async def _show(followed: Following, screen: Screen) -> float:
 def explain_resuming(result: Result, command: Command, stopping: Stopping) -> None:
     console = stderr()
     why = "interrupted" if stopping.signal is not None else "the timeout is over"
-    if command.store.startswith("memory:"):
+    if not command.is_lasting:
         console.print(f"{why}; a memory: store ends with its process, so this execution is gone")
         return
     console.print(f"{why}; nothing is lost. It goes on with:")

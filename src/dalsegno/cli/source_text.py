@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dalsegno.engine.client import Client
+from dalsegno.cli.desk import Desk
 from dalsegno.lang import FlowProgram
 from dalsegno.lang.python.program import stored_program
 from dalsegno.model.definition import Definition
@@ -43,7 +43,7 @@ def source_text(definition: Definition) -> SourceText | None:
     return None
 
 
-async def stored_source(client: Client, view: ExecutionView) -> SourceText | None:
+async def stored_source(client: Desk, view: ExecutionView) -> SourceText | None:
     """None where there is no program: a graph, or a task that runs on its own."""
     if view.kind not in SCRIPTED:
         return None

@@ -1,12 +1,7 @@
-"""What a misspelt word was probably meant to be."""
+"""What a misspelt word was probably meant to be: in the command line's hands, from where everybody has it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from difflib import get_close_matches
+from dalsegno.model.suggestion import did_you_mean, listed
 
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` or nothing."""
-    close = get_close_matches(word[:100], list(known), n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
+__all__ = ["did_you_mean", "listed"]

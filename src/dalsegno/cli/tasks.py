@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from dalsegno.cli.documents import Document
 from dalsegno.cli.findings import located
 from dalsegno.cli.problems import InvalidDocument, Refusal
 from dalsegno.cli.scripts import check_script
-from dalsegno.cli.suggesting import did_you_mean
+from dalsegno.cli.suggesting import did_you_mean, listed
 from dalsegno.engine.definitions import Program
 from dalsegno.errors import Finding
 from dalsegno.graph.findings import pointer_to, quoted
@@ -102,12 +102,8 @@ def has_words(app: App) -> str:
     """What a given application holds."""
     kinds = (("workflows", app.workflows.names()), ("tasks", app.tasks.names()))
     return "it has " + " and ".join(
-        f"the {kind} {_listed(names)}" if names else f"no {kind}" for kind, names in kinds
+        f"the {kind} {listed(names, _LISTED)}" if names else f"no {kind}" for kind, names in kinds
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
 
 
 def _named(plan: Plan, source: bytes) -> Iterator[tuple[str, str, str]]:
@@ -144,4 +140,4 @@ def _sentence(app: App, node: str, task: str, given: bool) -> str:
     close = did_you_mean(task, known)
     if close:
         return said + close
-    return f"{said}; registered: {_listed(known)}"
+    return f"{said}; registered: {listed(known, _LISTED)}"

@@ -11,8 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dalsegno.cli.activity import Activity, busy_words
+from dalsegno.cli.asking import ways_on
 from dalsegno.cli.output import STYLES, Signs, signs_for, span
 from dalsegno.cli.progress import Snapshot
+from dalsegno.cli.result import Command
 from dalsegno.graph.plan import Node, Plan
 from dalsegno.model.execution import ENDED, ExecutionView
 
@@ -50,9 +52,11 @@ def _branch(plan: Plan, names: Sequence[str], guides: str, signs: Signs) -> list
 class TreeView:
     """Draws snapshots of one execution for one console."""
 
-    def __init__(self, plan: Plan, console: Console) -> None:
+    def __init__(self, plan: Plan, console: Console, command: Command | None = None) -> None:
+        """With ``command``, what people can do to move it on stands below the tree."""
         self.plan = plan
         self.console = console
+        self.command = command
         self.signs = signs_for(console)
         self.rows = rows_of(plan, self.signs)
 
@@ -68,7 +72,14 @@ class TreeView:
                 grid.add_row(
                     self._name(row, snapshot), self._doing(row.node, snapshot), self._time(row.node, snapshot)
                 )
-        return Group(head_line(snapshot.execution, snapshot.now, self.signs), grid)
+        return Group(head_line(snapshot.execution, snapshot.now, self.signs), grid, *self._ways_on(snapshot))
+
+    def _ways_on(self, snapshot: Snapshot) -> list[Text]:
+        execution = snapshot.execution
+        if self.command is None or execution.state in ENDED:
+            return []
+        ways = ways_on(snapshot.activities, self.command, execution.id)
+        return [Text.assemble((f"  {intro} ", "dim"), line, overflow="fold") for intro, line in ways]
 
     # -- parts ------------------------------------------------------------------------------------------------
 

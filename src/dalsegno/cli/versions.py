@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from dalsegno.cli.desk import Desk, DeskArchive
 from dalsegno.cli.output import iso, moment, print_table, span, stdout
 from dalsegno.cli.problems import Unknown
-from dalsegno.cli.suggesting import did_you_mean
-from dalsegno.engine.client import Client
-from dalsegno.errors import InvalidInput
+from dalsegno.cli.suggesting import listed
+from dalsegno.errors import InvalidInput, NotFound
 from dalsegno.model.definition import (
     LATEST,
     Definition,
+    Version,
     check_alias,
     is_part,
     no_such_version,
+    parse_target,
     read_version,
 )
 from dalsegno.model.execution import ExecutionState
-from dalsegno.ports.archive import Archive, ExecutionFilter
+from dalsegno.model.suggestion import no_such_workflow
+from dalsegno.ports.archive import ExecutionFilter
 
 MOST_COUNTED = 1000
 """Unfinished executions are counted up to this many: nobody waits for more."""
 _UNFINISHED: tuple[ExecutionState, ...] = ("PENDING", "RUNNING", "PAUSED")
 HINT = "`dalsegno versions NAME` lists the versions and aliases of a workflow."
+
+
+@contextmanager
+def naming(target: str, version: Version = None) -> Iterator[None]:
+    """Around what looks a workflow up: a version or alias that it does not have gets the hint that helps there."""
+    try:
+        yield
+    except NotFound as error:
+        name, own = parse_target(target)
+        if str(error) != no_such_version(name, own if own is not None else read_version(version)):
+            raise
+        raise Unknown(str(error), f"`dalsegno versions {name}` lists its versions and aliases.") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +69,7 @@ class VersionLine:
         }
 
 
-async def read_versions(client: Client, name: str) -> list[VersionLine]:
+async def read_versions(client: Desk, name: str) -> list[VersionLine]:
     archive = client.stack.archive
     versions = await _versions(archive, name)
     current = await archive.definition(name)
@@ -71,18 +87,15 @@ async def read_versions(client: Client, name: str) -> list[VersionLine]:
     ]
 
 
-async def _versions(archive: Archive, name: str) -> list[Definition]:
+async def _versions(archive: DeskArchive, name: str) -> list[Definition]:
     found = await archive.versions(name)
     if not found:
         known = [each.name for each in await archive.definitions() if not is_part(each)]
-        listed = ", ".join(known[:10]) or "none yet"
-        raise Unknown(
-            f"no workflow is named '{name}'{did_you_mean(name, known)}", f"Deployed here: {listed}."
-        )
+        raise Unknown(no_such_workflow(name, known), f"Deployed here: {listed(known) or 'none yet'}.")
     return found
 
 
-async def _unfinished(client: Client, name: str) -> tuple[Counter[int], bool]:
+async def _unfinished(client: Desk, name: str) -> tuple[Counter[int], bool]:
     counted: Counter[int] = Counter()
     whole = True
     for state in _UNFINISHED:
@@ -136,7 +149,7 @@ class AliasChange:
         return f"{self.name}@{self.alias} means version {self.version}{before}"
 
 
-async def set_alias(archive: Archive, name: str, alias: str, version: str) -> AliasChange:
+async def set_alias(archive: DeskArchive, name: str, alias: str, version: str) -> AliasChange:
     check_alias(alias)
     await _versions(archive, name)
     try:
@@ -150,7 +163,7 @@ async def set_alias(archive: Archive, name: str, alias: str, version: str) -> Al
     return AliasChange(name, alias, meant.version, before)
 
 
-async def remove_alias(archive: Archive, name: str, alias: str) -> AliasChange:
+async def remove_alias(archive: DeskArchive, name: str, alias: str) -> AliasChange:
     await _versions(archive, name)
     before = (await archive.aliases(name)).get(alias)
     if before is None or not await archive.remove_alias(name, alias):

@@ -9,15 +9,14 @@ from typing import Any
 from msgspec.structs import replace
 from rich.text import Text
 
-from dalsegno.cli.activity import gone_tokens, signal_in
+from dalsegno.cli.activity import asks_people, gone_tokens, signal_in
+from dalsegno.cli.desk import Desk
 from dalsegno.cli.output import STYLES, moment, signs_for, stdout
 from dalsegno.cli.reasons import Judge, Reason, gone_hint, workers_for
 from dalsegno.cli.result import Command
 from dalsegno.cli.script_waits import script_reasons
 from dalsegno.cli.tree import countdown
-from dalsegno.core.body import decode_body
 from dalsegno.core.diagnosis import Wait, waits
-from dalsegno.engine.client import Client
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.model.token import TokenView
 
@@ -40,12 +39,12 @@ class Explanation:
         }
 
 
-async def explain(client: Client, execution: str, command: Command) -> Explanation:
+async def explain(client: Desk, execution: str, command: Command) -> Explanation:
     view = await client.status(execution)
     inspection = await client.stack.ledger.inspect(execution)
     if inspection is None or view.state in ENDED:
         return Explanation(view, [], client.stack.clock.now())
-    if view.kind != "graph":
+    if view.kind != "graph" and view.state != "PENDING":
         return Explanation(view, await script_reasons(client, view, command), client.stack.clock.now())
     now = client.stack.clock.now()
     judge = Judge(await workers_for(client), command, execution, now)
@@ -68,9 +67,7 @@ async def explain(client: Client, execution: str, command: Command) -> Explanati
 
 def asking_nodes(tokens: Iterable[TokenView]) -> set[str]:
     """Those that wait for a decision."""
-    parked = [token for token in tokens if token.awaits is not None]
-    awaiting = [(token.node, decode_body(token.data).awaiting) for token in parked]
-    return {node for node, each in awaiting if each is not None and each.question is not None}
+    return {token.node for token in tokens if token.awaits is not None and asks_people(token)}
 
 
 def signal_or_not(

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from dalsegno.app import App
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from dalsegno.cli.desk import Desk
 from dalsegno.cli.following import following
-from dalsegno.cli.opening import find_execution, opened
 from dalsegno.cli.output import stderr
-from dalsegno.cli.result import Command, print_result, read_result
+from dalsegno.cli.places import Where, reached
+from dalsegno.cli.result import print_result, read_result
 from dalsegno.cli.screen import choose_screen, log_to
 from dalsegno.cli.session import TIMED_OUT, follow, stop_signals
 from dalsegno.model.execution import ENDED
 
+Find = Callable[[Desk], Awaitable[str]]
+"""Finds or creates the execution; returns its id."""
+
 
 async def watch_execution(
-    app: App, named: str, command: Command, seconds: float | None, *, quiet: bool, as_json: bool
+    where: Where,
+    find: Find,
+    seconds: float | None,
+    *,
+    quiet: bool,
+    as_json: bool,
+    fresh: bool = False,
 ) -> int:
+    """``fresh``: it was started for this, so that its whole history is news."""
     screen = choose_screen(quiet=quiet, as_json=as_json)
     log_to(screen)
-    async with opened(app) as client:
-        execution = await find_execution(client, named)
+    command = where.command
+    async with reached(where) as client:
+        execution = await find(client)
         view = await client.status(execution)
+        view = msgspec.structs.replace(view, seq=0, state="RUNNING") if fresh else view
         followed = await following(client, view, command)
         with stop_signals() as stopping:
             screen.begin(view, followed)

@@ -11,13 +11,27 @@ from msgspec.structs import replace
 
 from dalsegno.core.await_outside import awaited_child, signal_of
 from dalsegno.core.body import Awaiting, decode_body
+from dalsegno.core.limits import held_back
 from dalsegno.model.barrier import BarrierView
 from dalsegno.model.execution import ENDED
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.token import TokenView
 
 WaitKind = Literal[
-    "paused", "running", "queued", "timer", "retry", "barrier", "items", "deadline", "signal", "child", "task"
+    "paused",
+    "running",
+    "queued",
+    "timer",
+    "retry",
+    "barrier",
+    "items",
+    "deadline",
+    "signal",
+    "kept",
+    "child",
+    "task",
+    "limit",
+    "trigger",
 ]
 
 
@@ -43,12 +57,42 @@ def waits(inspection: Inspection) -> list[Wait]:
     """Everything a live execution waits for; equal reasons of many items are counted, not listed."""
     if inspection.execution.state in ENDED:
         return []
+    if inspection.execution.state == "PENDING":
+        return [_before_it_begins(inspection)]
     barriers = {barrier.id: barrier for barrier in inspection.barriers}
-    found = [_wait(token, _barrier_of(token, barriers)) for token in inspection.tokens]
+    found = [
+        _at_limit(token, inspection) or _wait(token, _barrier_of(token, barriers))
+        for token in inspection.tokens
+    ]
     grouped = _group([wait for wait in found if wait is not None])
     if inspection.execution.state == "PAUSED":
         grouped.insert(0, Wait("paused", "", "", "the execution is paused; resume it to go on"))
     return grouped
+
+
+def _before_it_begins(inspection: Inspection) -> Wait:
+    start = next((token for token in inspection.tokens if token.kind == "start"), None)
+    if start is None:
+        return Wait("trigger", "", "", "it was submitted, and waits to be triggered")
+    held = held_back(start, inspection.limits)
+    if held is not None:
+        return Wait("limit", "", "", f"the execution {held.reason}", held.due)
+    match start.state:
+        case "leased":
+            return Wait("running", "", "", "a worker is about to begin it")
+        case "ready":
+            sentence = f"its time has come; it waits for a worker that serves queue '{start.queue}'"
+            return Wait("queued", "", "", sentence, queue=start.queue)
+        case _:
+            return Wait("timer", "", "", "it starts when its time has come, or when it is triggered", start.due)
+
+
+def _at_limit(token: TokenView, inspection: Inspection) -> Wait | None:
+    held = held_back(token, inspection.limits)
+    if held is None:
+        return None
+    what = "task" if token.kind == "task" else "node"
+    return Wait("limit", token.node, token.scope, f"{what} '{token.node}' {held.reason}", held.due)
 
 
 def _barrier_of(token: TokenView, barriers: dict[str, BarrierView]) -> BarrierView | None:
@@ -160,7 +204,7 @@ def _together(same: Sequence[Wait]) -> Wait:
 
 def diagnose(inspection: Inspection) -> str | None:
     """None if something can still move the execution, else a sentence that says what is missing."""
-    if inspection.execution.state in ENDED or inspection.execution.state == "PAUSED":
+    if inspection.execution.state in ENDED or inspection.execution.state in ("PAUSED", "PENDING"):
         return None
     if any(_can_move(token) for token in inspection.tokens):
         return None

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from dalsegno.core.body import Body, encode
 from dalsegno.core.situation import Situation, system_token
 from dalsegno.graph.plan import Edge, Node, Plan
@@ -46,6 +48,8 @@ def token_over(edge: Edge, situation: Situation, target: Node, body: Body) -> Ne
         encode(body),
         target.queue,
         lease.priority,
+        target.limit_key,
+        allowance=target.allows,
     )
 
 
@@ -74,6 +78,9 @@ def _arrival(situation: Situation, edge: Edge, target: Node, body: Body) -> Reso
 def barrier_of(situation: Situation, target: Node, body: Body) -> BarrierSpec:
     lease = situation.lease
     join = system_token(situation, "join", target.id, target.id, encode(Body(loops=body.loops)))
+    if target.control == "plain":
+        # The node itself runs with this token, so it belongs where the node does.
+        join = replace(join, queue=target.queue)
     return BarrierSpec(
         barrier_id(lease.epoch, lease.scope, target.id),
         lease.scope,

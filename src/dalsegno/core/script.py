@@ -203,8 +203,9 @@ def _task_token(lease: Lease, request: StartTask, inputs: bytes, line: int, now:
         encode_body(body),
         options.queue or DEFAULT_QUEUE,
         options.priority,
-        options.concurrency,
+        options.limit_key(request.name),
         due=now + options.delay if options.delay else None,
+        allowance=options.allows,
     )
 
 

@@ -104,6 +104,8 @@ def error_object(error: ErrorValue) -> dict[str, Any]:
     if error.classes:
         found["classes"] = list(error.classes)
         found["args"] = list(error.args)
+    if error.attributes:
+        found["attributes"] = error.attributes
     return found
 
 

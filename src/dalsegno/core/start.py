@@ -74,15 +74,17 @@ def _path(position: int, count: int) -> str:
 
 
 def entry_token(situation: Situation, node: str, body: Body) -> NewToken:
-    lease = situation.lease
+    lease, target = situation.lease, situation.plan.nodes[node]
     return NewToken(
         derive(lease.token, "entry", node),
         lease.scope,
         "node",
         node,
         encode(body),
-        situation.plan.nodes[node].queue,
+        target.queue,
         lease.priority,
+        target.limit_key,
+        allowance=target.allows,
     )
 
 

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Mapping
 from dalsegno.model.execution import ExecutionState, NodeState
 
 EXECUTION_MOVES: Mapping[ExecutionState, tuple[ExecutionState, ...]] = {
-    "PENDING": ("RUNNING", "CANCELLED"),
+    "PENDING": ("RUNNING", "FAILED", "CANCELLED"),
     "RUNNING": ("PAUSED", "COMPLETED", "FAILED", "CANCELLED"),
     "PAUSED": ("RUNNING", "COMPLETED", "FAILED", "CANCELLED"),
     "COMPLETED": (),
     "FAILED": (),
     "CANCELLED": (),
 }
-"""PAUSED → COMPLETED or FAILED: steps that run when the pause begins still commit, and may be the last."""
+"""PENDING → FAILED: what it was to run is gone when its time comes. PAUSED → COMPLETED or FAILED: steps that run when
+the pause begins still commit, and may be the last."""
 
 NODE_MOVES: Mapping[NodeState, tuple[NodeState, ...]] = {
     "PENDING": ("QUEUED", "WAITING", "SKIPPED"),

@@ -94,7 +94,7 @@ def _add_token(
 
 def _add_unvisited(plan: Plan, execution: ExecutionView, states: dict[str, set[NodeState]]) -> None:
     """Triggers have fired by definition; what a completed execution never reached was skipped."""
-    for name in plan.triggers:
+    for name in plan.triggers if execution.state != "PENDING" else ():
         states[name].add("COMPLETED")
     if execution.state == "COMPLETED":
         for found in states.values():

@@ -4,6 +4,7 @@ the token or the order."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
@@ -12,11 +13,13 @@ from dalsegno.errors import InvalidInput
 from dalsegno.graph.findings import Report
 from dalsegno.graph.retry import read_retry
 from dalsegno.lang.durations import parse_duration
+from dalsegno.lang.stdlib.orchestration_names import OPTIONS
 from dalsegno.model.definition import Version
+from dalsegno.model.limits import Allowance, Concurrency, read_concurrency
 from dalsegno.model.retry import RetryPolicy
 
-KNOWN = ("queue", "priority", "retries", "retry", "timeout", "key", "delay", "concurrency")
-KNOWN_OF_CHILDREN = ("version", "tags", "priority")
+KNOWN = OPTIONS["Task"]
+KNOWN_OF_CHILDREN = OPTIONS["Workflow"]
 HIGHEST_PRIORITY = 999_999
 """Resumes of scripts go before everything else."""
 MOST_RETRIES = 1_000_000
@@ -33,8 +36,17 @@ class TaskOptions(Struct, frozen=True, gc=False):
     """The idempotency key that attempts see, instead of one derived from the token."""
     delay: float = 0.0
     """Seconds before the first attempt."""
-    concurrency: str | None = None
-    """Tasks that share this key share its limit."""
+    concurrency: Concurrency | None = None
+    """Tasks that share its key share its limit."""
+
+    def limit_key(self, task: str) -> str | None:
+        if self.concurrency is None:
+            return None
+        return self.concurrency.key or f"task:{task}"
+
+    @property
+    def allows(self) -> Allowance | None:
+        return self.concurrency.allows if self.concurrency is not None else None
 
 
 class ChildOptions(Struct, frozen=True, gc=False):
@@ -59,7 +71,7 @@ def task_options(given: Mapping[str, Any] | None) -> TaskOptions:
         _duration(given, "timeout"),
         _text(given, "key"),
         _duration(given, "delay") or 0.0,
-        _text(given, "concurrency"),
+        _concurrency(given),
     )
 
 
@@ -74,7 +86,9 @@ def child_options(given: Mapping[str, Any] | None) -> ChildOptions:
 def _refuse_unknown(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
     unknown = sorted(set(given) - set(known))
     if unknown:
-        raise InvalidInput(f"there is no option '{unknown[0]}'; known are {', '.join(known)}")
+        close = get_close_matches(unknown[0][:100], known, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
+        raise InvalidInput(f"there is no option '{unknown[0]}'; {hint}")
 
 
 def _version(given: Mapping[str, Any]) -> Version:
@@ -100,6 +114,16 @@ def _text(given: Mapping[str, Any], name: str) -> str | None:
     return value
 
 
+def _concurrency(given: Mapping[str, Any]) -> Concurrency | None:
+    value = given.get("concurrency")
+    if value is None:
+        return None
+    try:
+        return read_concurrency(value)
+    except ValueError as error:
+        raise InvalidInput(f"the option 'concurrency' makes no sense: {error}") from None
+
+
 def _priority(given: Mapping[str, Any]) -> int:
     value = given.get("priority")
     if value is None:
@@ -117,7 +141,7 @@ def _duration(given: Mapping[str, Any], name: str) -> float | None:
     try:
         return parse_duration(value)
     except (ValueError, TypeError) as error:
-        raise InvalidInput(f"the option '{name}' is not a duration: {error}") from None
+        raise InvalidInput(f"the option '{name}' {error}") from None
 
 
 def _retry(given: Mapping[str, Any]) -> RetryPolicy | None:

@@ -13,6 +13,7 @@ from dalsegno.core.body import Body, decode_body
 from dalsegno.core.context import Context, decode_page
 from dalsegno.core.diagnosis import Wait, waits
 from dalsegno.core.orders import StartOrder, encode_notice
+from dalsegno.core.pending import StartToken, submit
 from dalsegno.core.script_bodies import decode_task, succeeded, with_own_input
 from dalsegno.core.script_ending import CANCEL_GRACE, cancel_script
 from dalsegno.core.script_summary import TaskTally
@@ -21,9 +22,11 @@ from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.approvals import Approval, Approvals
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions, Program
+from dalsegno.engine.delays import begins_at
 from dalsegno.engine.endings import Ending, Endings
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.parts import store_parts
+from dalsegno.engine.pending import UNCHANGED, Pending
 from dalsegno.engine.rerun import plan_rerun
 from dalsegno.engine.results import Results, refuse_large
 from dalsegno.engine.scripting.looking import Picture, picture, script_waits
@@ -36,10 +39,12 @@ from dalsegno.engine.starting import (
     Ancestry,
     StartOptions,
     check_arguments,
+    limited,
     new_execution,
     new_task,
     start_task_transition,
     start_transition,
+    workflow_limit,
 )
 from dalsegno.engine.worker import Worker
 from dalsegno.errors import BadConfiguration, Conflict, InvalidInput, NotFound, OperatorError
@@ -52,8 +57,8 @@ from dalsegno.model.event import Event, NewEvent
 from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionView, NewExecution
 from dalsegno.model.ids import new_execution_id
 from dalsegno.model.token import NewToken
-from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale, Transition
-from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale, Transition
+from dalsegno.ports.archive import ExecutionFilter, Place
 
 LONGEST_SIGNAL_NAME = 500
 
@@ -77,9 +82,12 @@ class Client:
         self.endings = endings
         self.loader = loader
         self.results = Results(stack.blobs, limits)
+        self.pending = Pending(self)
         self.cancel_grace = CANCEL_GRACE
         self.in_thread: InThread[None] | None = None
         """Runs what may be the user's own code where turns of Python workflows run; None: here."""
+        self.task_limit: Callable[[str], Mapping[str, Any] | None] = lambda name: None
+        """The ``concurrency`` that a task registered in this process asks for."""
         self.worker: Worker | None = None
         """This process's own worker, if one runs: it goes on with what is started here."""
 
@@ -113,6 +121,10 @@ class Client:
             if queue is not None and "queue" not in node:
                 node["queue"] = queue
                 changed = True
+            limit = self.task_limit(name) if node.get("type") == "task" and isinstance(name, str) else None
+            if limit is not None and "concurrency" not in node:
+                node["concurrency"] = {"key": f"task:{name}", **limit}
+                changed = True
         return self.definitions.load(document) if changed else compiled
 
     # -- executions -------------------------------------------------------------------------------------------
@@ -120,10 +132,12 @@ class Client:
     async def start(self, workflow: str, payload: Any = None, options: StartOptions | None = None) -> str:
         """The id of a new execution, or of the one that was started with the same idempotency key."""
         options = options or StartOptions()
+        return await self._start(await self.named_program(workflow, options), payload, options)
+
+    async def named_program(self, workflow: str, options: StartOptions) -> Program | ScriptProgram:
+        """What a name with or without a version means."""
         name, version = parse_target(workflow)
-        if version is None:
-            version = options.version
-        return await self._start(await self.definitions.by_name(name, version), payload, options)
+        return await self.definitions.by_name(name, options.version if version is None else version)
 
     async def _start(
         self,
@@ -133,10 +147,23 @@ class Client:
         ancestry: Ancestry = NO_ANCESTRY,
     ) -> str:
         now = self.stack.ledger.now()
+        due = begins_at(options.delay, options.start_at, now)
         new = new_execution(program, payload, options, now, self.limits, ancestry)
         await check_arguments(program, new.input, self.in_thread)
-        await self._create(new, start_transition(program, new, now))
+        limit = workflow_limit(program, new, now, self.limits)
+        waits = due is not None or limit is not None
+        await self._create(
+            new, submit(new, now, due, limit=limit) if waits else start_transition(program, new, now)
+        )
         return new.id
+
+    async def submit(self, workflow: str, payload: Any = None, options: StartOptions | None = None) -> str:
+        """A start in two steps: the id of an execution that is PENDING until ``trigger`` begins it."""
+        return await self.pending.submit(workflow, payload, options or StartOptions())
+
+    async def trigger(self, execution: str, payload: Any = UNCHANGED) -> None:
+        """Begins what was submitted or is delayed, with its input or with another one; see `Pending.trigger`."""
+        await self.pending.trigger(execution, payload)
 
     async def start_task(
         self, name: str, payload: Any, options: StartOptions | None = None, queue: str | None = None
@@ -145,8 +172,12 @@ class Client:
         raw = encode_value(payload, "the input")
         refuse_large(raw, "the input", self.limits)
         now = self.stack.ledger.now()
-        new = new_task(name, raw, options or StartOptions(), now, NO_ANCESTRY)
-        await self._create(new, start_task_transition(new, now, queue))
+        options = options or StartOptions()
+        due = begins_at(options.delay, options.start_at, now)
+        new = new_task(name, raw, options, now, NO_ANCESTRY)
+        limit = self.task_limit(name)
+        delayed = submit(new, now, due, StartToken(queue, limit)) if due is not None else None
+        await self._create(new, delayed or start_task_transition(new, now, queue, limited(limit)))
         return new.id
 
     async def start_ordered(self, order: StartOrder) -> str:
@@ -182,6 +213,12 @@ class Client:
         await self._command(Transition(execution, (effect,)), "signal")
 
     async def _create(self, new: NewExecution, transition: Transition) -> None:
+        outcome = await self.commit_first(new, transition)
+        if isinstance(outcome, Refused):
+            raise InvalidInput(f"the execution was not started: {outcome.message}")
+
+    async def commit_first(self, new: NewExecution, transition: Transition) -> Outcome:
+        """Commits what creates or begins an execution; this process's worker keeps its first tokens, if it can."""
         worker = self.worker
         kept: list[NewToken] = []
         if worker is not None:
@@ -193,10 +230,9 @@ class Client:
             if worker is not None and kept:
                 worker.doubt()
             raise
-        if isinstance(outcome, Refused):
-            raise InvalidInput(f"the execution was not started: {outcome.message}")
         if worker is not None and kept and isinstance(outcome, Applied):
             worker.accept(new, kept, outcome)
+        return outcome
 
     async def cancel(self, execution: str, reason: str | None = None, *, ordered: bool = False) -> None:
         """Graphs end at once; a script may clean up first. A second cancel ends it, unless it is ``ordered`` by another
@@ -227,6 +263,10 @@ class Client:
         if isinstance(outcome, Stale) and outcome.reason == "finished":
             view = await self.status(transition.execution)
             raise Conflict(f"cannot {verb} execution {transition.execution}: it has ended ({view.state})")
+        if isinstance(outcome, Stale) and outcome.reason == "pending":
+            raise Conflict(
+                f"cannot {verb} execution {transition.execution}: it has not begun (PENDING); trigger or cancel it"
+            )
         raise _no_execution(transition.execution)
 
     async def rerun(
@@ -291,7 +331,7 @@ class Client:
         return await self.endings.ending(execution, timeout)
 
     async def executions(
-        self, where: ExecutionFilter, before: str | None = None, limit: int = 50
+        self, where: ExecutionFilter, before: str | Place | None = None, limit: int = 50
     ) -> list[ExecutionView]:
         found = await self.stack.archive.executions(where, before, limit)
         return [with_own_input(view) for view in found]
@@ -309,7 +349,7 @@ class Client:
         inspection = await self.stack.ledger.inspect(execution)
         if inspection is None:
             raise _no_execution(execution)
-        if inspection.execution.kind not in SCRIPTED:
+        if inspection.execution.kind not in SCRIPTED or inspection.execution.state == "PENDING":
             return waits(inspection)
         try:
             seen = await self.picture(execution, variables=False)

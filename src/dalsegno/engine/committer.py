@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from time import perf_counter
 
+from dalsegno.engine.observing import Observer
 from dalsegno.errors import OperatorError, Unavailable
-from dalsegno.model.transition import Applied, Deferred, Outcome, ReadyToken, Transition
+from dalsegno.model.transition import Applied, Deferred, Outcome, ReadyToken, Stale, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 
@@ -31,6 +33,7 @@ class Committer:
         self._flight: asyncio.Task[None] | None = None
         self.commits = 0
         self.transitions = 0
+        self.observer: Observer | None = None
 
     def commit(self, transition: Transition, *, patient: bool = True) -> asyncio.Future[Outcome]:
         """The ledger's answer. While the store is out of order a patient commit is tried again and again; an
@@ -58,6 +61,7 @@ class Committer:
         pause = FIRST_PAUSE
         while batch:
             try:
+                began = perf_counter()
                 outcomes = await self.ledger.commit([transition for transition, _, _ in batch])
             except OperatorError as error:
                 batch = _give_up_impatient(batch, error)
@@ -69,6 +73,8 @@ class Committer:
             except BaseException as error:
                 _fail_all(batch, error)
                 raise
+            if self.observer is not None:
+                self.observer.committed(len(batch), perf_counter() - began)
             batch = await self._settle(batch, outcomes)
 
     async def _settle(
@@ -87,6 +93,8 @@ class Committer:
                 if outcome.ready:
                     ready.extend(outcome.ready)
                 self._on_applied(entry[0], outcome)
+            elif isinstance(outcome, Stale):
+                ready.extend(outcome.ready)
             if not entry[1].done():
                 entry[1].set_result(outcome)
         if ready:

@@ -17,6 +17,7 @@ from dalsegno.lang.python.homes import imported
 from dalsegno.lang.python.program import StoredProgram, stored_program
 from dalsegno.model.definition import Definition, Version, is_part, no_such_version
 from dalsegno.model.execution import SCRIPTED
+from dalsegno.model.suggestion import no_such_workflow
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.node import NodeTypes
@@ -171,5 +172,4 @@ class Definitions:
 def _unknown(name: str, version: Version, known: list[str]) -> str:
     if name in known:
         return no_such_version(name, version)
-    listed = ", ".join(f"'{other}'" for other in known[:10]) or "none yet"
-    return f"no workflow is named '{name}'; deployed here: {listed}"
+    return no_such_workflow(name, known)

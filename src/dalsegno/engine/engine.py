@@ -8,15 +8,15 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from dalsegno.engine.client import Client
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.endings import Endings, ending_in
 from dalsegno.engine.focus import FocusedBroker
 from dalsegno.engine.heartbeat import Heartbeat
+from dalsegno.engine.limits import follow_openings
 from dalsegno.engine.loader import Loader
+from dalsegno.engine.observing import Both, Observer
 from dalsegno.engine.outbox import Outbox
 from dalsegno.engine.processes import worker_name
 from dalsegno.engine.reconciler import Reconciler
@@ -24,12 +24,16 @@ from dalsegno.engine.runner import Runner
 from dalsegno.engine.scripting.steps import ScriptSteps
 from dalsegno.engine.scripting.task_run import TaskRunner
 from dalsegno.engine.scripting.turns import TurnLimits, Turns
+from dalsegno.engine.secrets import KeySource, Vault
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.steps import Steps
 from dalsegno.engine.tasks import Tasks
 from dalsegno.engine.timers import Timers
+from dalsegno.engine.tracing import tracing_if_set
+from dalsegno.engine.troubles import Troubles
 from dalsegno.engine.worker import Worker
+from dalsegno.engine.worker_info import describe
 from dalsegno.engine.workflows import Workflows
 from dalsegno.errors import OperatorError
 from dalsegno.model.effect import DropTokens, FinishExecution
@@ -62,7 +66,8 @@ class Engine:
     ) -> None:
         self.stack = stack
         self.settings = settings or EngineSettings()
-        self.services: dict[str, Any] = dict(services or {})
+        self.vault = Vault(stack.records, stack.archive, KeySource(stack.url))
+        self.services: dict[str, Any] = {"secrets": self.vault, **(services or {})}
         self.logs: list[tuple[str, str, str, str]] = []
         self.workflows = workflows or Workflows()
         self.definitions = Definitions(
@@ -90,7 +95,7 @@ class Engine:
             stack.blobs,
             self.definitions,
             TaskRunner(types, self.services, self._log, limits),
-            Turns(stack.blobs, turn_limits, log, self._task_queue),
+            Turns(stack.blobs, turn_limits, log, self._task_queue, self._task_limit),
             limits,
             threads if isinstance(threads, Tasks) else None,
             self.settings.cancel_grace,
@@ -109,16 +114,24 @@ class Engine:
             stack, self.definitions, self.committer, self.endings, self.loader, self.settings.limits
         )
         self.client.cancel_grace = self.settings.cancel_grace
+        self.client.task_limit = self._task_limit
         if isinstance(threads, Tasks):
             self.client.in_thread = threads.call
         self.outbox = Outbox(self.client)
+        self.troubles = Troubles(stack.records, stack.clock)
+        self.outbox.trouble = self.troubles.note
         self.worker: Worker | None = None
+        self.observer: Observer | None = None
         self._broker: Broker = stack.broker
         self._heartbeat: Heartbeat | None = None
         self._roles: list[asyncio.Task[None]] = []
 
     async def start(self, *, worker: bool = True, scheduler: bool = True, focus: str | None = None) -> None:
         """``focus``: the worker runs this one execution and leaves everything else alone."""
+        self.vault.loop = asyncio.get_running_loop()
+        tracing = tracing_if_set(self.stack.archive)
+        if tracing is not None:
+            self.observe(tracing)
         self.workflows.forget_deployed()
         await self.workflows.ensure_all(self.client)
         if focus is not None:
@@ -132,6 +145,7 @@ class Engine:
             self._play("outbox", self.outbox.run)
         if worker:
             self._start_worker()
+        follow_openings(self, scheduler=scheduler)
 
     async def _follow_children(self, broker: FocusedBroker, parent: str) -> None:
         """What it has started before and still runs; what it starts from now on is followed when it does."""
@@ -151,7 +165,6 @@ class Engine:
     def _start_worker(self) -> None:
         settings = self.settings
         name = settings.worker_name or worker_name()
-        info = msgspec.json.encode({"queues": settings.queues, "concurrency": settings.concurrency})
         self.worker = Worker(
             name,
             self.stack.ledger,
@@ -163,10 +176,12 @@ class Engine:
             concurrency=settings.concurrency,
         )
         self._heartbeat = self.make_heartbeat(
-            self.stack.ledger, self.worker.names, settings.lease_seconds, info
+            self.stack.ledger, self.worker.names, settings.lease_seconds, describe(self.worker, self.stack.clock)
         )
         self._heartbeat.start()
         self.worker.renamed = self._heartbeat.soon
+        self.worker.observer = self.observer
+        self.worker.trouble = self.troubles.note
         self.client.worker = self.worker
         self._play("worker", self.worker.run)
 
@@ -207,6 +222,7 @@ class Engine:
                 await role
         self._roles.clear()
         await self.endings.close()
+        await self.troubles.close()
         await self.committer.drain()
         if self._heartbeat is not None:
             self._heartbeat.stop()
@@ -223,7 +239,16 @@ class Engine:
             with contextlib.suppress(OperatorError):
                 await self.stack.ledger.expire(tuple(self.worker.names()))
 
+    def observe(self, observer: Observer) -> None:
+        """From now on it is told what this process does."""
+        self.observer = observer if self.observer is None else Both(self.observer, observer)
+        self.committer.observer = self.observer
+        if self.worker is not None:
+            self.worker.observer = self.observer
+
     def _applied(self, transition: Transition, applied: Applied) -> None:
+        if self.observer is not None:
+            self.observer.applied(transition, applied)
         if applied.next_due is not None:
             self.timers.notice(applied.next_due)
         if applied.ready and self.worker is not None:
@@ -240,6 +265,10 @@ class Engine:
         tasks = self.services.get("tasks")
         found = tasks.find(name) if isinstance(tasks, Tasks) else None
         return found.queue if found is not None else None
+
+    def _task_limit(self, name: str) -> dict[str, Any] | None:
+        tasks = self.services.get("tasks")
+        return tasks.limit_of(name) if isinstance(tasks, Tasks) else None
 
     def _log(self, execution: str, node: str, level: str, message: str) -> None:
         line = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)

@@ -16,8 +16,13 @@ class Heartbeat:
     """Keeps the leases under all ``names`` alive: those that the worker goes by when the time comes."""
 
     def __init__(
-        self, ledger: Ledger, names: Callable[[], Iterable[str]], lease_seconds: float, info: bytes = b""
+        self,
+        ledger: Ledger,
+        names: Callable[[], Iterable[str]],
+        lease_seconds: float,
+        info: bytes | Callable[[], bytes] = b"",
     ) -> None:
+        """``info``: what is written beside the name for people to see; asked for anew with every beat."""
         self.ledger = ledger
         self.lease_seconds = lease_seconds
         self._names = names
@@ -41,8 +46,9 @@ class Heartbeat:
         self._thread.join(timeout=5)
 
     def beat(self) -> None:
+        info = self._info() if callable(self._info) else self._info
         for name in self._names():
-            self.ledger.heartbeat(name, self.lease_seconds, self._info)
+            self.ledger.heartbeat(name, self.lease_seconds, info)
 
     def _run(self) -> None:
         while not self._stopped:

@@ -8,6 +8,7 @@ from typing import Any
 from dalsegno.engine.scripting.task_context import TaskRunContext
 from dalsegno.lang import Expression, Limits
 from dalsegno.model.retry import RetryPolicy
+from dalsegno.ports.secrets import Credential
 
 
 class LibraryNodeContext:
@@ -98,6 +99,19 @@ class LibraryNodeContext:
 
     def heartbeat(self) -> None:
         self._task.heartbeat()
+
+    @property
+    def credential_name(self) -> str | None:
+        return self._task.credential_name
+
+    def credential(self, name: str | None = None) -> Credential:
+        return self._task.credential(name)
+
+    async def acredential(self, name: str | None = None) -> Credential:
+        return await self._task.acredential(name)
+
+    def redact(self, text: str) -> str:
+        return self._task.redact(text)
 
     def use_retry(self, policy: RetryPolicy) -> None:
         self._task.use_retry(policy)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
 from itertools import groupby
@@ -23,6 +24,7 @@ from dalsegno.core.script_ending import error_object, fail_at_start
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.starting import never_started
+from dalsegno.engine.troubles import Trouble
 from dalsegno.errors import (
     BadConfiguration,
     Conflict,
@@ -62,6 +64,9 @@ class Outbox:
         self.delivered = 0
         self.started: Callable[[str | None, str], None] = lambda parent, execution: None
         """Told of every execution that was started by order of another."""
+        self.trouble: Callable[[Trouble], None] = lambda trouble: None
+        """Told of every entry that could not be delivered."""
+        self._tries: Counter[str] = Counter()
         self._news = asyncio.Event()
         self._put_off: dict[str, float] = {}
         """Entries that this process cannot deliver now, and when it tries again."""
@@ -102,6 +107,8 @@ class Outbox:
         done = [entry.id for entry, answer in zip(entries, answers, strict=True) if answer is True]
         await self.ledger.delivered(done)
         self.delivered += len(done)
+        for name in done:
+            self._tries.pop(name, None)
         later = asyncio.get_running_loop().time() + LOOK_AGAIN
         for entry, answer in zip(entries, answers, strict=True):
             if isinstance(answer, BaseException):
@@ -120,16 +127,27 @@ class Outbox:
         except (BadConfiguration, InvalidDefinition) as error:
             # What was deployed was valid there: this process lacks a module or a node type, another may have it.
             logger.warning("outbox entry %s cannot be carried out by this process: %s", entry.id, error)
+            self._tell_trouble(entry, error)
             return False
         except OperatorError:
             raise
-        except InternalError:
+        except InternalError as error:
             logger.exception("outbox entry %s broke", entry.id)
+            self._tell_trouble(entry, error)
             return False
         except (UsageError, msgspec.ValidationError) as error:
             # Nobody is there to be told, and it would fail again wherever it is tried.
             logger.error("outbox entry %s could not be carried out: %s", entry.id, error)
         return True
+
+    def _tell_trouble(self, entry: OutboxEntry, error: Exception) -> None:
+        self._tries[entry.id] += 1
+        self.trouble(Trouble("outbox", entry.id, entry.execution, str(error), self._tries[entry.id]))
+
+    def again(self, entry: str) -> None:
+        """It is tried again at once."""
+        self._put_off.pop(entry, None)
+        self._news.set()
 
     def _orders(self) -> dict[str, Callable[[OutboxEntry], Awaitable[None]]]:
         return {
@@ -284,6 +302,7 @@ def _error_of(view: ExecutionView) -> ErrorValue:
         error.get("details"),
         classes=tuple(error.get("classes") or ()),
         args=tuple(error.get("args") or ()),
+        attributes=error.get("attributes"),
     )
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 
 from dalsegno.core.diagnosis import diagnose
 from dalsegno.engine.processes import dead_among
+from dalsegno.engine.retention import Retention, read_retention, remove_outdated
 from dalsegno.errors import OperatorError
 from dalsegno.model.effect import WakeMachine
 from dalsegno.model.execution import SCRIPTED
@@ -21,6 +22,8 @@ logger = logging.getLogger("dalsegno.reconciler")
 
 UNTOUCHED_AFTER = 300.0
 PAGE = 100
+BETWEEN_CHUNKS = 0.1
+"""Seconds between two chunks of old executions that are removed."""
 OUTBOX_LOOK = 1000
 """Entries of the outbox among which something for a waiting script is looked for."""
 
@@ -36,14 +39,14 @@ class Reconciler:
         *,
         interval: float = 15.0,
         untouched_after: float = UNTOUCHED_AFTER,
-        retention: float | None = None,
+        retention: Retention = None,
     ) -> None:
         self.ledger = ledger
         self.archive = archive
         self.broker = broker
         self.interval = interval
         self.untouched_after = untouched_after
-        self.retention = retention
+        self.kept_for = read_retention(retention)
         self.repairs: Counter[str] = Counter()
         self.stuck: dict[str, str] = {}
         self._cursor = ""
@@ -54,7 +57,9 @@ class Reconciler:
         self._ended.set()
 
     async def run(self) -> None:
-        sweeper = asyncio.create_task(self._sweep_after_endings())
+        beside = [asyncio.create_task(self._sweep_after_endings())]
+        if self.kept_for:
+            beside.append(asyncio.create_task(self._remove_outdated()))
         try:
             while True:
                 try:
@@ -63,21 +68,22 @@ class Reconciler:
                     logger.warning("the reconciler cannot reach the store (%s); trying again", error)
                 await asyncio.sleep(self.interval)
         finally:
-            sweeper.cancel()
+            for task in beside:
+                task.cancel()
 
     async def round(self) -> None:
-        """One walk: dead workers, quiet executions, old history."""
+        """One walk: dead workers, quiet executions, what is left of ended ones."""
         await self.take_back_leases()
         await self._walk()
-        if self.retention is not None:
-            await self.archive.remove_ended(self.ledger.now() - self.retention)
+        self._ended.set()  # other processes end executions, too, and a crash leaves some unswept
 
     async def take_back_leases(self) -> None:
         dead = dead_among([worker.id for worker in await self.ledger.workers()])
         lost = await self.ledger.expire(dead)
         if lost:
             self.repairs["expired-lease"] += len(lost)
-            logger.warning("took back %d leases of workers that are gone", len(lost))
+            leases = "1 lease" if len(lost) == 1 else f"{len(lost):,} leases"
+            logger.warning("took back %s of workers that are gone", leases)
             await self.broker.announce(lost)
 
     async def _walk(self) -> None:
@@ -145,3 +151,13 @@ class Reconciler:
                     pass
             except OperatorError as error:
                 logger.warning("sweeping has to wait (%s)", error)
+
+    async def _remove_outdated(self) -> None:
+        """In chunks with a pause after each, so that a million old executions hold up nobody."""
+        while True:
+            more = False
+            try:
+                more = await remove_outdated(self.archive, self.kept_for, self.ledger.now())
+            except OperatorError as error:
+                logger.warning("removing old executions has to wait (%s)", error)
+            await asyncio.sleep(min(BETWEEN_CHUNKS, self.interval) if more else self.interval)

@@ -8,6 +8,7 @@ from typing import Any
 from dalsegno.core.situation import Situation
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Lookup
+from dalsegno.engine.secrets.run_secrets import UsesCredentials
 from dalsegno.lang import Limits
 from dalsegno.model.retry import RetryPolicy
 
@@ -15,7 +16,7 @@ LogSink = Callable[[str, str, str, str], None]
 """execution, node, level, message"""
 
 
-class RunContext:
+class RunContext(UsesCredentials):
     """Implements ports.node.NodeContext for one attempt."""
 
     __slots__ = (
@@ -46,6 +47,7 @@ class RunContext:
         self.outputs = outputs
         self.services = services
         self.beats = 0
+        self.secrets = None
         self._payload = payload
         self._situation = situation
         self._log = log
@@ -116,7 +118,14 @@ class RunContext:
         return parameter in self._situation.node.parameters.expressions
 
     def log(self, message: str, level: str = "info") -> None:
-        self._log(self.execution_id, self.node_id, level, message)
+        self._log(self.execution_id, self.node_id, level, self.redact(message))
+
+    @property
+    def credential_name(self) -> str | None:
+        return self._situation.node.credential
+
+    async def _workflow_name(self) -> str:
+        return self.workflow
 
     def heartbeat(self) -> None:
         """Plain attribute writes are safe from any thread: sync tasks beat from theirs."""

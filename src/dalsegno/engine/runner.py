@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Loader, Lookup, nothing
 from dalsegno.engine.run_context import LogSink, RunContext
+from dalsegno.engine.secrets.redaction import Redactor
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.errors import DalSegnoError, NotFound, NotJson, OperatorError
 from dalsegno.graph.plan import Node
@@ -48,26 +50,30 @@ class Runner:
         cannot be read: that is no failure of the node, which has not even begun."""
         node = situation.node
         limit: asyncio.Timeout | None = None
-        began = False
+        context: RunContext | None = None
         try:
             node_type = self.types.get(node.type)
             if node.parameters.roots or node_type.needs:
                 context = await self._context(program, situation, node_type, payload)
             else:
                 context = self._seen(program, situation, nothing, payload, NO_OUTPUTS)
-            began = True
             parameters = self._parameters(program, node, node_type, context.lookup, situation.now)
             if node.timeout is None:
-                return await node_type.execute(context, parameters)
-            async with asyncio.timeout(node.timeout) as limit:
-                return await node_type.execute(context, parameters)
+                returned = await node_type.execute(context, parameters)
+            else:
+                async with asyncio.timeout(node.timeout) as limit:
+                    returned = await node_type.execute(context, parameters)
+            if context.secrets is None:
+                return returned
+            return await context.secrets.returned(returned, f"the output of node '{node.id}'")
         except Exception as error:
             if limit is not None and limit.expired() and isinstance(error, TimeoutError):
                 return _timed_out(node)
-            if isinstance(error, OperatorError) and not began:
+            if isinstance(error, OperatorError) and context is None:
                 raise
-            failure = failure_of(error, node)
-            _tell(situation, failure, error)
+            secrets = context.secrets if context is not None else None
+            failure = failure_of(error, node, secrets)
+            _tell(situation, failure, error, secrets)
             return failure
 
     async def _context(
@@ -116,30 +122,43 @@ def _outputs(predecessors: Sequence[str], lookup: Lookup) -> dict[str, Any]:
     return found
 
 
-def _tell(situation: Situation, failure: Failure, error: Exception) -> None:
+def _tell(situation: Situation, failure: Failure, error: Exception, secrets: Redactor | None) -> None:
     """One line in the worker's log; the traceback too, where somebody looks for it."""
     lease = situation.lease
     logger.info(
-        "node '%s' of execution %s failed (attempt %d): %s: %s",
+        "node '%s' of execution %s failed (attempt %d): %s: %s%s",
         lease.node,
         lease.execution,
         lease.attempt,
         failure.type,
         failure.message,
-        exc_info=error if logger.isEnabledFor(logging.DEBUG) else None,
+        traceback_text(error, secrets),
     )
 
 
-def failure_of(error: Exception, node: Node) -> Failure:
+def traceback_text(error: BaseException | None, secrets: Redactor | None) -> str:
+    """For the log, where somebody looks for it; without what the run must not tell."""
+    if error is None or not logger.isEnabledFor(logging.DEBUG):
+        return ""
+    text = "\n" + "".join(traceback.format_exception(error)).rstrip()
+    return text if secrets is None else secrets.text(text)
+
+
+def failure_of(error: Exception, node: Node, secrets: Redactor | None = None) -> Failure:
     """A node's exception as a value."""
-    return storable_failure(error, node.id)
+    return storable_failure(error, node.id, secrets)
 
 
-def storable_failure(error: Exception, node: str | None) -> Failure:
+def storable_failure(error: Exception, node: str | None, secrets: Redactor | None = None) -> Failure:
     """Any exception as a value that every store can hold: ours keep their codes, others fail under their class's
-    name."""
+    name. ``secrets`` are taken out before anything is cut: half of one would not be recognised."""
+    failure = _failure(error)
+    return _storable(failure if secrets is None else secrets.failure(failure), node)
+
+
+def _failure(error: Exception) -> Failure:
     if isinstance(error, NodeError):
-        return _storable(error.failure, node)
+        return error.failure
     code = getattr(error, "code", None)
     code = code if isinstance(code, str) else "NODE_FAILED"
     name, retryable = type(error).__name__, not isinstance(error, DalSegnoError | ExpressionFailed)
@@ -147,7 +166,7 @@ def storable_failure(error: Exception, node: str | None) -> Failure:
         name = "ExpressionFailed"
     elif isinstance(error, NotFound):
         code = "NOT_FOUND"
-    return _storable(Failure(_words(error) or name, code, name, retryable=retryable), node)
+    return Failure(_words(error) or name, code, name, retryable=retryable)
 
 
 def _words(error: Exception) -> str:

@@ -7,10 +7,11 @@ one.
 
 from __future__ import annotations
 
+import asyncio
 from itertools import islice
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from dalsegno.core import commands
 from dalsegno.core.firing import (
@@ -26,16 +27,19 @@ from dalsegno.core.schedules import ScheduleSpec, times_after
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.schedule_request import NewSchedule
+from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS
 from dalsegno.engine.stack import Stack
-from dalsegno.engine.starting import StartOptions, new_execution
+from dalsegno.engine.starting import StartOptions, check_arguments, new_execution
 from dalsegno.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
 from dalsegno.model.definition import is_part, no_such_version
 from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView, NewExecution
 from dalsegno.model.ids import derive, new_execution_id
+from dalsegno.model.suggestion import no_such_schedule, no_such_workflow
 from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale, Transition
 from dalsegno.ports.archive import ExecutionFilter
 
+NO_INPUT = Raw(b"null")
 SHOWN_TIMES = 5
 PAGE = 200
 TRIES = 5
@@ -80,7 +84,7 @@ class ScheduleBook:
         """A new schedule, or with ``replace`` another spec for the one of that name, which keeps what it counted."""
         spec = new.spec(self.stack.ledger.now())
         if not allow_unknown:
-            await self._check_workflow(spec)
+            spec = await self._fitting(spec, has_input=new.input is not None)
         for _ in range(TRIES):
             known = await self._newest(spec.name)
             if known is None or known.state in ENDED:
@@ -222,9 +226,7 @@ class ScheduleBook:
         return view
 
     async def _unknown(self, name: str) -> NotFound:
-        known = [view.name for view in await self.list()]
-        listed = ", ".join(f"'{each}'" for each in known[:10]) or "none yet"
-        return NotFound(f"there is no schedule '{name}'; there are: {listed}")
+        return NotFound(no_such_schedule(name, [view.name for view in await self.list()]))
 
     async def _state(self, execution: str) -> tuple[ScheduleState, str]:
         inspection = await self.stack.ledger.inspect(execution)
@@ -233,21 +235,25 @@ class ScheduleBook:
                 return decode_state(token.data), token.id
         raise Conflict(f"the schedule with the execution {execution} has ended meanwhile")
 
-    async def _check_workflow(self, spec: ScheduleSpec) -> None:
-        """It exists, and takes the input, as far as that can be told in this process."""
+    async def _fitting(self, spec: ScheduleSpec, *, has_input: bool) -> ScheduleSpec:
+        """The workflow exists, and takes the input, as far as that can be told in this process. To the parameters of
+        a Python function, none is no object."""
         archive = self.stack.archive
         definition = await archive.definition(spec.workflow, spec.version)
         if definition is None:
             if await archive.definition(spec.workflow) is not None:
                 raise NotFound(no_such_version(spec.workflow, spec.version))
             deployed = [each.name for each in await archive.definitions() if not is_part(each)]
-            known = ", ".join(f"'{name}'" for name in deployed[:10]) or "none yet"
-            raise NotFound(f"no workflow is named '{spec.workflow}'; deployed here: {known}")
+            raise NotFound(no_such_workflow(spec.workflow, deployed))
         try:
             program = await self.definitions.by_name(spec.workflow, definition.version)
         except (NotFound, InvalidDefinition):
-            return  # its module or one of its node types is not known here, but may be where it will run
-        new_execution(program, spec.input, StartOptions(), self.stack.ledger.now(), DEFAULT_LIMITS)
+            return spec  # its module or one of its node types is not known here, but may be where it will run
+        if not has_input and isinstance(program, ScriptProgram) and program.native:
+            spec = msgspec.structs.replace(spec, input=NO_INPUT)
+        new = new_execution(program, spec.input, StartOptions(), self.stack.ledger.now(), DEFAULT_LIMITS)
+        await check_arguments(program, new.input, asyncio.to_thread)
+        return spec
 
 
 def _same(one: ScheduleSpec, other: ScheduleSpec) -> bool:

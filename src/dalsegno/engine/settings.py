@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dalsegno.core.fail import MAX_LOSSES
+from dalsegno.engine.retention import Retention
 from dalsegno.graph.document import DocumentLimits
 from dalsegno.lang import Limits
 
@@ -41,8 +42,8 @@ class EngineSettings:
     """How long running steps may take to finish at shutdown before they are handed back."""
     reconcile_every: float = 15.0
     untouched_after: float = 300.0
-    retention: float | None = None
-    """Seconds after which ended executions are removed; None keeps them."""
+    retention: Retention = None
+    """Seconds after which ended executions are removed, by the state they ended in or for all; None keeps them."""
     worker_name: str | None = None
     threads: int = 32
     """Threads for tasks that are ordinary functions."""

@@ -11,6 +11,7 @@ from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.limits import Limits
 from dalsegno.ports.records import Records
 
 
@@ -24,5 +25,7 @@ class Stack:
     records: Records
     clock: Clock
     close: Callable[[], Awaitable[None]]
+    limits: Limits | None = None
+    """None where the ledger knows no limits by key."""
     items_per_commit: int = ITEMS_PER_COMMIT
     """How wide a commit may be: a store that does not like long commits takes fewer items of a split at a time."""

@@ -16,15 +16,18 @@ from dalsegno.core.start import start
 from dalsegno.core.task_options import task_options
 from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.definitions import Program
+from dalsegno.engine.delays import Duration, Moment
 from dalsegno.engine.results import refuse_large
 from dalsegno.engine.scripting.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.scripting.turns import InThread
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.errors import DalSegnoError, InvalidInput
+from dalsegno.lang import ExpressionFailed
 from dalsegno.lang.python import PythonProgram, arguments_for
 from dalsegno.model.definition import Version
 from dalsegno.model.execution import ExecutionKind, NewExecution
 from dalsegno.model.ids import derive, execution_id_for_key, new_execution_id
+from dalsegno.model.limits import LONGEST_KEY, Concurrency
 from dalsegno.model.token import DEFAULT_QUEUE, NewToken
 from dalsegno.model.transition import Transition
 
@@ -35,6 +38,9 @@ class StartOptions:
     idempotency_key: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
+    delay: Duration | None = None
+    """It begins after so long, and is PENDING until then; or at ``start_at``."""
+    start_at: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +167,35 @@ def _bind(code: PythonProgram, raw: bytes) -> None:
         raise InvalidInput(f"workflow '{code.name}' cannot take its input: {kind}: {error}") from error
 
 
+def workflow_limit(
+    program: Program | ScriptProgram, new: NewExecution, now: float, limits: EngineLimits
+) -> Concurrency | None:
+    """The key of which a new execution needs a slot, and what its workflow allows. Raises InvalidInput where the input
+    gives the key no value."""
+    limit = program.plan.limit if isinstance(program, Program) else None
+    if limit is None or limit.key is None:
+        return Concurrency(limit.name, limit.allows) if limit is not None else None
+    trigger = decode_value(new.input)
+    try:
+        found = limit.key.evaluate({"$trigger": trigger}.__getitem__, now=now, limits=limits.expressions)
+    except ExpressionFailed as error:
+        raise InvalidInput(f"the key of the workflow's concurrency has no value: {error}") from None
+    if isinstance(found, bool) or not isinstance(found, str | int | float) or found == "":
+        raise InvalidInput(
+            f"the key of the workflow's concurrency, {limit.name}, must be a text or a number for this input"
+        )
+    return Concurrency(str(found)[:LONGEST_KEY], limit.allows)
+
+
 def start_transition(program: Program | ScriptProgram, new: NewExecution, now: float) -> Transition:
     if isinstance(program, Program):
         return start(program.plan, new, now)
     return start_script(new, now, program.timeout)
+
+
+def limited(concurrency: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A task's limit as an option."""
+    return {"concurrency": dict(concurrency)} if concurrency else None
 
 
 def start_task_transition(
@@ -180,7 +211,8 @@ def start_task_transition(
         encode_body(TaskBody(Raw(new.input), options=dict(options) if options else None)),
         known.queue or queue or DEFAULT_QUEUE,
         known.priority or new.priority,
-        known.concurrency,
+        known.limit_key(new.workflow),
         due=now + known.delay if known.delay else None,
+        allowance=known.allows,
     )
     return start_task(new, now, token)

@@ -68,12 +68,14 @@ class Steps:
         self.evaluation = Evaluation(loader, self.results, limits)
         self.outside = Outside(ledger, blobs, runner.types, self.results, runner.log)
 
-    async def step(self, lease: Lease, body: Body | None = None) -> Step:
+    async def step(self, lease: Lease, body: Body | None = None, began: float | None = None) -> Step:
+        """``began``: when the work itself was begun, if that was elsewhere and before."""
         program = self.definitions.cached(lease.definition) or await self.definitions.by_hash(
             lease.definition
         )
         now = self.ledger.now()
-        situation = Situation(program.plan, lease, body or decode_body(lease.data), now, now)
+        since = now if began is None else began
+        situation = Situation(program.plan, lease, body or decode_body(lease.data), now, since)
         try:
             if lease.losses >= self.limits.losses and lease.kind not in ("node", "join"):
                 return fail.halt(situation, fail.worker_lost(lease.node, lease.losses))

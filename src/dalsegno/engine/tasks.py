@@ -9,15 +9,18 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional
+
+from msgspec.structs import replace
 
 from dalsegno.errors import InvalidInput, NotFound
 from dalsegno.lang.python.annotations import hints_of
 from dalsegno.lang.python.typed import from_plain
+from dalsegno.model.limits import Concurrency, as_option
 from dalsegno.model.retry import NO_RETRY, RetryPolicy
 from dalsegno.ports.node import NodeContext, NodeError
 
-PLAIN = (Any, object, dict, list, str, int, float, bool, None)
+UNCHECKED = (Any, object)
 """Annotations under which an input is taken as it comes."""
 TURN_THREADS = 8
 """For turns of Python workflows: apart from tasks, which may keep their threads for long."""
@@ -33,13 +36,27 @@ class Task:
     retry: RetryPolicy = NO_RETRY
     timeout: float | None = None
     queue: str | None = None
+    concurrency: Concurrency | None = None
+    """How many run at once, or start in a period; shared by all tasks of its key."""
     heartbeat: float | None = None
     """Seconds within which a run must call ``ctx.heartbeat()``; a run that is silent for longer has failed."""
     is_async: bool = False
     parameters: tuple[str, ...] = ()
     context_parameter: str | None = None
     hints: Mapping[str, Any] = field(default_factory=dict)
-    """Annotations of those parameters that are more than plain JSON."""
+    """Annotations of those parameters that have one which says something."""
+    defaults: frozenset[str] = frozenset()
+    """Parameters that need not be given."""
+
+
+class TaskTimedOut(NodeError):
+    """A run that took longer than its task's own timeout. Graphs know it by its code, programs as `TimeoutError`."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(
+            f"task '{task.name}' did not end within its timeout of {task.timeout:g} s", code="TIMEOUT"
+        )
+        self.failure = replace(self.failure, type="TimeoutError")
 
 
 def make_task(function: Callable[..., Any], **options: Any) -> Task:
@@ -53,9 +70,26 @@ def make_task(function: Callable[..., Any], **options: Any) -> Task:
         is_async=inspect.iscoroutinefunction(function),
         parameters=rest,
         context_parameter=context,
-        hints={each: hint for each, hint in hints_of(function).items() if each in rest and hint not in PLAIN},
+        hints=_input_hints(function, parameters),
+        defaults=frozenset(each.name for each in parameters if each.default is not inspect.Parameter.empty),
         **options,
     )
+
+
+def _input_hints(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> dict[str, Any]:
+    """What inputs are checked by. A default of None is an annotation too: people write ``x: int = None``."""
+    hints = hints_of(function)
+    found = {}
+    for each in parameters:
+        hint = hints.get(each.name, Any)
+        if each.kind in _COLLECTING or _is_context(each) or hint in UNCHECKED:
+            continue
+        found[each.name] = Optional[hint] if each.default is None else hint  # noqa: UP045 - a hint may be no class
+    return found
+
+
+_COLLECTING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+"""Their annotations are those of single items."""
 
 
 def _is_context(parameter: inspect.Parameter) -> bool:
@@ -87,6 +121,13 @@ class Tasks:
 
     def find(self, name: str) -> Task | None:
         return self._tasks.get(name)
+
+    def limit_of(self, name: str) -> dict[str, Any] | None:
+        """Its ``concurrency``, as an option of a call."""
+        found = self._tasks.get(name)
+        if found is None or found.concurrency is None:
+            return None
+        return as_option(found.concurrency)
 
     def names(self) -> list[str]:
         return sorted(self._tasks)
@@ -129,7 +170,7 @@ class Tasks:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise _too_long(task) from None
+            raise TaskTimedOut(task) from None
         finally:
             if not work.done():
                 work.cancel()
@@ -190,6 +231,8 @@ def _arguments(task: Task, payload: Any, ctx: NodeContext) -> tuple[list[Any], d
     keywords: dict[str, Any] = {} if task.context_parameter is None else {task.context_parameter: ctx}
     if not task.parameters:
         return [], keywords
+    if payload is None and task.defaults.issuperset(task.parameters):
+        return [], keywords
     if task.hints:
         payload = _typed(task, payload)
     if len(task.parameters) == 1:
@@ -205,19 +248,18 @@ def _arguments(task: Task, payload: Any, ctx: NodeContext) -> tuple[list[Any], d
 
 
 def _typed(task: Task, payload: Any) -> Any:
-    """Dataclasses, models, dates and the like as the function's annotations ask for them."""
-    what = f"the input of task '{task.name}'"
-    try:
-        if len(task.parameters) == 1:
-            return from_plain(payload, task.hints[task.parameters[0]], what)
-        if isinstance(payload, dict):
-            return {
-                name: from_plain(value, task.hints[name], f"{what}.{name}") if name in task.hints else value
-                for name, value in payload.items()
-            }
-    except (TypeError, ValueError) as error:
-        raise NodeError(str(error), code="BAD_TASK_INPUT", retryable=False) from error
-    return payload
+    """As the function's annotations ask for it: dataclasses, models, dates and the like are made of it, plain values
+    are checked. Raises InvalidInput, which is not retried."""
+    hints = task.hints
+    if len(task.parameters) == 1:
+        return _fitting(task, task.parameters[0], payload)
+    if not isinstance(payload, dict):
+        return payload
+    return {name: _fitting(task, name, value) if name in hints else value for name, value in payload.items()}
+
+
+def _fitting(task: Task, name: str, value: Any) -> Any:
+    return from_plain(value, task.hints[name], f"task '{task.name}': '{name}'")
 
 
 async def _contained(task: Task, arguments: list[Any], keywords: dict[str, Any]) -> Any:
@@ -243,12 +285,6 @@ def _left(task: Task, error: SystemExit) -> NodeError:
 def _gave_up(task: Task) -> NodeError:
     """Nobody has cancelled it."""
     return NodeError(f"task '{task.name}' raised CancelledError by itself", code="CancelledError")
-
-
-def _too_long(task: Task) -> NodeError:
-    return NodeError(
-        f"task '{task.name}' did not end within its timeout of {task.timeout:g} s", code="TIMEOUT"
-    )
 
 
 def _silent(task: Task) -> NodeError:

@@ -24,8 +24,14 @@ class Timers:
         self.ledger = ledger
         self.broker = broker
         self.fired = 0
+        self.looked_at: float | None = None
+        """When everything that was due had been fired last."""
         self._sooner = asyncio.Event()
         self._next: float | None = None
+
+    def lag(self) -> float:
+        """Seconds by which the next timer is overdue."""
+        return max(self.ledger.now() - self._next, 0.0) if self._next is not None else 0.0
 
     def notice(self, due: float) -> None:
         """Something was parked; if it comes due before everything known, the sleep is cut short."""
@@ -56,6 +62,7 @@ class Timers:
         except OperatorError as error:
             logger.warning("timers cannot reach the store (%s); trying again", error)
             return False
+        self.looked_at = self.ledger.now()
         return True
 
     async def _drain(self) -> None:

@@ -15,8 +15,10 @@ from dalsegno.core.script_tasks import put_off
 from dalsegno.core.situation import RunRecord, Situation, encode_record, run_event
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.continuation import Continuation, kept_leases
+from dalsegno.engine.observing import Observer
 from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.steps import Steps
+from dalsegno.engine.troubles import Trouble
 from dalsegno.errors import BadConfiguration, DalSegnoError, OperatorError
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import SCRIPTED, NewExecution
@@ -32,7 +34,7 @@ logger = logging.getLogger("dalsegno.worker")
 BROKEN_PAUSE = 1.0
 CANNOT_RUN_PAUSE = 2.0
 LONGEST_PAUSE = 15.0
-SCRIPT_TOKENS = frozenset(("resume", "task", "timer", "schedule"))
+SCRIPT_TOKENS = frozenset(("resume", "task", "timer", "schedule", "start"))
 
 SHOW_STARTED_AFTER = 0.1
 """A run longer than this is shown as started while it goes on."""
@@ -69,6 +71,9 @@ class Worker:
         self.continuation = Continuation(self.queues)
         self.steps_done = 0
         self._continues = continues
+        self.observer: Observer | None = None
+        self.trouble: Callable[[Trouble], None] = lambda trouble: None
+        """Told of every token that this process cannot run."""
         self.renamed: Callable[[], None] = lambda: None
         """Called when there is a new name to keep alive."""
         self._base = name
@@ -181,6 +186,8 @@ class Worker:
             while following is not None:
                 lease, hops = following, hops + 1
                 now = self.started[lease.token] = clock()
+                if self.observer is not None:
+                    self.observer.began(lease)
                 if lease.kind == "task":
                     self._runs[lease.token] = this_run
                 going_on = self._continues and self.continuation.may_go_on(hops, now - began, lease.priority)
@@ -199,6 +206,7 @@ class Worker:
         except BadConfiguration as error:
             # This process cannot run it, another one may; until then it must not stand in the way of others.
             logger.warning("token %s of execution %s is put off: %s", lease.token, lease.execution, error)
+            self.trouble(Trouble("token", lease.token, lease.execution, str(error), lease.attempt))
             await self.committer.commit(self._put_off(lease))
             self._done(lease)
         except Exception:
@@ -219,8 +227,10 @@ class Worker:
         """After a lost lease the same token may be running here a second time: that run stays."""
         if self.running.get(lease.token) is lease:
             del self.running[lease.token]
-            self.started.pop(lease.token, None)
+            since = self.started.pop(lease.token, None)
             self._runs.pop(lease.token, None)
+            if self.observer is not None and since is not None:
+                self.observer.stepped(lease, asyncio.get_running_loop().time() - since)
 
     async def _give_back(self, name: str, leases: Sequence[Lease]) -> None:
         """Until it is done: what is neither run nor handed back would stay leased for ever."""

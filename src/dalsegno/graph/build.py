@@ -79,7 +79,7 @@ def _assemble(draft: Draft, header: Header, digest: str) -> Plan:
     return Plan(
         name=draft.name,
         hash=digest,
-        nodes={node.id: _node(node, edges) for node in nodes},
+        nodes={node.id: _node(node, edges, draft.name) for node in nodes},
         edges=edges,
         entries=entries,
         entry_edges=tuple(edges[edge.id] for edge in entry_edges),
@@ -90,6 +90,7 @@ def _assemble(draft: Draft, header: Header, digest: str) -> Plan:
         leaves=tuple(node.id for node in nodes if node.depth == 0 and not node.success and not node.trigger),
         timeout=header.timeout,
         input_schema=header.input_schema,
+        limit=header.limit,
         description=header.description,
         names=unique_names(draft),
         members=_members(draft),
@@ -105,7 +106,14 @@ def _members(draft: Draft) -> dict[str, tuple[str, ...]]:
     return {split: tuple(inside) for split, inside in members.items()}
 
 
-def _node(draft: DraftNode, edges: Mapping[str, Edge]) -> Node:
+def _limit_key(node: DraftNode, workflow: str) -> str | None:
+    """A node that names no key has one of its own, whatever the version."""
+    if node.concurrency is None:
+        return None
+    return node.concurrency.key or f"{workflow}/{node.id}"
+
+
+def _node(draft: DraftNode, edges: Mapping[str, Edge], workflow: str) -> Node:
     assert draft.compiled is not None  # noqa: S101 - compiled for every node, or the document was refused
     return Node(
         id=draft.id,
@@ -122,6 +130,9 @@ def _node(draft: DraftNode, edges: Mapping[str, Edge]) -> Node:
         retry=draft.retry,
         timeout=draft.timeout,
         queue=draft.queue,
+        limit_key=_limit_key(draft, workflow),
+        allows=draft.concurrency.allows if draft.concurrency is not None else None,
+        credential=draft.credential,
         split=draft.split,
         depth=draft.depth,
         gate=draft.gate,

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from dalsegno.graph.catalog import ControlKind, NodeSpec
 from dalsegno.graph.plan import ErrorStrategy, JoinMode, Parameters
+from dalsegno.model.limits import Concurrency
 from dalsegno.model.retry import NO_RETRY, RetryPolicy
 
 
@@ -63,6 +64,8 @@ class DraftNode(Struct, eq=False, gc=False):
     retry: RetryPolicy = NO_RETRY
     timeout: float | None = None
     queue: str = "default"
+    concurrency: Concurrency | None = None
+    credential: str | None = None
     merge_timeout: float | None = None
     cancels_losers: bool = False
     compiled: Parameters | None = None

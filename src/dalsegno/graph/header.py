@@ -9,8 +9,10 @@ from typing import Any
 from dalsegno.graph.draft import Draft
 from dalsegno.graph.findings import Report, kind_of
 from dalsegno.graph.parameters import ParameterCompiler
+from dalsegno.graph.plan import WorkflowLimit
 from dalsegno.graph.settings import positive_duration
 from dalsegno.lang import Expression
+from dalsegno.model.limits import read_concurrency
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +21,19 @@ class Header:
     timeout: float | None
     input_schema: Mapping[str, Any] | None
     output: Expression | None
+    limit: WorkflowLimit | None = None
 
 
 def read_header(draft: Draft, compiler: ParameterCompiler, report: Report) -> Header:
     fields = draft.fields
     timeout = fields.get("timeout")
     _check_tags(fields.get("tags"), report)
-    _check_concurrency(fields.get("concurrency"), report)
     return Header(
         description=_description(fields.get("description"), report),
         timeout=None if timeout is None else positive_duration(timeout, "/timeout", report),
         input_schema=_input_schema(fields.get("input_schema"), report),
         output=_output(fields.get("output"), compiler, report),
+        limit=_limit(draft, compiler, report),
     )
 
 
@@ -46,19 +49,23 @@ def _check_tags(value: Any, report: Report) -> None:
         report.error("/tags", "wrong-type", "'tags' must be a list of texts.")
 
 
-def _check_concurrency(value: Any, report: Report) -> None:
+def _limit(draft: Draft, compiler: ParameterCompiler, report: Report) -> WorkflowLimit | None:
+    """A key that begins with ``$`` or stands in ``{{ }}`` is an expression; any other is the key itself."""
+    value = draft.fields.get("concurrency")
     if not value:
-        return
-    if not isinstance(value, dict):
-        message = f"'concurrency' must be an object with 'key' and 'limit', not {kind_of(value)}."
-        report.error("/concurrency", "wrong-type", message)
-        return
-    limit = value.get("limit")
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        report.error("/concurrency/limit", "wrong-type", "'limit' must be a whole number, at least 1.")
-    if not isinstance(value.get("key", ""), str):
-        report.error("/concurrency/key", "wrong-type", "'key' must be text: an expression.")
-    report.warn("/concurrency", "not-enforced", "'concurrency' is not enforced by this version.")
+        return None
+    try:
+        read = read_concurrency(value)
+    except ValueError as error:
+        named = next((name for name in ("limit", "key") if str(error).startswith(f"'{name}'")), None)
+        pointer = f"/concurrency/{named}" if named is not None else "/concurrency"
+        report.error(pointer, "wrong-type", f"'concurrency' makes no sense: {error}.")
+        return None
+    key = (read.key or "").strip()
+    if not key.startswith(("$", "{{")):
+        return WorkflowLimit(read.allows, key or f"workflow:{draft.name}")
+    source = key[2:-2] if key.startswith("{{") and key.endswith("}}") else key
+    return WorkflowLimit(read.allows, key, compiler.expression(source, "/concurrency/key"))
 
 
 def _input_schema(value: Any, report: Report) -> Mapping[str, Any] | None:

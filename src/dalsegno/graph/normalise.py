@@ -15,7 +15,7 @@ TOP_FIELDS = (
 )  # fmt: skip
 NODE_FIELDS = (
     "id", "name", "type", "handler", "parameters", "config", "dependencies", "trigger", "retry", "timeout", "queue",
-    "credentials", "error",
+    "concurrency", "credentials", "error",
 )  # fmt: skip
 EDGE_FIELDS = ("id", "src", "dst", "is_error")
 RESERVED_IDS = ("trigger", "item", "index", "json", "execution", "node", "input")

@@ -17,6 +17,7 @@ from dalsegno.graph.catalog import ControlKind
 from dalsegno.graph.closure import dead_run, reach, region
 from dalsegno.graph.templates import Template
 from dalsegno.lang import Expression
+from dalsegno.model.limits import Allowance
 from dalsegno.model.retry import NO_RETRY, RetryPolicy
 
 JoinMode = Literal["each", "all", "any"]
@@ -61,6 +62,11 @@ class Node(Struct, frozen=True, eq=False, gc=False):
     retry: RetryPolicy = NO_RETRY
     timeout: float | None = None
     queue: str = "default"
+    limit_key: str | None = None
+    allows: Allowance | None = None
+    """The key whose limit its tokens are subject to, and what the document allows."""
+    credential: str | None = None
+    """The name of a credential; its values are known only where the node runs."""
     split: str | None = None
     """The split whose items this node runs in; None at the root."""
     depth: int = 0
@@ -97,6 +103,15 @@ class DeadRun:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class WorkflowLimit:
+    """How many executions run at once. ``key`` is an expression over the start payload, ``name`` a fixed key."""
+
+    allows: Allowance
+    name: str
+    key: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     name: str
     hash: str
@@ -118,6 +133,7 @@ class Plan:
     """Root-scope nodes without success edges, in document order."""
     timeout: float | None = None
     input_schema: Mapping[str, Any] | None = None
+    limit: WorkflowLimit | None = None
     description: str = ""
     names: Mapping[str, str] = field(default_factory=dict)
     """Node name → id, for names that are unique and no id."""

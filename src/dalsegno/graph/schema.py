@@ -47,10 +47,6 @@ def document_schema(catalog: Catalog) -> _Schema:
 def _top_properties() -> _Schema:
     nodes: _Schema = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/node"}}
     edges: _Schema = {"type": ["array", "null"], "items": {"$ref": "#/$defs/edge"}}
-    concurrency: _Schema = {
-        "type": ["object", "null"],
-        "properties": {"key": {"type": "string"}, "limit": {"type": "integer", "minimum": 1}},
-    }
     return {
         "name": {"type": "string", "minLength": 1, "maxLength": 200},
         "description": {"type": ["string", "null"]},
@@ -61,10 +57,29 @@ def _top_properties() -> _Schema:
             "type": ["string", "object", "number", "boolean", "null"],
             "description": "An expression: the result of the execution.",
         },
-        "concurrency": concurrency,
+        "concurrency": _concurrency("Text, or an expression over the start payload: $trigger.customer."),
         "nodes": nodes,
         "edges": edges,
         "dag": {"type": "object", "properties": {"nodes": nodes, "edges": edges}, "required": ["nodes"]},
+    }
+
+
+def _concurrency(key: str) -> _Schema:
+    limit: _Schema = {"type": "integer", "minimum": 1, "description": "How many at once."}
+    rate: _Schema = {"type": ["string", "null"], "description": "How many may start in a period: 10/s, 100/m."}
+    named: _Schema = {"type": ["string", "null"], "maxLength": 500, "description": key}
+    return {
+        "description": "A limit over all executions and processes.",
+        "anyOf": [
+            limit,
+            {"type": "string", "minLength": 1, "maxLength": 500},
+            {
+                "type": "object",
+                "properties": {"key": named, "limit": limit, "rate": rate},
+                "additionalProperties": False,
+            },
+            {"type": "null"},
+        ],
     }
 
 
@@ -103,6 +118,12 @@ def _error() -> _Schema:
     return {"anyOf": [strategy, fields, {"type": "null"}]}
 
 
+def _credentials() -> _Schema:
+    name: _Schema = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"}
+    named = {"type": "object", "properties": {"ref": name}, "additionalProperties": False}
+    return {"description": "A credential of the store, by name.", "anyOf": [named, name, {"type": "null"}]}
+
+
 def _edge() -> _Schema:
     return {
         "type": "object",
@@ -132,6 +153,8 @@ def _node(specs: list[NodeSpec]) -> _Schema:
             "retry": _optional("retry"),
             "timeout": _optional("duration"),
             "queue": {"type": ["string", "null"], "maxLength": 100},
+            "concurrency": _concurrency("Text."),
+            "credentials": _credentials(),
             "error": {"$ref": "#/$defs/error"},
         },
         "required": ["id"],

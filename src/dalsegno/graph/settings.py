@@ -10,10 +10,12 @@ from dalsegno.graph.duration import BadDuration, parse_duration
 from dalsegno.graph.findings import Report, kind_of, pointer_to, quoted
 from dalsegno.graph.plan import ErrorStrategy
 from dalsegno.graph.retry import read_retry, read_retry_parameters
+from dalsegno.model.limits import Concurrency, read_concurrency
 
 MERGE_TIMEOUT = 300.0
 _STRATEGIES: tuple[ErrorStrategy, ...] = get_args(ErrorStrategy)
 _QUEUE = re.compile(r"[\w][\w.:-]{0,99}")
+CREDENTIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _ALL = ("wait_for_all", "all")
 _ANY = ("wait_for_any", "any")
 
@@ -22,11 +24,13 @@ def read_settings(draft: Draft, report: Report) -> None:
     for node in draft.nodes:
         fields = node.fields
         if fields.get("credentials"):
-            _refuse_credentials(node, report)
+            node.credential = _credential(fields["credentials"], f"{node.pointer}/credentials", report)
         if fields.get("timeout") is not None:
             node.timeout = positive_duration(fields["timeout"], f"{node.pointer}/timeout", report)
         if fields.get("queue") is not None:
             node.queue = _queue(fields["queue"], f"{node.pointer}/queue", report)
+        if fields.get("concurrency") is not None:
+            node.concurrency = _concurrency(fields["concurrency"], f"{node.pointer}/concurrency", report)
         if fields.get("error"):
             _read_error(node, report)
         _read_retry(node, report)
@@ -51,12 +55,25 @@ def positive_duration(value: Any, pointer: str, report: Report) -> float | None:
     return seconds
 
 
-def _refuse_credentials(node: DraftNode, report: Report) -> None:
-    message = (
-        "Credentials need the vault, which this version does not have yet; "
-        "remove 'credentials' and pass what the node needs in its parameters or the start payload."
-    )
-    report.error(f"{node.pointer}/credentials", "credentials-unavailable", message)
+def _credential(value: Any, pointer: str, report: Report) -> str | None:
+    """``{"ref": "crm-key"}``, or the name alone. Never a value: documents are stored and shown as they are."""
+    named = value
+    if isinstance(value, dict):
+        named, unknown = value.get("ref"), [key for key in value if key != "ref"]
+        if unknown:
+            message = (
+                f"{quoted(unknown[0])} has no place here: 'credentials' only names a credential of the store, as "
+                '{"ref": "name"}; set its values with `dalsegno credentials add`.'
+            )
+            report.error(pointer_to(pointer, unknown[0]), "bad-credentials", message)
+            return None
+        pointer = f"{pointer}/ref"
+    if isinstance(named, str) and CREDENTIAL.fullmatch(named):
+        return named
+    shown = quoted(named) if isinstance(named, str) else kind_of(named)
+    message = f"{shown} cannot be a credential's name: write it out, with up to 100 letters, digits, '_', '-' and '.'."
+    report.error(pointer, "bad-credentials", message)
+    return None
 
 
 def _queue(value: Any, pointer: str, report: Report) -> str:
@@ -65,6 +82,14 @@ def _queue(value: Any, pointer: str, report: Report) -> str:
     message = f"{quoted(value)} cannot be a queue: use up to 100 letters, digits, '_', '-', '.' or ':'."
     report.error(pointer, "bad-queue", message)
     return "default"
+
+
+def _concurrency(value: Any, pointer: str, report: Report) -> Concurrency | None:
+    try:
+        return read_concurrency(value)
+    except ValueError as error:
+        report.error(pointer, "bad-concurrency", f"'concurrency' makes no sense: {error}.")
+        return None
 
 
 def _read_error(node: DraftNode, report: Report) -> None:

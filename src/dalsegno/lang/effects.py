@@ -29,6 +29,8 @@ class ErrorValue(Struct, frozen=True, omit_defaults=True):
     """Qualified class names along the exception's MRO, most derived first; empty for errors of the language."""
     args: tuple[Any, ...] = ()
     """Plain arguments of that exception."""
+    attributes: dict[str, Any] | None = None
+    """Its plain attributes: what a constructor of its own has made of its arguments."""
 
 
 class Ok(Struct, frozen=True):

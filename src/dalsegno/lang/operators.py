@@ -19,14 +19,15 @@ from dalsegno.lang.numerals import WORD, parse_number, tidy, within_word
 from dalsegno.lang.patterns import pattern_found
 from dalsegno.lang.promises import Promise
 from dalsegno.lang.text import to_text
-from dalsegno.lang.values import Host, Value, check_ordered, equal, is_number, key_of, kind_of
+from dalsegno.lang.values import Host, Value, check_ordered, equal, is_number, key_of, kind_of, unawaited
 
 Operator: TypeAlias = Callable[[Host, Value, Value], Value]
 
 
 def _numbers(operator: str, left: Value, right: Value) -> None:
     if not (is_number(left) and is_number(right)):
-        raise type_error(f"'{operator}' needs two numbers, not {kind_of(left)} and {kind_of(right)}")
+        hint = unawaited(left, right)
+        raise type_error(f"'{operator}' needs two numbers, not {kind_of(left)} and {kind_of(right)}{hint}")
 
 
 def _arithmetic(sign: str, compute: Callable[[Any, Any], Any]) -> Operator:
@@ -58,8 +59,7 @@ def add(host: Host, left: Value, right: Value) -> Value:
         return left_text + right_text
     if is_number(left) and is_number(right):
         return _add_numbers(host, left, right)
-    hint = "; await the promise first" if "promise" in (kind_of(left), kind_of(right)) else ""
-    raise type_error(f"'+' cannot add {kind_of(left)} and {kind_of(right)}{hint}")
+    raise type_error(f"'+' cannot add {kind_of(left)} and {kind_of(right)}{unawaited(left, right)}")
 
 
 def multiply(host: Host, left: Value, right: Value) -> Value:

@@ -191,4 +191,10 @@ def check_ordered(left: Value, right: Value, operator: str) -> None:
     if type(left) is str and type(right) is str:
         return
     if not (is_number(left) and is_number(right)):
-        raise type_error(f"'{operator}' cannot order {kind_of(left)} and {kind_of(right)}")
+        hint = unawaited(left, right)
+        raise type_error(f"'{operator}' cannot order {kind_of(left)} and {kind_of(right)}{hint}")
+
+
+def unawaited(*operands: Value) -> str:
+    """What to say where a promise stands in place of its value."""
+    return "; await the promise first" if "promise" in map(kind_of, operands) else ""

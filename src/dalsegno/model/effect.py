@@ -16,14 +16,27 @@ from dalsegno.model.token import NewToken
 
 
 class CreateExecution(Struct, frozen=True, gc=False):
-    """Only in a start. Applying it to an id that exists is ``AlreadyApplied``."""
+    """Only in a start. Applying it to an id that exists is ``AlreadyApplied``.
+
+    ``pending``: it is PENDING until it is begun. A script has its machine from now on nevertheless, so that signals may
+    come before it runs.
+    """
 
     execution: NewExecution
+    pending: bool = False
+
+
+class BeginExecution(Struct, frozen=True, gc=False):
+    """Takes a PENDING execution to RUNNING, once. The tokens that its transition spawns after this are its first ones;
+    a token that was to begin it at a time is dropped. A command that starts with this effect is ``AlreadyApplied``
+    where the execution has begun. ``input`` replaces the one that was submitted."""
+
+    input: bytes | None = None
 
 
 class SpawnToken(Struct, frozen=True, gc=False):
-    """A new token: ready, or parked until its ``due``. An id that exists already is left alone. A task without a
-    priority of its own has its execution's."""
+    """A new token: ready, or parked until its ``due``. An id that exists already is left alone. A task or
+    timer of a script without a priority of its own has its execution's."""
 
     token: NewToken
 
@@ -269,6 +282,7 @@ Effect = (
     | StoreOutput
     | CancelTokens
     | CreateExecution
+    | BeginExecution
     | PauseExecution
     | ResumeExecution
     | WriteOutbox

@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 EventKind = Literal[
+    "ExecutionSubmitted",
     "ExecutionStarted",
     "ExecutionPaused",
     "ExecutionResumed",

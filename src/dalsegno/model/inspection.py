@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from dalsegno.model.barrier import BarrierView
 from dalsegno.model.execution import ExecutionView
+from dalsegno.model.limits import LimitView
 from dalsegno.model.token import TokenView
 
 
@@ -13,3 +14,5 @@ class Inspection(Struct, frozen=True):
     execution: ExecutionView
     tokens: tuple[TokenView, ...]
     barriers: tuple[BarrierView, ...]
+    limits: tuple[LimitView, ...] = ()
+    """The limits that its ready tokens are subject to, once per key and allowance."""

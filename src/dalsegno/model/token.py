@@ -7,14 +7,15 @@ from typing import Literal
 from msgspec import Struct
 
 from dalsegno.model.execution import ExecutionKind
+from dalsegno.model.limits import Allowance
 
 TokenKind = Literal[
-    "node", "join", "advance", "closed", "finish", "deadline", "resume", "task", "timer", "schedule"
+    "node", "join", "advance", "closed", "finish", "deadline", "resume", "task", "timer", "schedule", "start"
 ]
 """node: run a node · join: a barrier's parked token · advance: open a split's next items · closed: a gate has seen
 its last visit · finish: unite what a scope's branches left · deadline: the execution's own timeout · resume: go on
 with a script · task: run a task of a script · timer: a script's timer, or the end of its wait for a signal ·
-schedule: the next start of a schedule."""
+schedule: the next start of a schedule · start: begins a PENDING execution."""
 
 TokenState = Literal["ready", "leased", "parked", "held", "consumed", "cancelled"]
 """held: ready, but its execution is paused. consumed and cancelled are tombstones until the execution is swept."""
@@ -48,6 +49,8 @@ class NewToken(Struct, frozen=True, gc=False):
     """Whether it holds its scope open. Deadline and advance tokens do not."""
     due: float | None = None
     """Parked until then. None: ready at once."""
+    allowance: Allowance | None = None
+    """What its definition allows tokens of its limit key; what operators have set for the key goes before it."""
 
 
 class Lease(Struct, frozen=True, gc=False):
@@ -96,3 +99,5 @@ class TokenView(Struct, frozen=True):
     data: bytes
     awaits: str | None = None
     """While it is parked: what else than its time wakes it."""
+    allowance: str | None = None
+    """Of a token with a limit key: what its definition allows, as JSON."""

@@ -95,13 +95,16 @@ class AlreadyApplied(Struct, frozen=True, gc=False):
     """The same step came to the same conclusion before; nothing changed now."""
 
 
-StaleReason = Literal["fence", "version", "scope", "finished", "unknown"]
+StaleReason = Literal["fence", "version", "scope", "finished", "unknown", "pending"]
+"""pending: the execution has not begun, and what was asked of it makes no sense before."""
 
 
 class Stale(Struct, frozen=True, gc=False):
     """The commit came too late and changed nothing (L4, L5)."""
 
     reason: StaleReason
+    ready: tuple[ReadyToken, ...] = ()
+    """Worth announcing: its token had a limit key, and these are next in line for the slot it held."""
 
 
 class Deferred(Struct, frozen=True, gc=False):

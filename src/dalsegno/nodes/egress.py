@@ -31,7 +31,10 @@ _ALWAYS_PRIVATE: tuple[Network, ...] = (
     ip_network("100.64.0.0/10"),  # shared address space; one cloud's metadata service lives there
     ip_network("168.63.129.16/32"),  # a cloud's host agent behind a public address
     ip_network("192.0.0.0/24"),  # protocol assignments; another cloud's metadata service
+    ip_network("192.88.99.0/24"),  # relays into tunnels, deprecated
     ip_network("198.18.0.0/15"),  # benchmarking
+    ip_network("3fff::/20"),  # documentation
+    ip_network("64:ff9b:1::/48"),  # translation inside one network
     ip_network("fec0::/10"),  # site-local, deprecated but routed by old networks
 )
 _NAT64 = ip_network("64:ff9b::/96")
@@ -130,8 +133,14 @@ def _forms(address: Address) -> list[Address]:
         return [address.ipv4_mapped]
     if address in _NAT64:
         return [IPv4Address(int(address) & 0xFFFFFFFF)]
-    tunnelled = [address.sixtofour, address.teredo[1] if address.teredo else None]
+    tunnelled = [address.sixtofour, address.teredo[1] if address.teredo else None, _isatap(address)]
     return [address, *(form for form in tunnelled if form is not None)]
+
+
+def _isatap(address: IPv6Address) -> IPv4Address | None:
+    """Tunnels inside one network hide an IPv4 address in the second half, under any prefix."""
+    marked = (int(address) >> 32) & 0xFDFF_FFFF == 0x0000_5EFE
+    return IPv4Address(int(address) & 0xFFFFFFFF) if marked else None
 
 
 def _network(entry: str) -> Network | None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from urllib.parse import unquote_plus
+
 import aiohttp
 from yarl import URL
 
+from dalsegno.errors import CredentialRefused
 from dalsegno.nodes.egress import EgressDenied
 from dalsegno.nodes.http_client import HttpClients
 from dalsegno.nodes.http_errors import blocked, exchange_failure, too_many_redirects
@@ -19,9 +23,12 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 class Exchange:
     """Requests of one run of a node. ``url`` is the address last asked, for messages."""
 
-    def __init__(self, clients: HttpClients, parameters: HttpParameters) -> None:
+    def __init__(
+        self, clients: HttpClients, parameters: HttpParameters, redact: Callable[[str], str] = str
+    ) -> None:
         self._clients = clients
         self._parameters = parameters
+        self._redact = redact
         self.url = URL()
 
     async def fetch(self, request: Request, limit: int) -> Response:
@@ -36,6 +43,8 @@ class Exchange:
     async def _hop(self, request: Request, limit: int) -> Response | Request:
         """One request: the response, or the request that a redirect asks for."""
         self.url = request.url
+        if request.credential is None:
+            self._refuse_reflected_secret(request.url)
         try:
             self._clients.check_host(request.url.host or "")
             async with self._send(request) as reply:
@@ -49,6 +58,14 @@ class Exchange:
             if isinstance(error, TimeoutError):
                 raise  # the deadline of the whole run, judged by whoever set it
             raise exchange_failure(error, request.url) from error
+
+    def _refuse_reflected_secret(self, url: URL) -> None:
+        """A server may write what it was given into an address elsewhere. A run without credentials knows no secret."""
+        for text in (str(url), unquote_plus(str(url))):
+            if self._redact(text) != text:
+                raise CredentialRefused(
+                    f"a redirect or next page would carry a credential to {url.host}; nothing was sent there"
+                )
 
     def _send(self, request: Request) -> aiohttp.client._RequestContextManager:
         return self._clients.session().request(

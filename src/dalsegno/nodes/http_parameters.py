@@ -127,6 +127,13 @@ class HttpParameters(NodeParameters):
         "by the header Content-Type.",
     )
     auth: Annotated[Auth | None, Sensitive()] = Field(None, description="Authorisation.")
+    credential: Annotated[str | None, RAW] = Field(
+        None,
+        min_length=1,
+        max_length=100,
+        description="Name of a credential that authorises the request, instead of `auth`. It is sent only to the hosts "
+        "on its own list. In a graph the node's `credentials` says the same.",
+    )
     timeout: Seconds = Field(
         30, gt=0, description="Time for the whole exchange, redirects and body included."
     )
@@ -145,3 +152,9 @@ class HttpParameters(NodeParameters):
         DEFAULT_MAX_RESPONSE_BYTES, ge=1, description="Largest response body, over all pages, unpacked."
     )
     pagination: Pagination | None = Field(None, description="How to fetch further pages.")
+
+    @model_validator(mode="after")
+    def _authorises_once(self) -> HttpParameters:
+        if self.auth is not None and self.credential is not None:
+            raise ValueError("'auth' and 'credential' are both given; keep one of them")
+        return self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,10 +11,12 @@ from urllib.parse import urlencode
 from multidict import CIMultiDict
 from yarl import URL
 
+from dalsegno.nodes.http_authorisation import Authorisation, authorised_by, basic
 from dalsegno.nodes.http_errors import bad_url, shown_url
 from dalsegno.nodes.http_parameters import Auth, HttpParameters
 from dalsegno.nodes.parameters import as_text, json_type
 from dalsegno.ports.node import NodeError
+from dalsegno.ports.secrets import Credential
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -25,13 +26,15 @@ _BODY_HEADERS = ("Content-Type", "Content-Length", "Content-Encoding", "Content-
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; headers in ``secrets`` go to the first host only."""
+    """One request; headers in ``secrets``, and what the credential put into the address, go to the first host only."""
 
     method: str
     url: URL
     headers: CIMultiDict[str]
     body: bytes | None
     secrets: frozenset[str]
+    credential: Authorisation | None = None
+    """What a credential adds; None also after the request was sent elsewhere."""
 
     def redirected(self, location: str, status: int) -> Request:
         """The request that follows a redirect, as browsers and RFC 9110 do it."""
@@ -48,8 +51,11 @@ class Request:
         """The same request to another address; what authorises it stays behind when the host is another one."""
         # Credentials in an address that a server chose are not the author's to send.
         url = parse_url(location, self.url).with_user(None)
-        headers = self.headers if _same_place(self.url, url) else self._without_secrets()
-        return replace(self, url=url, headers=headers)
+        if _same_place(self.url, url):
+            return replace(self, url=self.credential.in_address(url) if self.credential else url)
+        if self.credential is not None:
+            url = self.credential.out_of_address(url)
+        return replace(self, url=url, headers=self._without_secrets(), credential=None)
 
     def _without_secrets(self) -> CIMultiDict[str]:
         return CIMultiDict(
@@ -57,22 +63,28 @@ class Request:
         )
 
 
-def build_request(parameters: HttpParameters, idempotency_key: str) -> Request:
-    """The first request; raises NodeError for an address or body that cannot be sent."""
+def build_request(
+    parameters: HttpParameters, idempotency_key: str, credential: Credential | None = None
+) -> Request:
+    """The first request; raises NodeError for an address or body that cannot be sent, and CredentialRefused for a host
+    that is not on the credential's list."""
     url = parse_url(parameters.url)
     headers = CIMultiDict(parameters.headers)
     body = _encode_body(parameters.body, headers)
-    auth = _auth_header(parameters.auth) or _url_auth(url)
+    added = authorised_by(credential, url) if credential is not None else None
+    auth = (added.header if added else None) or _auth_header(parameters.auth) or _url_auth(url)
     if auth is not None:
         headers[auth[0]] = auth[1]
     if parameters.method not in _SAFE_METHODS:
         headers.setdefault(IDEMPOTENCY_KEY, idempotency_key)
+    url = with_query(url.with_user(None), parameters.query)
     return Request(
         method=parameters.method,
-        url=with_query(url.with_user(None), parameters.query),
+        url=added.in_address(url) if added else url,
         headers=headers,
         body=body,
         secrets=frozenset(_secret_names(headers, auth[0] if auth else None)),
+        credential=added,
     )
 
 
@@ -141,7 +153,7 @@ def _auth_header(auth: Auth | None) -> tuple[str, str] | None:
         return None
     match auth.type:
         case "basic":
-            return "Authorization", _basic(auth.username, auth.password)
+            return "Authorization", basic(auth.username, auth.password)
         case "bearer":
             return "Authorization", f"Bearer {auth.token}"
         case "header":
@@ -150,11 +162,7 @@ def _auth_header(auth: Auth | None) -> tuple[str, str] | None:
 
 def _url_auth(url: URL) -> tuple[str, str] | None:
     """User and password in the address itself."""
-    return ("Authorization", _basic(url.user or "", url.password or "")) if url.user or url.password else None
-
-
-def _basic(username: str, password: str) -> str:
-    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+    return ("Authorization", basic(url.user or "", url.password or "")) if url.user or url.password else None
 
 
 def _secret_names(headers: CIMultiDict[str], auth_name: str | None) -> Iterator[str]:

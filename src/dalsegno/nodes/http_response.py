@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import codecs
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -99,10 +99,11 @@ async def read_response(reply: aiohttp.ClientResponse, limit: int) -> Response:
     )
 
 
-def status_failure(response: Response, now: float) -> NodeError:
-    """The failure for a status that ``raise_on_status`` names; its code carries the status, for retry policies."""
+def status_failure(response: Response, now: float, redact: Callable[[str], str]) -> NodeError:
+    """The failure for a status that ``raise_on_status`` names; its code carries the status, for retry policies.
+    ``redact`` comes before the cut, which could leave half of a secret that nobody recognises."""
     body = response.body
-    shown = body[:_SHOWN_BODY] if isinstance(body, str) else body
+    shown = redact(body)[:_SHOWN_BODY] if isinstance(body, str) else body
     if len(response.content) > _SHOWN_BODY and not isinstance(body, str):
         shown = None  # too large for an error object, and half of a JSON document helps no one
     return NodeError(

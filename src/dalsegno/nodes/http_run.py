@@ -13,12 +13,20 @@ from dalsegno.nodes.http_pagination import fetch_pages, page_items
 from dalsegno.nodes.http_parameters import HttpParameters, Pagination, status_test
 from dalsegno.nodes.http_request import Request, build_request
 from dalsegno.nodes.http_response import Response, status_failure
-from dalsegno.ports.node import NodeContext
+from dalsegno.ports.node import NodeContext, NodeError
 
 
 async def run_http(ctx: NodeContext, parameters: HttpParameters, clients: HttpClients) -> dict[str, Any]:
-    request = build_request(parameters, ctx.idempotency_key)
-    exchange = Exchange(clients, parameters)
+    named = parameters.credential or ctx.credential_name
+    if named is not None and parameters.auth is not None:
+        raise NodeError(
+            "the node has both 'auth' and 'credentials'; keep one of them",
+            code="INVALID_PARAMETERS",
+            retryable=False,
+        )
+    credential = await ctx.acredential(named) if named is not None else None
+    request = build_request(parameters, ctx.idempotency_key, credential)
+    exchange = Exchange(clients, parameters, ctx.redact)
     started = time.perf_counter()
     try:
         async with asyncio.timeout(parameters.timeout):
@@ -57,7 +65,7 @@ async def _paginated(
 
 def _raise_for_status(ctx: NodeContext, parameters: HttpParameters, response: Response) -> None:
     if status_test(parameters.raise_on_status)(response.status):
-        raise status_failure(response, ctx.now)
+        raise status_failure(response, ctx.now, ctx.redact)
 
 
 def _head(response: Response) -> dict[str, Any]:

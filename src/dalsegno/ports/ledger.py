@@ -13,7 +13,7 @@ from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 
-__all__ = ["Inspection", "Ledger", "OutboxEntry", "Woken", "WorkerView"]
+__all__ = ["Inspection", "Ledger", "OutboxEntry", "QueueView", "Woken", "WorkerView"]
 
 
 SLOTS_PAGE = 2000
@@ -30,6 +30,15 @@ class WorkerView(Struct, frozen=True):
     expires_at: float
     leases: int
     info: bytes
+
+
+class QueueView(Struct, frozen=True):
+    """How long one queue is. ``oldest``: since when the first of its ready tokens waits; None where none does."""
+
+    queue: str
+    ready: int
+    running: int
+    oldest: float | None
 
 
 class OutboxEntry(Struct, frozen=True):
@@ -66,6 +75,9 @@ class Ledger(Protocol):
     of its inbox; a version of the machine has at most one resume token, made ready by the very commit that fulfils the
     wake condition, which the commit of each run judges again. Nothing that arrives while a run is under way is lost
     (L6), and nothing is told to a machine twice (L1).
+
+    Executions that wait to be begun are PENDING: they have no token but one of kind ``start``, if they have a time. One
+    ``BeginExecution`` is applied, whoever asks how often (L1).
     """
 
     def now(self) -> float:
@@ -126,6 +138,9 @@ class Ledger(Protocol):
         left at the root of an execution that did not complete stays: it is part of the final context."""
 
     async def workers(self) -> list[WorkerView]: ...
+
+    async def queues(self) -> list[QueueView]:
+        """Those in which something is ready or leased, by name. For whoever looks, not for the engine's loops."""
 
     async def outbox(self, limit: int = 100) -> list[OutboxEntry]:
         """What was written and not yet reported as delivered, in the order in which it was written."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from dalsegno.graph.catalog import NodeSpec
 from dalsegno.model.failure import Failure
+from dalsegno.ports.secrets import Credential
 
 
 class NodeError(Exception):
@@ -158,6 +159,20 @@ class NodeContext(Protocol):
 
     def heartbeat(self) -> None:
         """Tells that a long run is alive."""
+
+    @property
+    def credential_name(self) -> str | None:
+        """The credential that the document gives to the node, if it does."""
+
+    def credential(self, name: str | None = None) -> Credential:
+        """A credential by its name, or the node's own; for ordinary functions, which run in threads. From here on its
+        values are taken out of whatever this run returns, raises and logs."""
+
+    async def acredential(self, name: str | None = None) -> Credential:
+        """The same for async functions."""
+
+    def redact(self, text: str) -> str:
+        """The text without the values that this run has resolved; for what a node cuts before it returns it."""
 
 
 Execute = Callable[[NodeContext, Any], Awaitable[Any]]

@@ -9,7 +9,7 @@ from typing import Literal
 from fastapi import Depends, Request
 from fastapi.params import Depends as Dependency
 
-from dalsegno.errors import Forbidden
+from dalsegno.errors import Forbidden, Unauthenticated
 
 Scope = Literal["read", "run", "admin", "worker"]
 
@@ -21,6 +21,8 @@ GRANTS: dict[Scope, frozenset[Scope]] = {
 }
 """What a scope includes."""
 
+KEY_WANTED = "this needs a key: send 'Authorization: Bearer ds_…'; `dalsegno keys add NAME` makes one"
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -28,13 +30,19 @@ class Caller:
 
     name: str
     scopes: frozenset[Scope]
+    via: Literal["open", "key", "session", "nobody"] = "open"
+    key: str | None = None
+    """The id of the key, also behind a session."""
 
 
 OPEN = Caller("open", GRANTS["admin"])
+NOBODY = Caller("nobody", frozenset(), "nobody")
+"""Comes in without a key, by the few routes that have a check of their own or need none."""
 
 
 def caller_of(request: Request) -> Caller:
-    caller: Caller = getattr(request.state, "caller", OPEN)
+    """As the guard found out. Where no guard stood nobody comes in."""
+    caller: Caller = getattr(request.state, "caller", NOBODY)
     return caller
 
 
@@ -43,6 +51,8 @@ def needs(scope: Scope) -> Dependency:
 
     def check(request: Request) -> Caller:
         caller = caller_of(request)
+        if caller.via == "nobody":
+            raise Unauthenticated(KEY_WANTED)
         if scope not in caller.scopes:
             held = ", ".join(sorted(caller.scopes)) or "nothing"
             raise Forbidden(f"this needs a key with the scope '{scope}'; '{caller.name}' has {held}")

@@ -10,10 +10,35 @@ from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from dalsegno.app import App
-from dalsegno.server import problems
+from dalsegno.server import problems, reference
+from dalsegno.server.duty import on_duty
+from dalsegno.server.guard import Guard
+from dalsegno.server.metrics import Counted
 from dalsegno.server.office import Office
+from dalsegno.server.operation import operated
+from dalsegno.server.routes.approvals import router as approvals
+from dalsegno.server.routes.audit import router as audit
+from dalsegno.server.routes.bulk import router as bulk
+from dalsegno.server.routes.credentials import router as credentials
+from dalsegno.server.routes.dead import router as dead
 from dalsegno.server.routes.definitions import router as definitions
+from dalsegno.server.routes.errors import router as errors
 from dalsegno.server.routes.executions import router as executions
+from dalsegno.server.routes.health import router as health
+from dalsegno.server.routes.hooks import router as hooks
+from dalsegno.server.routes.inspection import router as inspection
+from dalsegno.server.routes.keys import router as keys
+from dalsegno.server.routes.limits import router as limits
+from dalsegno.server.routes.metrics import router as metrics
+from dalsegno.server.routes.queues import router as queues
+from dalsegno.server.routes.schedules import router as schedules
+from dalsegno.server.routes.session import router as session
+from dalsegno.server.routes.stream import router as stream
+from dalsegno.server.routes.submissions import router as submissions
+from dalsegno.server.routes.tasks import router as tasks
+from dalsegno.server.routes.waiting import router as waiting
+from dalsegno.server.routes.webhooks import router as webhooks
+from dalsegno.server.routes.workers import router as workers
 from dalsegno.server.settings import ServerSettings
 from dalsegno.version import __version__
 
@@ -23,7 +48,30 @@ Durable workflows over HTTP: deploy graphs and scripts, start them, watch them l
 Errors are problem documents (RFC 9457) with a stable code; `/v1/errors/{code}` tells cause and cure.
 """
 
-ROUTERS = (definitions, executions)
+ROUTERS = (
+    definitions,
+    stream,
+    bulk,
+    executions,
+    submissions,
+    inspection,
+    waiting,
+    keys,
+    session,
+    audit,
+    tasks,
+    credentials,
+    workers,
+    queues,
+    limits,
+    dead,
+    schedules,
+    webhooks,
+    hooks,
+    approvals,
+    health,
+    errors,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +93,8 @@ def create_application(
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         async with app.running(worker=roles.worker, scheduler=roles.scheduler):
             application.state.office = office
-            yield
+            async with on_duty(office), operated(office):
+                yield
 
     application = FastAPI(
         title="Dal Segno",
@@ -54,11 +103,15 @@ def create_application(
         lifespan=lifespan,
         responses=problems.REFUSALS,
         openapi_url="/v1/openapi.json",
-        docs_url="/docs",
+        docs_url=None,  # the framework's page loads scripts from elsewhere
         redoc_url=None,
     )
     application.add_middleware(GZipMiddleware, minimum_size=1000)
+    application.add_middleware(Guard, office=office)
+    application.add_middleware(Counted, meter=office.meter)
+    reference.install(application)
     problems.install(application)
     for router in ROUTERS:
         application.include_router(router, prefix="/v1")
+    application.include_router(metrics)
     return application

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -10,6 +11,13 @@ from fastapi import Depends, Request
 from dalsegno.app import App
 from dalsegno.engine.client import Client
 from dalsegno.engine.engine import Engine
+from dalsegno.engine.remote import Orchestrator
+from dalsegno.server.audit import Audit
+from dalsegno.server.broadcast import Broadcast
+from dalsegno.server.changes import Changes
+from dalsegno.server.doorman import Doorman
+from dalsegno.server.meter import Meter
+from dalsegno.server.reception import Reception
 from dalsegno.server.settings import ServerSettings
 
 
@@ -19,6 +27,23 @@ class Office:
 
     app: App
     settings: ServerSettings
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server is asked to stop: whatever waits for something to happen (event streams, long polls) ends."""
+
+    doorman: Doorman = field(init=False)
+    audit: Audit = field(init=False)
+    meter: Meter = field(default_factory=Meter)
+    reception: Reception = field(default_factory=Reception)
+    orchestrator: Orchestrator | None = None
+    """Of remote workers; see `server.remote`."""
+
+    broadcast: Broadcast | None = None
+    changes: Changes | None = None
+    """Of event streams; see `server.stream`."""
+
+    def __post_init__(self) -> None:
+        self.doorman = Doorman(self.app, self.settings)
+        self.audit = Audit(self.app)
 
     @property
     def client(self) -> Client:

@@ -11,12 +11,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from dalsegno.engine.scripting.sources import InvalidScript
 from dalsegno.errors import (
     AccessError,
     BadRequest,
     Conflict,
+    CredentialNotFound,
     DalSegnoError,
     ExecutionEnded,
     Forbidden,
@@ -24,12 +26,15 @@ from dalsegno.errors import (
     InvalidDefinition,
     InvalidInput,
     LimitExceeded,
+    NoSecretKey,
     NotFound,
     NotJson,
     OperatorError,
+    SecretUnreadable,
     StoreFull,
     TooLarge,
     TooManyRequests,
+    TooSlow,
     Unauthenticated,
     Unavailable,
     UnsupportedMedia,
@@ -55,9 +60,13 @@ STATUSES: dict[type[DalSegnoError], int] = {
     Unauthenticated: 401,
     Forbidden: 403,
     TooManyRequests: 429,
+    TooSlow: 408,
     AccessError: 403,
     Unavailable: 503,
     StoreFull: 507,
+    CredentialNotFound: 404,
+    NoSecretKey: 409,
+    SecretUnreadable: 409,
     OperatorError: 503,
     InternalError: 500,
 }
@@ -69,6 +78,7 @@ TITLES: dict[int, str] = {
     403: "Not allowed",
     404: "Not found",
     405: "No such method here",
+    408: "Too slow",
     409: "Not in this state",
     413: "Too large",
     415: "A media type that is not understood",
@@ -211,8 +221,20 @@ async def _framework(request: Request, error: Exception) -> ProblemResponse:
         405: f"{request.method} is not possible at {request.url.path}",
     }
     headers = error.headers if isinstance(error, HTTPException) else None
+    if status == 405:
+        headers = {"Allow": ", ".join(_methods_of(request))}
     detail = details.get(status) or str(getattr(error, "detail", error))
     return problem(status, codes.get(status, BadRequest.code), detail, headers=headers)
+
+
+def _methods_of(request: Request) -> list[str]:
+    """The framework names only those of the first route that fits the path."""
+    return [
+        method
+        for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+        for route in request.app.routes
+        if route.matches({**request.scope, "method": method})[0] is Match.FULL
+    ]
 
 
 async def _unexpected(request: Request, error: Exception) -> ProblemResponse:
@@ -225,6 +247,6 @@ async def _unexpected(request: Request, error: Exception) -> ProblemResponse:
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "content": {MEDIA_TYPE: {}}, "description": TITLES[status]}
-    for status in (400, 401, 403, 404, 409, 413, 415, 422, 429, 503)
+    for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503)
 }
 """What every route may answer instead."""

@@ -14,15 +14,30 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     names: tuple[str, ...] = ()
-    """Names under which it is reached, beside its own address: what ``Host`` may say. ``*`` allows every name."""
+    """Names under which it is reached, beside its own address: what ``Host`` may say. ``*`` allows every name, once
+    there are keys."""
     origins: tuple[str, ...] = ()
     """Other origins whose pages may call it, such as ``https://ops.example.com``."""
     body_bytes: int = 16 * 1024 * 1024
     """Of one request."""
     body_seconds: float = 30.0
     """In which a request's body must have arrived."""
+    header_seconds: float = 15.0
+    """In which a request's line and headers must have arrived; a connection that sends nothing is closed then."""
     streams: int = 10_000
     """Event streams open at the same time; beyond that a 503."""
+    task_lease: float = 30.0
+    """A remote worker that is silent for this long has lost its tasks."""
+    task_confirm: float = 10.0
+    """Within which it must show that it knows of a task it was given."""
+    keys_seconds: float = 2.0
+    """After which a key that was added, revoked or that expired elsewhere counts here."""
+    session_seconds: float = 12 * 3600.0
+    """How long somebody stays signed in."""
+    failures: int = 10
+    """Wrong keys from one address within a minute; after that it is told to wait."""
+    audit_seconds: float | None = 365 * 86_400.0
+    """How long entries of the audit log are kept; None keeps them."""
 
     @property
     def is_local(self) -> bool:

@@ -14,6 +14,7 @@ from dalsegno.adapters.sqlite.statements import SQL
 SCANS_ON_PURPOSE = {
     "token.leased_by",  # when a worker is gone, beside the writer
     "worker.list",  # for a page that shows workers
+    "queues.running",  # for a page that shows queues
     "worker.gone",  # as many rows as there are workers
     "definition.all",
     "history.outbox",  # in the order of its key
@@ -22,6 +23,8 @@ SORTS_ON_PURPOSE = {
     "token.ready_of",
     "definition.by_hash",
     "listing.awaiting_signal",  # ids of what waits, which is what is looked for
+    "listing.ended",  # taken only where few ended in that time
+    "listing.of_id",  # ids with the same beginning, which is long
 }
 
 

@@ -4,7 +4,16 @@ from dalsegno.adapters.memory.archive import MemoryArchive
 from dalsegno.adapters.memory.blobs import MemoryBlobs
 from dalsegno.adapters.memory.broker import MemoryBroker
 from dalsegno.adapters.memory.ledger import MemoryLedger
+from dalsegno.adapters.memory.limits import MemoryLimits
 from dalsegno.adapters.memory.records import MemoryRecords
 from dalsegno.adapters.memory.store import MemoryStore
 
-__all__ = ["MemoryArchive", "MemoryBlobs", "MemoryBroker", "MemoryLedger", "MemoryRecords", "MemoryStore"]
+__all__ = [
+    "MemoryArchive",
+    "MemoryBlobs",
+    "MemoryBroker",
+    "MemoryLedger",
+    "MemoryLimits",
+    "MemoryRecords",
+    "MemoryStore",
+]

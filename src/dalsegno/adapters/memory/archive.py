@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
-from dalsegno.adapters.memory.store import MemoryExecution, MemoryStore
+from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore
 from dalsegno.adapters.memory.views import execution_view
 from dalsegno.core.settlement import TokenRow
 from dalsegno.core.settlement.signals import SIGNAL
 from dalsegno.errors import NotFound
-from dalsegno.model.definition import Definition, Version, check_alias, no_such_version, read_version
+from dalsegno.model.definition import (
+    PART_SIGN,
+    Definition,
+    Version,
+    check_alias,
+    no_such_version,
+    read_version,
+)
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView
-from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.model.removal import Needs, refuse_needed, unknown
+from dalsegno.model.search import error_words, id_range, names_workflow, words_of
+from dalsegno.ports.archive import ExecutionFilter, Place
 from dalsegno.ports.clock import Clock
 
 
@@ -25,7 +35,9 @@ class MemoryArchive:
         versions = [found for (owner, _), found in self.store.definitions.items() if owner == name]
         same = next((found for found in versions if found.hash == hash), None)
         if same is None:
-            same = Definition(name, len(versions) + 1, hash, kind, source, self.clock.now())
+            highest = max((found.version for found in versions), default=0)
+            number = max(highest, self.store.removed.get(name, 0)) + 1
+            same = Definition(name, number, hash, kind, source, self.clock.now())
             self.store.definitions[name, same.version] = same
         self.store.current[name] = same.version
         return same
@@ -61,6 +73,46 @@ class MemoryArchive:
         found = sorted(self.store.aliases.items())
         return {alias: version for (owner, alias), version in found if owner == name}
 
+    async def remove_definition(self, name: str, version: int | None = None) -> int:
+        current = self.store.current.get(name)
+        if current is None or (version is not None and (name, version) not in self.store.definitions):
+            raise unknown(name, version)
+        parts = {owner for owner, _ in self.store.definitions if owner.startswith(f"{name}{PART_SIGN}")}
+        workflows = {name} if version is not None else {name, *parts}
+        refuse_needed(name, version, self._needs(name, version, workflows))
+        for part in workflows - {name}:
+            self._remove_definition(part, None)
+        return self._remove_definition(name, version)
+
+    def _needs(self, name: str, version: int | None, workflows: set[str]) -> Needs:
+        unfinished = (
+            found.row.id
+            for found in self.store.executions.values()
+            if found.row.state not in ENDED
+            and found.row.kind != "schedule"
+            and found.new.workflow in workflows
+            and version in (None, found.new.version)
+        )
+        aliases = sorted(self.store.aliases.items())
+        return Needs(
+            unfinished=tuple(islice(unfinished, 3)),
+            aliases=tuple(
+                alias for (owner, alias), meant in aliases if owner == name and version in (None, meant)
+            ),
+            current=self.store.current.get(name) == version,
+        )
+
+    def _remove_definition(self, name: str, version: int | None) -> int:
+        numbers = [
+            number for owner, number in self.store.definitions if owner == name and version in (None, number)
+        ]
+        for number in numbers:
+            del self.store.definitions[name, number]
+            self.store.removed[name] = max(number, self.store.removed.get(name, 0))
+        if version is None:
+            self.store.current.pop(name, None)
+        return len(numbers)
+
     async def execution(self, execution: str) -> ExecutionView | None:
         found = self.store.executions.get(execution)
         return execution_view(found) if found is not None else None
@@ -70,32 +122,67 @@ class MemoryArchive:
         return {name: row.row.state for name, row in rows.items() if row is not None}
 
     async def executions(
-        self, where: ExecutionFilter, before: str | None = None, limit: int = 50
+        self, where: ExecutionFilter, before: str | Place | None = None, limit: int = 50
     ) -> list[ExecutionView]:
         rows = sorted(self.store.executions.values(), key=_age, reverse=True)
         if before is not None:
-            mark = self.store.executions.get(before)
-            rows = [row for row in rows if mark is not None and _age(row) < _age(mark)]
+            mark = self._place(before)
+            rows = [row for row in rows if mark is not None and _age(row) < mark]
         return [execution_view(row) for row in rows if _matches(row, where)][:limit]
+
+    def _place(self, before: str | Place) -> tuple[float, str] | None:
+        if isinstance(before, Place):
+            return before.created_at, before.id
+        found = self.store.executions.get(before)
+        return _age(found) if found is not None else None
 
     async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]:
         found = self.store.executions.get(execution)
         return found.events[after : after + limit] if found is not None else []
 
-    async def remove_ended(self, before: float, limit: int = 500) -> int:
-        old = [
-            name
+    async def newest_events(self, executions: Sequence[str]) -> dict[str, int]:
+        rows = {name: self.store.executions.get(name) for name in executions}
+        return {name: row.row.seq for name, row in rows.items() if row is not None}
+
+    async def is_told(self, execution: str) -> bool:
+        found = self.store.executions.get(execution)
+        if found is None or found.row.state not in ENDED:
+            return False
+        return not any(token.state in UNFINISHED for token in found.tokens.values())
+
+    # -- retention --------------------------------------------------------------------------------------------
+
+    async def remove_ended(
+        self, before: float, limit: int = 500, states: Sequence[ExecutionState] = ()
+    ) -> int:
+        old = sorted(
+            (found.row.ended_at, name)
             for name, found in self.store.executions.items()
-            if found.row.state in ENDED
+            if self._removable(name)
             and found.row.ended_at is not None
             and found.row.ended_at < before
-            and f"{name}/ended" not in self.store.outbox
-        ][:limit]
-        for name in old:
+            and (not states or found.row.state in states)
+        )
+        return self._remove([name for _, name in old[:limit]])
+
+    async def remove(self, executions: Sequence[str]) -> list[str]:
+        found = [name for name in executions if self._removable(name)]
+        self._remove(found)
+        return found
+
+    def _removable(self, execution: str) -> bool:
+        found = self.store.executions.get(execution)
+        return (
+            found is not None and found.row.state in ENDED and f"{execution}/ended" not in self.store.outbox
+        )
+
+    def _remove(self, executions: Sequence[str]) -> int:
+        gone = set(executions)
+        for name in gone:
             del self.store.executions[name]
-        for key in [key for key in self.store.blobs if key[0] in old]:
+        for key in [key for key in self.store.blobs if key[0] in gone]:
             del self.store.blobs[key]
-        return len(old)
+        return len(gone)
 
 
 def _age(execution: MemoryExecution) -> tuple[float, str]:
@@ -112,6 +199,31 @@ def _matches(execution: MemoryExecution, where: ExecutionFilter) -> bool:
         and (not where.relations or new.relation in where.relations)
         and all(tag in new.tags for tag in where.tags)
         and (not where.awaits_signal or any(map(_awaits_signal, execution.tokens.values())))
+        and _within(new.created_at, where.created_since, where.created_until)
+        and _within(execution.row.ended_at, where.ended_since, where.ended_until)
+        and (where.text is None or _says(execution, where.text))
+    )
+
+
+def _within(at: float | None, since: float | None, until: float | None) -> bool:
+    if since is None and until is None:
+        return True
+    return at is not None and (since is None or at >= since) and (until is None or at < until)
+
+
+def _says(execution: MemoryExecution, text: str) -> bool:
+    new = execution.new
+    words = words_of(text)
+    return (
+        (id_range(text) is not None and new.id.startswith(text))
+        or new.idempotency_key == text
+        or names_workflow(text, new.workflow)
+        or any(value == text for _, value in new.tags)
+        or (
+            execution.row.state == "FAILED"
+            and bool(words)
+            and set(words) <= set(error_words(execution.row.error))
+        )
     )
 
 

@@ -20,15 +20,20 @@ class MemoryBroker:
 
     async def announce(self, tokens: Sequence[ReadyToken]) -> None:
         if tokens:
-            self._news.set()
+            self._tell()
 
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         while True:
-            self._news.clear()
+            news = self._news  # that of before the claim: whatever becomes ready during it is news
             leases = await self.ledger.claim(worker, queues, limit)
             if leases:
                 return leases
-            await self._news.wait()
+            await news.wait()
 
     async def close(self) -> None:
+        self._tell()
+
+    def _tell(self) -> None:
+        """Everybody who waits, however many they are: the next news are another event."""
         self._news.set()
+        self._news = asyncio.Event()

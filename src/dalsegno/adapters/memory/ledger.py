@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from heapq import heappop, heappush
+from heapq import heappop
 from typing import Any
 
+from dalsegno.adapters.memory.lines import LineInClaim, PlainTokens, Suspicion
 from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore
 from dalsegno.adapters.memory.views import execution_view
 from dalsegno.core.settlement import (
@@ -22,13 +23,16 @@ from dalsegno.core.settlement import (
     wake_row,
 )
 from dalsegno.core.settlement.claim import SUSPECT_LOSSES
+from dalsegno.core.settlement.limits import bound_of, room
+from dalsegno.core.settlement.lines import Choice
 from dalsegno.model.barrier import LeftView, SlotView
 from dalsegno.model.execution import ENDED
+from dalsegno.model.limits import UNBOUNDED
 from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.clock import Clock
-from dalsegno.ports.ledger import SLOTS_PAGE, Inspection, OutboxEntry, Woken, WorkerView
+from dalsegno.ports.ledger import SLOTS_PAGE, Inspection, OutboxEntry, QueueView, Woken, WorkerView
 
 
 class MemoryLedger:
@@ -48,30 +52,18 @@ class MemoryLedger:
     # -- leases -----------------------------------------------------------------------------------------------
 
     async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
-        leases: list[Lease] = []
-        set_aside: list[tuple[str, tuple[int, float, int, str, str]]] = []
-        suspects = sum(token.losses >= SUSPECT_LOSSES for token in self._leased_by(worker))
-        while len(leases) < limit:
-            queue = self._best_queue(queues)
-            if queue is None:
-                break
-            entry = heappop(self.store.ready[queue])
-            token = self.store.token(entry[3], entry[4])
-            if token is None or token.state != "ready" or not claimable(token, self.store):
-                continue
-            if token.losses >= SUSPECT_LOSSES:
-                if suspects:
-                    set_aside.append((queue, entry))
-                    continue
-                suspects += 1
-            leases.append(self._give(worker, token))
-        for queue, entry in set_aside:
-            heappush(self.store.ready[queue], entry)
+        holds_one = any(token.losses >= SUSPECT_LOSSES for token in self._leased_by(worker))
+        suspicion = Suspicion(allowed=not holds_one)
+        now, limits = self.now(), self.store.limits
+        plain = PlainTokens(self.store, queues, suspicion)
+        first = plain.first(limit)
+        lines = [LineInClaim(line, self.store, now, suspicion) for line in limits.of(queues)]
+        leases = [self._give(worker, token) for token in Choice(first, lines).take(limit)]
+        plain.put_back()
+        opens = [line.line.opens_at for line in lines if line.line.opens_at is not None]
+        if opens:
+            limits.tell(min(opens))
         return leases
-
-    def _best_queue(self, queues: Sequence[str]) -> str | None:
-        heads = [(self.store.ready[queue][0], queue) for queue in queues if self.store.ready.get(queue)]
-        return min(heads)[1] if heads else None
 
     def _leased_by(self, worker: str) -> Iterator[TokenRow]:
         return self._tokens(lambda token: token.state == "leased" and token.owner == worker)
@@ -92,9 +84,19 @@ class MemoryLedger:
         leases = []
         for ready in tokens:
             token = self.store.token(ready.execution, ready.token)
-            if token is not None and token.state == "ready" and claimable(token, self.store):
+            free = token is not None and token.state == "ready" and claimable(token, self.store)
+            if token is not None and free and (token.limit_key is None or self._has_room(token)):
                 leases.append(self._give(worker, token))
         return leases
+
+    def _has_room(self, token: TokenRow) -> bool:
+        """Whether its limit lets it start; if so it uses a slot."""
+        limits, key, now = self.store.limits, token.limit_key or "", self.now()
+        bound = bound_of(token.allowance, limits.rules.get(key, UNBOUNDED))
+        free = room(bound, limits.in_use(key, self.store), limits.nth_start(key), now).free
+        if free:
+            limits.take(token, bound, now)
+        return free
 
     async def release(self, worker: str, leases: Sequence[Lease]) -> None:
         for lease in leases:
@@ -104,8 +106,7 @@ class MemoryLedger:
                 self._take_back(token, lost=False)
 
     def _take_back(self, token: TokenRow, *, lost: bool) -> ReadyToken:
-        release_row(token, lost, self.now())
-        self.store.save_token(token)
+        release_row(token, lost, self.store, self.now())
         return ready_token(token)
 
     def heartbeat(self, worker: str, lease_seconds: float, info: bytes = b"") -> None:
@@ -136,7 +137,20 @@ class MemoryLedger:
             heappop(parked)
             if token is not None and not stale and wake_row(token, self.store, now):
                 ready.append(ready_token(token))
-        return Woken(tuple(ready), parked[0][0] if parked else None)
+        ready += self._opened(now)
+        dues = [parked[0][0]] if parked else []
+        dues += [line.opens_at for line in self.store.limits.lines.values() if line.opens_at is not None]
+        return Woken(tuple(ready), min(dues, default=None))
+
+    def _opened(self, now: float) -> list[ReadyToken]:
+        """The first of each line that a rate had stopped until now."""
+        opened = []
+        for line in self.store.limits.lines.values():
+            if line.opens_at is not None and line.opens_at <= now:
+                line.opens_at = None
+                head = line.head(self.store)
+                opened += [ready_token(head)] if head is not None else []
+        return opened
 
     # -- reading ----------------------------------------------------------------------------------------------
 
@@ -179,7 +193,10 @@ class MemoryLedger:
             return None
         tokens = tuple(token_view(token) for token in found.tokens.values() if token.state in UNFINISHED)
         barriers = tuple(barrier_view(barrier) for barrier in found.barriers.values())
-        return Inspection(execution_view(found), tokens, barriers)
+        waiting = {(token.limit_key, token.allowance) for token in tokens if token.state == "ready"}
+        now, limits = self.now(), self.store.limits
+        views = [limits.view(key, own, self.store, now) for key, own in waiting if key is not None]
+        return Inspection(execution_view(found), tokens, barriers, tuple(views))
 
     async def untouched(self, before: float, after: str, limit: int) -> list[str]:
         rows = (found.row for found in self.store.executions.values())
@@ -198,6 +215,12 @@ class MemoryLedger:
             WorkerView(worker, expires, sum(1 for _ in self._leased_by(worker)), info)
             for worker, (expires, info) in sorted(self.store.workers.items())
         ]
+
+    async def queues(self) -> list[QueueView]:
+        found: dict[str, list[TokenRow]] = {}
+        for token in self._tokens(lambda token: token.state in ("ready", "leased")):
+            found.setdefault(token.queue, []).append(token)
+        return [_queue_view(queue, found[queue]) for queue in sorted(found)]
 
     # -- leaving ----------------------------------------------------------------------------------------------
 
@@ -255,3 +278,8 @@ class MemoryLedger:
 
     async def close(self) -> None:
         """Memory needs no closing."""
+
+
+def _queue_view(queue: str, tokens: Sequence[TokenRow]) -> QueueView:
+    waiting = [token.ready_at for token in tokens if token.state == "ready"]
+    return QueueView(queue, len(waiting), len(tokens) - len(waiting), min(waiting, default=None))

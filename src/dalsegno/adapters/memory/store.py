@@ -6,6 +6,9 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping
 from heapq import heappush
 
+import msgspec
+
+from dalsegno.adapters.memory.lines import MemoryLimitRows
 from dalsegno.core.settlement import (
     BarrierRow,
     ExecutionRow,
@@ -15,11 +18,13 @@ from dalsegno.core.settlement import (
     ScopeRow,
     SignalRow,
     TokenRow,
+    ready_token,
 )
 from dalsegno.model.definition import Definition
 from dalsegno.model.event import Event, NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.machine import Completion
+from dalsegno.model.transition import ReadyToken
 from dalsegno.ports.ledger import OutboxEntry
 from dalsegno.ports.records import LogEntry, Record
 
@@ -78,6 +83,8 @@ class MemoryStore:
         self.definitions: dict[tuple[str, int], Definition] = {}
         self.current: dict[str, int] = {}
         self.aliases: dict[tuple[str, str], int] = {}
+        self.removed: dict[str, int] = {}
+        """The highest version of each name that was removed: its number is not given again."""
         self.outbox: dict[str, OutboxEntry] = {}
         self.blobs: dict[tuple[str, str], bytes] = {}
         self.records: dict[tuple[str, str], Record] = {}
@@ -85,6 +92,7 @@ class MemoryStore:
         self.log_number = 0
         self.workers: dict[str, tuple[float, bytes]] = {}
         self.ready: dict[str, list[tuple[int, float, int, str, str]]] = {}
+        self.limits = MemoryLimitRows()
         self.parked: list[tuple[float, int, str, str]] = []
         self._order = itertools.count()
 
@@ -141,10 +149,27 @@ class MemoryStore:
         mailbox = self.executions[execution].mailbox.values()
         return next((signal for signal in mailbox if not signal.taken and signal.name in names), None)
 
+    # -- limits -----------------------------------------------------------------------------------------------
+
+    def free_slot(self, key: str) -> Iterable[ReadyToken]:
+        lines = (line for line in self.limits.lines.values() if line.key == key)
+        heads = (line.head(self) for line in lines)
+        return [ready_token(token) for token in heads if token is not None]
+
+    def let_go(self, execution: str) -> Collection[str]:
+        return self.limits.held_by(execution)
+
+    def hold_slot(self, execution: str, key: str) -> None:
+        self.limits.holders.setdefault(key, set()).add(execution)
+
     # -- writing ----------------------------------------------------------------------------------------------
 
     def create_execution(self, row: ExecutionRow, new: NewExecution) -> None:
         self.executions[row.id] = MemoryExecution(row, new)
+
+    def replace_input(self, execution: str, data: bytes) -> None:
+        found = self.executions[execution]
+        found.new = msgspec.structs.replace(found.new, input=data)
 
     def save_execution(self, row: ExecutionRow) -> None:
         """Rows are changed in place."""
@@ -155,8 +180,11 @@ class MemoryStore:
 
     def save_token(self, row: TokenRow) -> None:
         if row.state == "ready":
-            entry = (-row.priority, row.ready_at, next(self._order), row.execution, row.id)
-            heappush(self.ready.setdefault(row.queue, []), entry)
+            place = (-row.priority, row.ready_at, next(self._order))
+            if row.limit_key is not None:
+                self.limits.line_up(row, place)
+            else:
+                heappush(self.ready.setdefault(row.queue, []), (*place, row.execution, row.id))
         elif row.state == "parked" and row.due is not None:
             heappush(self.parked, (row.due, next(self._order), row.execution, row.id))
 

@@ -4,7 +4,16 @@ from dalsegno.adapters.sqlite.archive import SqliteArchive
 from dalsegno.adapters.sqlite.blobs import SqliteBlobs
 from dalsegno.adapters.sqlite.broker import SqliteBroker
 from dalsegno.adapters.sqlite.ledger import SqliteLedger
+from dalsegno.adapters.sqlite.limits import SqliteLimits
 from dalsegno.adapters.sqlite.records import SqliteRecords
 from dalsegno.adapters.sqlite.store import SqliteStore
 
-__all__ = ["SqliteArchive", "SqliteBlobs", "SqliteBroker", "SqliteLedger", "SqliteRecords", "SqliteStore"]
+__all__ = [
+    "SqliteArchive",
+    "SqliteBlobs",
+    "SqliteBroker",
+    "SqliteLedger",
+    "SqliteLimits",
+    "SqliteRecords",
+    "SqliteStore",
+]

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
-import sqlite3
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
+from dalsegno.adapters.sqlite import listing
+from dalsegno.adapters.sqlite.definitions import remove_definition
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.store import SqliteStore
-from dalsegno.adapters.sqlite.sweep import remove_ended
+from dalsegno.adapters.sqlite.sweep import remove_ended, remove_named
 from dalsegno.adapters.sqlite.views import execution_view
 from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import Definition, Version, check_alias, no_such_version, read_version
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ExecutionState, ExecutionView
-from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView
+from dalsegno.ports.archive import ExecutionFilter, Place
 
 REMOVED_ROWS = 2000
 """About how many rows retention removes in one transaction."""
@@ -74,6 +73,10 @@ class SqliteArchive:
         )
         return dict(rows)
 
+    async def remove_definition(self, name: str, version: int | None = None) -> int:
+        number = min(version, BEYOND_VERSIONS) if version is not None else None
+        return await self.store.write(lambda rows: remove_definition(rows.connection, name, number))
+
     async def _definition(self, statement: str, *parameters: object) -> Definition | None:
         row = await self.store.read(
             lambda connection: connection.execute(SQL[statement], parameters).fetchone()
@@ -96,9 +99,9 @@ class SqliteArchive:
         return dict(rows)
 
     async def executions(
-        self, where: ExecutionFilter, before: str | None = None, limit: int = 50
+        self, where: ExecutionFilter, before: str | Place | None = None, limit: int = 50
     ) -> list[ExecutionView]:
-        rows = await self.store.read(lambda connection: _list(connection, where, before, limit))
+        rows = await self.store.read(lambda connection: listing.page(connection, where, before, limit))
         return [execution_view(row) for row in rows]
 
     async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]:
@@ -109,10 +112,41 @@ class SqliteArchive:
         )
         return [Event(execution, *row) for row in rows]
 
-    async def remove_ended(self, before: float, limit: int = 500) -> int:
-        removed, more = 0, True
-        while more and removed < limit:
-            work = partial(remove_ended, before=before, limit=limit - removed, most_rows=REMOVED_ROWS)
+    async def newest_events(self, executions: Sequence[str]) -> dict[str, int]:
+        names = json.dumps(list(executions))
+        rows = await self.store.read(
+            lambda connection: connection.execute(SQL["listing.newest_events"], (names,)).fetchall()
+        )
+        return dict(rows)
+
+    async def is_told(self, execution: str) -> bool:
+        row = await self.store.read(
+            lambda connection: connection.execute(SQL["listing.is_told"], (execution,)).fetchone()
+        )
+        return row is not None and bool(row[0])
+
+    # -- retention --------------------------------------------------------------------------------------------
+
+    async def remove_ended(
+        self, before: float, limit: int = 500, states: Sequence[ExecutionState] = ()
+    ) -> int:
+        removed = 0
+        wanted: Sequence[str] = states or sorted(ENDED)
+        for state in wanted:
+            more = True
+            while more and removed < limit:
+                work = partial(
+                    remove_ended, state=state, before=before, limit=limit - removed, most_rows=REMOVED_ROWS
+                )
+                went, more = await self.store.write(work)
+                removed += went
+        return removed
+
+    async def remove(self, executions: Sequence[str]) -> list[str]:
+        removed: list[str] = []
+        more = True
+        while more:
+            work = partial(remove_named, names=json.dumps(list(executions)), most_rows=REMOVED_ROWS)
             went, more = await self.store.write(work)
             removed += went
         return removed
@@ -143,47 +177,3 @@ def _set_alias(rows: SqliteWorkspace, name: str, alias: str, version: int) -> No
     if connection.execute(SQL["definition.version"], (name, version)).fetchone() is None:
         raise NotFound(no_such_version(name, version))
     connection.execute(SQL["definition.set_alias"], (name, alias, version))
-
-
-def _list(
-    connection: sqlite3.Connection, where: ExecutionFilter, before: str | None, limit: int
-) -> list[tuple[Any, ...]]:
-    created_at, mark = math.inf, ""
-    if before is not None:
-        row = connection.execute(SQL["listing.age"], (before,)).fetchone()
-        if row is None:
-            return []
-        created_at, mark = row[0], before
-    parameters = {
-        "workflow": where.workflow,
-        "parent": where.parent,
-        "state": where.states[0] if where.states else None,
-        "states": json.dumps(where.states) if where.states else None,
-        "kinds": json.dumps(where.kinds) if where.kinds else None,
-        "relations": json.dumps(where.relations) if where.relations else None,
-        "tag": where.tags[0][0] if where.tags else None,
-        "tag_value": where.tags[0][1] if where.tags else None,
-        "tags": json.dumps(where.tags),
-        "created_at": created_at,
-        "mark": mark,
-        "limit": limit,
-    }
-    return connection.execute(SQL[_leading(where)], parameters).fetchall()
-
-
-def _leading(where: ExecutionFilter) -> str:
-    """The statement whose index leaves the fewest rows to look at, as far as one can tell without counting.
-
-    Most executions of a store have completed; any other single state is rarer than a workflow.
-    """
-    if where.awaits_signal:
-        return "listing.awaiting_signal"
-    if where.kinds == ("schedule",):
-        return "listing.schedules"
-    if where.parent is not None:
-        return "listing.of_parent"
-    if where.tags:
-        return "listing.tagged"
-    if len(where.states) == 1 and (where.workflow is None or where.states[0] != "COMPLETED"):
-        return "listing.in_state"
-    return "listing.of_workflow" if where.workflow is not None else "listing.newest"

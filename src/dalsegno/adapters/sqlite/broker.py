@@ -30,25 +30,30 @@ class SqliteBroker:
 
     async def announce(self, tokens: Sequence[ReadyToken]) -> None:
         if tokens:
-            self._news.set()
+            self._tell()
 
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         while True:
-            self._news.clear()
+            news = self._news  # that of before the claim: whatever becomes ready during it is news
             seen = self._mark()
             leases = await self.ledger.claim(worker, queues, limit)
             if leases:
                 return leases
-            await self._wait(seen)
+            await self._wait(news, seen)
 
     async def close(self) -> None:
-        self._news.set()
+        self._tell()
 
-    async def _wait(self, seen: tuple[int, int]) -> None:
-        while not self._news.is_set() and self._mark() == seen:
+    def _tell(self) -> None:
+        """Everybody who waits, however many they are: the next news are another event."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _wait(self, news: asyncio.Event, seen: tuple[int, int]) -> None:
+        while not news.is_set() and self._mark() == seen:
             ambiguous = time.time_ns() - seen[0] < TICK_NANOSECONDS
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), WATCH_SECONDS)
+                await asyncio.wait_for(news.wait(), WATCH_SECONDS)
             if ambiguous:
                 return
 

@@ -17,6 +17,7 @@ from dalsegno.adapters.sqlite.parameters import (
     counted_machine,
     moved_flight,
     moved_record,
+    new_line,
     new_token,
     running_flight,
     running_record,
@@ -67,7 +68,9 @@ class Changes:
         "events",
         "executions",
         "gates",
+        "inputs",
         "left",
+        "lined_up",
         "machines",
         "moved",
         "notes",
@@ -86,6 +89,8 @@ class Changes:
     def __init__(self) -> None:
         self.created: dict[str, NewExecution] = {}
         self.executions: dict[str, Flight] = {}
+        self.inputs: dict[int, bytes] = {}
+        """Inputs that replace what was submitted, by the executions' numbers."""
         self.consumed: list[Any] = []
         """Parameters of ``consume``."""
         self.tombstones: list[tuple[Flight, str]] = []
@@ -107,6 +112,8 @@ class Changes:
         self.gates: dict[tuple[int, str], GateRow] = {}
         self.slots: dict[tuple[int, str, int], tuple[bool, bytes | None]] = {}
         self.left: dict[tuple[int, str, str], bytes] = {}
+        self.lined_up: dict[tuple[str, str], TokenRow] = {}
+        """Ready tokens with a limit key, the one of the highest priority for each queue and key."""
         self.owners: set[Any] = set()
         """Who holds the leases that were given here; known once it is written."""
         self.outputs: list[Parameters] = []
@@ -151,7 +158,7 @@ class Changes:
             row = flight.row
             if name in self.created:
                 continue
-            if row.state == "RUNNING" and not flight.paused:
+            if row.state == "RUNNING" and not flight.stands:
                 advanced += (flight.number, row.epoch, row.seq, row.live, row.touched_at)
             else:
                 flights += moved_flight(flight)
@@ -159,6 +166,7 @@ class Changes:
         ADVANCE.run(connection, advanced)
         CHANGE_FLIGHT.run(connection, flights)
         CHANGE_RECORD.run(connection, records)
+        _each(connection, "execution.replace_input", [(data, number) for number, data in self.inputs.items()])
 
     def _write_created(self, connection: sqlite3.Connection) -> None:
         flights: list[Any] = []
@@ -190,14 +198,23 @@ class Changes:
             if row.state == "leased":
                 self.owners.add(row.owner)
                 leased += (number, row.owner, row.fence)
-            elif row.state == "ready" and row.reason != "arrival":  # its work may be new, too
+                continue
+            if row.state == "ready" and row.limit_key is not None:
+                self._line_up(row, row.limit_key)
+            if row.state == "ready" and row.reason != "arrival":  # its work may be new, too
                 ready += (number, row.ready_at, next(turns), row.reason, row.losses, row.due)
             else:
                 changed.append(changed_token(number, row))
         LEASE.run(connection, leased)
         MAKE_READY.run(connection, ready)
+        _each(connection, "limits.line_up", [new_line(row) for row in self.lined_up.values()])
         _each(connection, "token.change", changed)
         _each(connection, "token.move", [(execution, token) for token, execution in self.moved.items()])
+
+    def _line_up(self, row: TokenRow, key: str) -> None:
+        known = self.lined_up.get((row.queue, key))
+        if known is None or known.priority < row.priority:
+            self.lined_up[row.queue, key] = row
 
     def _write_machines(self, connection: sqlite3.Connection) -> None:
         saved: list[Any] = []
@@ -230,6 +247,8 @@ class Changes:
                 or row.reason
             ):
                 others += new_token(number, flight, row)
+                if state == "ready" and row.limit_key is not None:
+                    self._line_up(row, row.limit_key)
                 continue
             if state == "leased":
                 self.owners.add(row.owner)

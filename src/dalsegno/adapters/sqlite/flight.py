@@ -17,9 +17,9 @@ class Flight:
         "machine",
         "number",
         "numbers",
-        "paused",
         "row",
         "scopes",
+        "stands",
         "tokens",
     )
 
@@ -36,8 +36,8 @@ class Flight:
         self.gates: dict[str, GateRow] = {}
         self.left: set[str] = set()
         """Scopes in which something is known to be left."""
-        self.paused = row.state == "PAUSED"
-        """As stored: a resume must write the state although the row reads RUNNING."""
+        self.stands = row.state != "RUNNING"
+        """As stored: whatever sets it going must write the state although the row reads RUNNING."""
         self.machine: MachineRow | None = None
         """Without its snapshot, unless that is about to be written."""
         self.inbox: dict[int, Kept] = {}

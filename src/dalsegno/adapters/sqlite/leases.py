@@ -3,53 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+from msgspec import Struct
+
+from dalsegno.adapters.sqlite.lines import INNOCENT, SUSPECT, KeyUse, Row, Suspicion, open_lines, place
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
 from dalsegno.core.settlement import TokenRow, claimable, lease_of, ready_token, release_row, wake_row
 from dalsegno.core.settlement.claim import SUSPECT_LOSSES
+from dalsegno.core.settlement.lines import Choice
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
 from dalsegno.ports.ledger import Woken
 
-INNOCENT, SUSPECT = 0, 1
-"""The two lines of a queue, see the index ``token_ready``."""
 
-PRIORITY, READY_AT, TURN = 8, 19, 22
-"""Columns of ``token.ready`` that decide the place in line."""
+class Claimed(Struct, frozen=True):
+    leases: list[Lease]
+    opens_at: float | None = None
+    """When a line that a rate has stopped goes on."""
 
 
-def claim(rows: SqliteWorkspace, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
-    """Leases by priority, then age. Reads O(limit) index entries per queue, plus what it finds to be void."""
+def claim(rows: SqliteWorkspace, worker: str, queues: Sequence[str], limit: int, now: float) -> Claimed:
+    """Leases by priority, then age, keys in turns. Reads O(limit) index entries per queue, plus what it finds to be
+    void and lines that it finds to be full, which the next claim does not see."""
     leases: list[Lease] = []
+    openings: list[float] = []
     while len(leases) < limit:
         wanted = limit - len(leases)
-        found = _in_line(rows, worker, queues, wanted)
-        leases += _give(rows, worker, found)
-        if len(found) < wanted:
+        suspicion = Suspicion(allowed=not _holds_suspect(rows, worker))
+        plain = _in_line(rows, queues, wanted, suspicion)
+        lines, more = open_lines(rows, queues, wanted, suspicion, now)
+        chosen = Choice([(place(row), row) for row in plain], lines).take(wanted) if lines else plain[:wanted]
+        changed = sum(line.leave() for line in lines) > 0
+        openings += [line.opens_at for line in lines if line.opens_at is not None]
+        rows.warm({row[1] for row in chosen})
+        leases += _give(rows, worker, [rows.adopt(row) for row in chosen])
+        if len(chosen) < wanted and not (more and changed):
             break
-    return leases
+    return Claimed(leases, min(openings, default=None))
 
 
-def _in_line(rows: SqliteWorkspace, worker: str, queues: Sequence[str], limit: int) -> list[TokenRow]:
-    """The next ready tokens, among them at most one that killed workers before, and none if one is leased."""
+def _holds_suspect(rows: SqliteWorkspace, worker: str) -> bool:
+    return rows.connection.execute(SQL["token.holds_suspect"], (worker,)).fetchone() is not None
+
+
+def _in_line(rows: SqliteWorkspace, queues: Sequence[str], limit: int, suspicion: Suspicion) -> list[Row]:
+    """The next ready tokens without a key, among them at most one that killed workers before."""
     found = _ready(rows, queues, INNOCENT, limit)
-    if rows.connection.execute(SQL["token.holds_suspect"], (worker,)).fetchone() is None:
-        found += sorted(_ready(rows, queues, SUSPECT, 1), key=_place)[:1]
-    found.sort(key=_place)
-    rows.warm({row[1] for row in found[:limit]})
-    return [rows.adopt(row) for row in found[:limit]]
+    if suspicion.allowed:
+        suspects = sorted(_ready(rows, queues, SUSPECT, 1), key=place)[:1]
+        suspicion.allowed = not suspects
+        found += suspects
+    found.sort(key=place)
+    return found
 
 
-def _ready(rows: SqliteWorkspace, queues: Sequence[str], line: int, limit: int) -> list[tuple[Any, ...]]:
+def _ready(rows: SqliteWorkspace, queues: Sequence[str], part: int, limit: int) -> list[Row]:
     return [
-        row for queue in queues for row in rows.connection.execute(SQL["token.ready"], (queue, line, limit))
+        row for queue in queues for row in rows.connection.execute(SQL["token.ready"], (queue, part, limit))
     ]
-
-
-def _place(row: tuple[Any, ...]) -> tuple[int, float, int]:
-    return -row[PRIORITY], row[READY_AT], row[TURN]
 
 
 def _give(rows: SqliteWorkspace, worker: str, tokens: Iterable[TokenRow]) -> list[Lease]:
@@ -70,19 +82,33 @@ def _give(rows: SqliteWorkspace, worker: str, tokens: Iterable[TokenRow]) -> lis
     return leases
 
 
-def lease_named(rows: SqliteWorkspace, worker: str, named: Sequence[ReadyToken]) -> list[Lease]:
+def lease_named(rows: SqliteWorkspace, worker: str, named: Sequence[ReadyToken], now: float) -> list[Lease]:
     rows.warm({ready.execution for ready in named})
     found = (rows.token(ready.execution, ready.token) for ready in named)
     tokens = {(row.execution, row.id): row for row in found if row is not None and row.state == "ready"}
-    return _give(rows, worker, tokens.values())
+    uses: dict[str, KeyUse] = {}
+    return _give(rows, worker, [token for token in tokens.values() if _has_room(rows, token, uses, now)])
+
+
+def _has_room(rows: SqliteWorkspace, token: TokenRow, uses: dict[str, KeyUse], now: float) -> bool:
+    """Whether its limit lets it start; if so it is counted. Its line finds out when it is next looked at."""
+    key = token.limit_key
+    if key is None:
+        return True
+    if not claimable(token, rows):
+        return False
+    use = uses.get(key) or uses.setdefault(key, KeyUse.now(rows, key))
+    if not use.room(token.allowance, now).free:
+        return False
+    use.take(rows, token.allowance, now)
+    return True
 
 
 def release(rows: SqliteWorkspace, leases: Sequence[Lease], now: float) -> None:
     for given in leases:
         token = rows.token(given.execution, given.token)
         if token is not None and token.state == "leased" and token.fence == given.fence:
-            release_row(token, False, now)
-            rows.save_token(token)
+            release_row(token, False, rows, now)
 
 
 def take_back(
@@ -95,8 +121,7 @@ def take_back(
     for execution, name in tokens:
         token = rows.token(execution, name)
         if token is not None and token.state == "leased" and token.owner in gone:
-            release_row(token, True, now)
-            rows.save_token(token)
+            release_row(token, True, rows, now)
             ready.append(ready_token(token))
     return tuple(ready)
 
@@ -113,4 +138,14 @@ def wake(rows: SqliteWorkspace, now: float, limit: int) -> Woken:
         if not due:
             break
     following = rows.connection.execute(SQL["token.next_due"]).fetchone()
-    return Woken(tuple(ready), following[0] if following is not None else None)
+    dues = [following[0]] if following is not None else []
+    if rows.has_limits():
+        ready += _open_due(rows, now)
+        dues += [due for (due,) in rows.connection.execute(SQL["limits.next_opening"])]
+    return Woken(tuple(ready), min(dues, default=None))
+
+
+def _open_due(rows: SqliteWorkspace, now: float) -> list[ReadyToken]:
+    """The first of each line that a rate had stopped until now."""
+    keys = {key for (key,) in rows.connection.execute(SQL["limits.open_due"], (now,)).fetchall()}
+    return [ready for key in sorted(keys) for ready in rows.first_in_lines(key)]

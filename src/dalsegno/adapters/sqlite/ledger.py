@@ -16,7 +16,10 @@ from dalsegno.model.barrier import LeftView, SlotView
 from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Refused, Transition
-from dalsegno.ports.ledger import SLOTS_PAGE, Inspection, OutboxEntry, Woken, WorkerView
+from dalsegno.ports.ledger import SLOTS_PAGE, Inspection, OutboxEntry, QueueView, Woken, WorkerView
+
+STALE_STARTS = 10_000
+"""Removed at once, at most."""
 
 
 class SqliteLedger:
@@ -52,10 +55,13 @@ class SqliteLedger:
     # -- leases -----------------------------------------------------------------------------------------------
 
     async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
-        return await self.store.write(lambda rows: leases.claim(rows, worker, queues, limit))
+        claimed = await self.store.write(lambda rows: leases.claim(rows, worker, queues, limit, self.now()))
+        if claimed.opens_at is not None:
+            self.store.tell_opening(claimed.opens_at)
+        return claimed.leases
 
     async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
-        return await self.store.write(lambda rows: leases.lease_named(rows, worker, tokens))
+        return await self.store.write(lambda rows: leases.lease_named(rows, worker, tokens, self.now()))
 
     async def release(self, worker: str, leases_: Sequence[Lease]) -> None:
         await self.store.write(lambda rows: leases.release(rows, leases_, self.now()))
@@ -67,12 +73,19 @@ class SqliteLedger:
 
     async def expire(self, dead: Sequence[str] = ()) -> tuple[ReadyToken, ...]:
         now = self.now()
+        await self._forget_stale_starts(now)
         gone = await self.store.read(lambda connection: looks.gone_workers(connection, now, dead))
         if not gone:
             return ()
         # The one scan of all tokens happens beside the writer; what it found is judged again under the lock.
         leased = await self.store.read(lambda connection: looks.leased_by(connection, gone))
         return await self.store.write(lambda rows: leases.take_back(rows, gone, leased, now))
+
+    async def _forget_stale_starts(self, now: float) -> None:
+        """Of keys with a rate that are used no more."""
+        if await self._all("limits.any_stale_start", now):
+            chunk = (now, STALE_STARTS)
+            await self.store.write(lambda rows: _execute(rows, "limits.forget_stale_starts", [chunk]))
 
     # -- time -------------------------------------------------------------------------------------------------
 
@@ -101,7 +114,7 @@ class SqliteLedger:
         return await self.store.read(lambda connection: looks.machine(connection, execution))
 
     async def inspect(self, execution: str) -> Inspection | None:
-        return await self.store.read(lambda connection: looks.inspect(connection, execution))
+        return await self.store.read(lambda connection: looks.inspect(connection, execution, self.now()))
 
     async def untouched(self, before: float, after: str, limit: int) -> list[str]:
         return [name for (name,) in await self._all("execution.untouched", after, before, limit)]
@@ -111,6 +124,9 @@ class SqliteLedger:
 
     async def workers(self) -> list[WorkerView]:
         return [WorkerView(*row) for row in await self._all("worker.list")]
+
+    async def queues(self) -> list[QueueView]:
+        return await self.store.read(looks.queues)
 
     # -- leaving ----------------------------------------------------------------------------------------------
 

@@ -7,25 +7,29 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from dalsegno.adapters.sqlite.limits import view_of
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.views import execution_view, machine_view
 from dalsegno.core.settlement import BarrierRow, TokenRow, barrier_view, token_view
 from dalsegno.model.machine import MachineView
-from dalsegno.ports.ledger import Inspection
+from dalsegno.ports.ledger import Inspection, QueueView
 
 Row = tuple[Any, ...]
 
 
-def inspect(connection: sqlite3.Connection, execution: str) -> Inspection | None:
+def inspect(connection: sqlite3.Connection, execution: str, now: float) -> Inspection | None:
     row = connection.execute(SQL["listing.one"], (execution,)).fetchone()
     if row is None:
         return None
-    tokens = connection.execute(SQL["token.unfinished"], (execution,))
+    stored = connection.execute(SQL["token.unfinished"], (execution,))
+    tokens = tuple(token_view(TokenRow(*token[1:])) for token in stored)
+    waiting = {(token.limit_key, token.allowance) for token in tokens if token.state == "ready"}
     barriers = connection.execute(SQL["join.barriers_of"], (execution,))
     return Inspection(
         execution_view(row),
-        tuple(token_view(TokenRow(*token[1:])) for token in tokens),
+        tokens,
         tuple(barrier_view(BarrierRow(execution, *barrier)) for barrier in barriers),
+        tuple(view_of(connection, key, own, now) for key, own in waiting if key is not None),
     )
 
 
@@ -44,6 +48,19 @@ def outputs(connection: sqlite3.Connection, execution: str, ids: Sequence[str]) 
         if row is not None:
             found[name] = row[0]
     return found
+
+
+def queues(connection: sqlite3.Connection) -> list[QueueView]:
+    found: dict[str, QueueView] = {}
+    for statement in ("queues.ready", "queues.in_line"):
+        for queue, ready, oldest in connection.execute(SQL[statement]):
+            before = found.get(queue, QueueView(queue, 0, 0, None))
+            first = oldest if before.oldest is None else min(oldest, before.oldest)
+            found[queue] = QueueView(queue, before.ready + ready, 0, first)
+    for queue, running in connection.execute(SQL["queues.running"]):
+        before = found.get(queue, QueueView(queue, 0, 0, None))
+        found[queue] = QueueView(queue, before.ready, running, before.oldest)
+    return [found[queue] for queue in sorted(found)]
 
 
 def gone_workers(connection: sqlite3.Connection, now: float, dead: Sequence[str]) -> list[str]:

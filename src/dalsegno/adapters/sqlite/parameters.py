@@ -141,8 +141,13 @@ def new_token(number: int, flight: Flight, row: TokenRow) -> Parameters:
         row.ready_at,
         row.digest,
         row.awaits,
+        row.allowance,
         next(turns) if row.state == "ready" else 0,
     )
+
+
+def new_line(row: TokenRow) -> Parameters:
+    return row.queue, row.limit_key, row.priority, row.ready_at, next(turns)
 
 
 def changed_token(number: int, row: TokenRow) -> Parameters:

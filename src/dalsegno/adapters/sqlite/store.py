@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +24,8 @@ class SqliteStore:
     def __init__(self, path: Path, clock: Clock, reader: Reader, writer: Writer | None) -> None:
         self.path = path
         self.clock = clock
+        self.tell_opening: Callable[[float], None] = lambda at: None
+        """Whom a claim tells when a line that a rate has stopped goes on."""
         self._reader = reader
         self._writer = writer
 

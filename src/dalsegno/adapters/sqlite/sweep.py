@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.workspace import UNFINISHED, SqliteWorkspace
 from dalsegno.core.settlement import cancelled_event
+from dalsegno.model.search import error_words
 
 IN_FLIGHT = ("scope", "barrier", "slot", "gate", "left_context", "inbox", "mailbox", "machine")
+SMALL = 200
+"""Events of an execution that is removed together with others."""
 KEPT_AFTER_THE_END = ("left_at_root", "output", "blob", "event")
 
 
@@ -17,19 +22,21 @@ def sweep(rows: SqliteWorkspace, now: float, limit: int) -> int:
     """Removes at most ``limit`` rows of ended executions; returns how many went."""
     gone = 0
     ended = rows.connection.execute(SQL["sweep.ended"], (limit,)).fetchall()
-    for number, execution in ended:
+    for number, execution, state in ended:
         if gone >= limit:
             break
         rows.forget(execution)
-        gone += _sweep(rows.connection, number, now, limit - gone)
+        gone += _sweep(rows.connection, number, state, now, limit - gone)
     return gone
 
 
-def _sweep(connection: sqlite3.Connection, execution: int, now: float, limit: int) -> int:
+def _sweep(connection: sqlite3.Connection, execution: int, state: str, now: float, limit: int) -> int:
     """At most ``limit`` rows of one execution. Its flight row goes last, so a crash leaves nothing behind."""
     gone = _sweep_tokens(connection, execution, now, limit)
     gone += _delete(connection, execution, IN_FLIGHT, limit - gone)
     if gone < limit:
+        if state == "FAILED":
+            connection.executemany(SQL["sweep.insert_word"], _words(connection, execution))
         connection.execute(SQL["sweep.land"], {"execution": execution})
         connection.execute(SQL["sweep.delete_flight"], {"execution": execution})
         gone += 1
@@ -66,20 +73,80 @@ def _delete(connection: sqlite3.Connection, execution: int, tables: Iterable[str
     return gone
 
 
-def remove_ended(rows: SqliteWorkspace, before: float, limit: int, most_rows: int) -> tuple[int, bool]:
+def _words(connection: sqlite3.Connection, execution: int) -> list[tuple[str, float, str]]:
+    """By which words a failed execution is found."""
+    created_at, name, error = connection.execute(SQL["sweep.failure"], (execution,)).fetchone()
+    return [(word, created_at, name) for word in error_words(error)]
+
+
+def remove_ended(
+    rows: SqliteWorkspace, state: str, before: float, limit: int, most_rows: int
+) -> tuple[int, bool]:
     """Removes up to ``limit`` outdated executions, whole, until about ``most_rows`` rows went.
 
-    Returns how many executions went, and whether some are left because the rows sufficed. The execution's own row
-    goes last: as long as anything of it is there, its id is taken and the next call goes on with it.
+    Returns how many executions went, and whether some are left because the rows sufficed.
     """
-    removed = spent = 0
+    found = rows.connection.execute(SQL["sweep.outdated"], (state, before, limit)).fetchall()
+    removed, more = _remove(rows, found, most_rows)
+    return len(removed), more
+
+
+def remove_named(rows: SqliteWorkspace, names: str, most_rows: int) -> tuple[list[str], bool]:
+    """The same for those of a JSON list of ids; which ones went."""
+    found = rows.connection.execute(SQL["sweep.removable"], (names,)).fetchall()
+    return _remove(rows, found, most_rows)
+
+
+def _remove(
+    rows: SqliteWorkspace, found: Sequence[tuple[int, str, str, int]], most_rows: int
+) -> tuple[list[str], bool]:
+    """Small ones that were swept go together; the others one by one, each as far as the rows suffice."""
+    small = [row for row in found if 0 < row[3] <= SMALL]
+    together = [
+        row
+        for row, so_far in zip(small, accumulate(row[3] for row in small), strict=True)
+        if so_far <= most_rows
+    ]
+    if together:
+        for _, execution, _, _ in together:
+            rows.forget(execution)
+        _remove_together(rows.connection, together)
+        return [row[1] for row in together], len(together) < len(found)
+    return _remove_each(rows, found, most_rows)
+
+
+def _remove_together(connection: sqlite3.Connection, found: Sequence[tuple[int, str, str, int]]) -> None:
+    words = [word for row in found if row[2] == "FAILED" for word in _words(connection, row[0])]
+    connection.executemany(SQL["sweep.delete_word"], words)
+    numbers = json.dumps([row[0] for row in found])
+    _remove_tags(connection, numbers)
+    for table in ("left", "output", "blob", "event", "execution"):
+        connection.execute(SQL[f"sweep.delete_{table}_of_all"], (numbers,))
+
+
+def _remove_tags(connection: sqlite3.Connection, numbers: str) -> int:
+    tags = connection.execute(SQL["sweep.tags_of_all"], (numbers,)).fetchall()
+    connection.executemany(SQL["sweep.delete_tag"], tags)
+    return len(tags)
+
+
+def _remove_each(
+    rows: SqliteWorkspace, found: Iterable[tuple[int, str, str, int]], most_rows: int
+) -> tuple[list[str], bool]:
+    """The execution's own row goes last: as long as anything of it is there, its id is taken and the next call goes on
+    with it."""
+    removed: list[str] = []
+    spent = 0
     tables = ("tokens", *IN_FLIGHT, *KEPT_AFTER_THE_END)
-    for number, execution in rows.connection.execute(SQL["sweep.outdated"], (before, limit)).fetchall():
+    for number, execution, state, _ in found:
         rows.forget(execution)
         spent += _delete(rows.connection, number, tables, most_rows - spent)
         if spent >= most_rows:
             return removed, True
-        for statement in ("sweep.delete_tags", "sweep.delete_flight", "sweep.delete_execution"):
+        if state == "FAILED":
+            rows.connection.executemany(SQL["sweep.delete_word"], _words(rows.connection, number))
+        spent += _remove_tags(rows.connection, json.dumps([number]))
+        for statement in ("sweep.delete_flight", "sweep.delete_execution"):
             spent += rows.connection.execute(SQL[statement], {"execution": number}).rowcount
-        removed += 1
+        removed.append(execution)
     return removed, False

@@ -14,7 +14,7 @@ from typing import Any
 
 from dalsegno.adapters.sqlite.changes import Changes
 from dalsegno.adapters.sqlite.flight import Flight
-from dalsegno.adapters.sqlite.machines import MachineWorkspace
+from dalsegno.adapters.sqlite.slots import LimitWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
 from dalsegno.model.effect import DeliverToToken, DropTokens, SpawnToken
@@ -27,7 +27,7 @@ CACHED_FLIGHTS = 5_000
 """Executions remembered at most; beyond that all are forgotten and read again when they move."""
 
 
-class SqliteWorkspace(MachineWorkspace):
+class SqliteWorkspace(LimitWorkspace):
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self._fresh: set[tuple[str, str]] = set()
@@ -58,6 +58,7 @@ class SqliteWorkspace(MachineWorkspace):
         self._registered.clear()
         self._fresh.clear()
         self._absent.clear()
+        self.limits_matter = None
         self.changes = Changes()
 
     def flush(self) -> None:
@@ -66,6 +67,8 @@ class SqliteWorkspace(MachineWorkspace):
         self._fresh.clear()
         self._absent.clear()
         changes.write(self.connection)
+        if changes.lined_up:
+            self.limits_matter = True
         for owner in changes.owners - self._registered:
             self._register(owner)
         for flight, token in changes.tombstones:
@@ -80,7 +83,7 @@ class SqliteWorkspace(MachineWorkspace):
             if flight.row.ended_at is not None:
                 self.forget(execution)
             else:
-                flight.paused = flight.row.state == "PAUSED"
+                flight.stands = flight.row.state != "RUNNING"
 
     def forget(self, execution: str) -> None:
         """Its rows were changed or removed past this workspace."""
@@ -153,7 +156,7 @@ class SqliteWorkspace(MachineWorkspace):
             raise LookupError(f"token {stored[2]} without its execution {stored[1]}")
         found = flight.tokens.get(stored[2])
         if found is None:
-            found = flight.tokens[stored[2]] = TokenRow(*stored[1:22])
+            found = flight.tokens[stored[2]] = TokenRow(*stored[1:23])
             flight.numbers[stored[2]] = stored[0]
         return found
 
@@ -256,6 +259,9 @@ class SqliteWorkspace(MachineWorkspace):
         self._flights[row.id] = Flight(self._last_execution, row, born_here=True)
         self._absent.discard(row.id)
         self.changes.created[row.id] = new
+
+    def replace_input(self, execution: str, data: bytes) -> None:
+        self.changes.inputs[self._flights[execution].number] = data
 
     def save_execution(self, row: ExecutionRow) -> None:
         self.changes.executions[row.id] = self._flights[row.id]

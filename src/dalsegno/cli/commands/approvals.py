@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from dalsegno.cli.options import AppName, ExecutionId, Json, Limit, OfWorkflow, Store
+from dalsegno.cli.options import AppName, ExecutionId, Json, Limit, OfWorkflow, Server, Store
 
 Node: TypeAlias = Annotated[
     str | None,
@@ -56,6 +56,7 @@ def list_approvals(
     workflow: OfWorkflow = None,
     limit: Limit = 20,
     store: Store = None,
+    server: Server = None,
     app: AppName = None,
     json: Json = False,
 ) -> None:
@@ -63,23 +64,22 @@ def list_approvals(
     import asyncio
 
     from dalsegno.cli.approvals import as_object, print_approvals
-    from dalsegno.cli.opening import find_execution, make_app, opened
+    from dalsegno.cli.opening import find_execution
     from dalsegno.cli.output import emit
-    from dalsegno.cli.result import Command
+    from dalsegno.cli.places import reached, where_to
 
     async def look() -> None:
-        made = make_app(store, app)
-        command = Command(made.url, app)
-        async with opened(made) as client:
+        where = where_to(store, server, app)
+        async with reached(where) as client:
             if execution is not None:
                 found = await client.approvals(await find_execution(client, execution))
             else:
                 found = await client.pending_approvals(workflow, limit + 1)
             now = client.stack.clock.now()
         if json:
-            emit({"approvals": [as_object(each, command) for each in found[:limit]]})
+            emit({"approvals": [as_object(each, where.command) for each in found[:limit]]})
         else:
-            print_approvals(found, command, now, limit)
+            print_approvals(found, where.command, now, limit)
 
     asyncio.run(look())
 
@@ -92,11 +92,12 @@ def approve(
     by: By = None,
     index: Index = None,
     store: Store = None,
+    server: Server = None,
     app: AppName = None,
     json: Json = False,
 ) -> None:
     """Say yes to what an execution asks. Data that do not fit its form are refused."""
-    _decide("approved", execution, node, data, comment, by, index, store, app, json=json)
+    _decide("approved", execution, node, data, comment, by, index, store, server, app, json=json)
 
 
 def reject(
@@ -107,11 +108,12 @@ def reject(
     by: By = None,
     index: Index = None,
     store: Store = None,
+    server: Server = None,
     app: AppName = None,
     json: Json = False,
 ) -> None:
     """Say no to what an execution asks. The workflow goes on and can tell."""
-    _decide("rejected", execution, node, data, comment, by, index, store, app, json=json)
+    _decide("rejected", execution, node, data, comment, by, index, store, server, app, json=json)
 
 
 def _decide(
@@ -123,6 +125,7 @@ def _decide(
     by: str | None,
     index: list[int] | None,
     store: str | None,
+    server: str | None,
     app: str | None,
     *,
     json: bool,
@@ -131,13 +134,14 @@ def _decide(
 
     from dalsegno.cli.approvals import in_our_words, meant, with_comment
     from dalsegno.cli.documents import read_payload
-    from dalsegno.cli.opening import find_execution, make_app, opened
+    from dalsegno.cli.opening import find_execution
     from dalsegno.cli.output import emit
+    from dalsegno.cli.places import reached, where_to
 
     carried = with_comment(read_payload(data, "data"), comment)
 
     async def run() -> None:
-        async with opened(make_app(store, app)) as client:
+        async with reached(where_to(store, server, app)) as client:
             found = await find_execution(client, named)
             with in_our_words():
                 asked = node if node is not None else meant(await client.approvals(found), found)

@@ -1,4 +1,4 @@
-"""``signal``, ``pause`` and ``cancel``."""
+"""``trigger``, ``signal``, ``pause`` and ``cancel``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,43 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dalsegno.cli.options import ExecutionId, Json, Store
+from dalsegno.cli.options import ExecutionId, Json, Server, Store
 
 if TYPE_CHECKING:
-    from dalsegno.engine.client import Client
+    from dalsegno.cli.desk import Desk
 
 
 def register(app: typer.Typer) -> None:
+    app.command("trigger")(trigger)
     app.command("signal")(signal)
     app.command("pause")(pause)
     app.command("cancel")(cancel)
+
+
+def trigger(
+    execution: ExecutionId,
+    input: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="JSON",
+            help="Replaces the submitted input: JSON, @FILE, or - for stdin.",
+            show_default=False,
+        ),
+    ] = None,
+    store: Store = None,
+    server: Server = None,
+    json: Json = False,
+) -> None:
+    """Begin an execution that was submitted or delayed. One that has begun is left alone."""
+    from dalsegno.cli.documents import read_payload
+    from dalsegno.engine.pending import UNCHANGED
+
+    given = UNCHANGED if input is None else read_payload(input)
+    _command(
+        execution, store, server, lambda client, found: client.trigger(found, given), "triggered", json=json
+    )
 
 
 def signal(
@@ -39,47 +66,65 @@ def signal(
         ),
     ] = None,
     store: Store = None,
+    server: Server = None,
     json: Json = False,
 ) -> None:
     """Send a signal to an execution. It is kept until the workflow takes it, in order per name."""
     from dalsegno.cli.documents import read_payload
+    from dalsegno.cli.signals import kept_for_later, waited_signals
 
     carried = read_payload(payload, "payload")
-    done = f"sent signal '{name}' to"
-    _command(execution, store, lambda client, found: client.signal(found, name, carried, id), done, json=json)
+
+    async def send(client: Desk, found: str) -> str:
+        waited = await waited_signals(client, found)  # before: afterwards it may have been taken
+        await client.signal(found, name, carried, id)
+        return kept_for_later(name, waited)
+
+    _command(execution, store, server, send, f"sent signal '{name}' to", json=json)
 
 
-def pause(execution: ExecutionId, store: Store = None, json: Json = False) -> None:
+def pause(execution: ExecutionId, store: Store = None, server: Server = None, json: Json = False) -> None:
     """Pause an execution: what runs finishes, nothing new begins. `resume` ends the pause."""
-    _command(execution, store, lambda client, found: client.pause(found), "paused", json=json)
+    _command(execution, store, server, lambda client, found: client.pause(found), "paused", json=json)
 
 
 def cancel(
     execution: ExecutionId,
     reason: Annotated[str | None, typer.Option(help="Recorded in its history.", show_default=False)] = None,
     store: Store = None,
+    server: Server = None,
     json: Json = False,
 ) -> None:
     """Cancel an execution for good. A script may clean up first; a second cancel ends it at once."""
-    _command(execution, store, lambda client, found: client.cancel(found, reason), "cancelled", json=json)
+    _command(
+        execution, store, server, lambda client, found: client.cancel(found, reason), "cancelled", json=json
+    )
 
 
 def _command(
-    named: str, store: str | None, act: Callable[[Client, str], Awaitable[None]], done: str, *, json: bool
+    named: str,
+    store: str | None,
+    server: str | None,
+    act: Callable[[Desk, str], Awaitable[str | None]],
+    done: str,
+    *,
+    json: bool,
 ) -> None:
+    """``act`` may return what is said besides."""
     import asyncio
 
-    from dalsegno.cli.opening import find_execution, make_app, opened
+    from dalsegno.cli.opening import find_execution
     from dalsegno.cli.output import emit
+    from dalsegno.cli.places import reached, where_to
 
     async def run() -> None:
-        async with opened(make_app(store)) as client:
+        async with reached(where_to(store, server)) as client:
             found = await find_execution(client, named)
-            await act(client, found)
+            more = await act(client, found)
             view = await client.status(found)
         if json:
             emit({"execution_id": found, "status": view.state})
         else:
-            print(f"{done} {found}")
+            print(f"{done} {found}{more or ''}")
 
     asyncio.run(run())

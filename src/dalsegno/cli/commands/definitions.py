@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dalsegno.cli.options import AppName, Json, Store
+from dalsegno.cli.options import AppName, Json, Server, Store
 
 Sources = Annotated[
     list[str],
@@ -18,14 +18,24 @@ Sources = Annotated[
 ]
 
 
+Checked = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE...",
+        help="Scripts (.flow), Python files, JSON or YAML documents; - for a document on stdin.",
+        show_default=False,
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     app.command("validate")(validate)
     app.command("deploy")(deploy)
     app.command("nodes")(nodes)
 
 
-def validate(files: Sources, app: AppName = None, json: Json = False) -> None:
-    """Check documents and scripts; nothing is stored. Exit code 2 if one has errors."""
+def validate(files: Checked, app: AppName = None, json: Json = False) -> None:
+    """Check documents, scripts and Python workflows; nothing is stored. Exit code 2 if one has errors."""
     from dalsegno.cli.checking import check_files, print_checks, valid_or_not
     from dalsegno.cli.opening import make_app
     from dalsegno.cli.output import emit
@@ -50,6 +60,7 @@ def deploy(
         bool, typer.Option("--dry-run", help="Check, and show what would change; store nothing.")
     ] = False,
     store: Store = None,
+    server: Server = None,
     app: AppName = None,
     json: Json = False,
 ) -> None:
@@ -61,26 +72,19 @@ def deploy(
     import asyncio
 
     from dalsegno.cli.deployed import print_deployed
-    from dalsegno.cli.deploying import Deployed, check_document, deploy_document, rehearse
     from dalsegno.cli.documents import read_document
-    from dalsegno.cli.opening import make_app, opened
     from dalsegno.cli.output import emit
+    from dalsegno.cli.places import where_to
+    from dalsegno.cli.storing import deploy_documents
     from dalsegno.model.definition import check_alias
 
     if alias is not None:
         check_alias(alias)
-    made, warn = make_app(store, app), app is not None
+    where = where_to(store, server, app)
     documents = [read_document(file) for file in files]
-    for document in documents:
-        check_document(document, made.registry)  # all are right, or none is stored
-
-    async def store_all() -> list[Deployed]:
-        if dry_run:
-            return await rehearse(made, documents, warn_tasks=warn, alias=alias)
-        async with opened(made, create=True):
-            return [await deploy_document(made, each, warn_tasks=warn, alias=alias) for each in documents]
-
-    deployed = asyncio.run(store_all())
+    deployed = asyncio.run(
+        deploy_documents(where, documents, warn_tasks=app is not None, alias=alias, dry_run=dry_run)
+    )
     if json:
         emit({"definitions": [each.as_object() for each in deployed], "stored": not dry_run})
     else:

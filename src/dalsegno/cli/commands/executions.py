@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dalsegno.cli.options import AppName, ExecutionId, Json, Limit, OfWorkflow, Store, Tags
+from dalsegno.cli.options import AppName, ExecutionId, Json, Limit, OfWorkflow, Server, Store, Tags
 
 
 def register(app: typer.Typer) -> None:
@@ -28,6 +28,7 @@ def list_executions(
     tag: Tags = None,
     limit: Limit = 20,
     store: Store = None,
+    server: Server = None,
     json: Json = False,
 ) -> None:
     """List executions, newest first."""
@@ -35,13 +36,13 @@ def list_executions(
 
     from dalsegno.cli.documents import read_tags
     from dalsegno.cli.listing import execution_filter, list_as_object, print_list
-    from dalsegno.cli.opening import make_app, opened
     from dalsegno.cli.output import emit
+    from dalsegno.cli.places import reached, where_to
 
     where = execution_filter(workflow, state or [], read_tags(tag), kind or [])
 
     async def look() -> None:
-        async with opened(make_app(store)) as client:
+        async with reached(where_to(store, server)) as client:
             views = await client.executions(where, limit=limit + 1)
             now = client.stack.clock.now()
         if json:
@@ -56,47 +57,48 @@ def show(
     execution: ExecutionId,
     events: Annotated[int, typer.Option("--events", min=0, max=100_000, help="How many of the latest.")] = 10,
     store: Store = None,
+    server: Server = None,
     app: AppName = None,
     json: Json = False,
 ) -> None:
     """Show an execution: its nodes, or its line, variables and tasks; latest events, output or error, relatives."""
     import asyncio
 
-    from dalsegno.cli.opening import find_execution, make_app, opened
+    from dalsegno.cli.opening import find_execution
     from dalsegno.cli.output import emit
+    from dalsegno.cli.places import reached, where_to
     from dalsegno.cli.portrait import portray, print_portrait
-    from dalsegno.cli.result import Command
     from dalsegno.cli.script_portrait import ScriptPortrait, portray_script, print_script_portrait
 
     async def look() -> None:
-        made = make_app(store, app)
-        async with opened(made) as client:
+        where = where_to(store, server, app)
+        async with reached(where) as client:
             view = await client.status(await find_execution(client, execution))
             portrait = await (portray if view.kind == "graph" else portray_script)(client, view, events)
         if json:
             emit(portrait.as_object())
         elif isinstance(portrait, ScriptPortrait):
-            print_script_portrait(portrait, Command(made.url, app))
+            print_script_portrait(portrait, where.command)
         else:
-            print_portrait(portrait, Command(made.url, app))
+            print_portrait(portrait, where.command)
 
     asyncio.run(look())
 
 
-def why(execution: ExecutionId, store: Store = None, json: Json = False) -> None:
+def why(execution: ExecutionId, store: Store = None, server: Server = None, json: Json = False) -> None:
     """Tell what exactly an execution waits for."""
     import asyncio
 
-    from dalsegno.cli.opening import find_execution, make_app, opened
+    from dalsegno.cli.opening import find_execution
     from dalsegno.cli.output import emit
-    from dalsegno.cli.result import Command
+    from dalsegno.cli.places import reached, where_to
     from dalsegno.cli.waits import explain, print_explanation
 
     async def look() -> None:
-        made = make_app(store)
-        async with opened(made) as client:
+        where = where_to(store, server)
+        async with reached(where) as client:
             found = await find_execution(client, execution)
-            explanation = await explain(client, found, Command(made.url))
+            explanation = await explain(client, found, where.command)
         if json:
             emit(explanation.as_object())
         else:

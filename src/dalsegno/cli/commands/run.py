@@ -16,6 +16,7 @@ from dalsegno.cli.options import (
     Json,
     Key,
     Quiet,
+    Server,
     Store,
     Tags,
     Target,
@@ -23,7 +24,7 @@ from dalsegno.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from dalsegno.engine.client import Client
+    from dalsegno.cli.desk import Desk
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +38,7 @@ def run(
     workflow: Target,
     input: Input = None,
     store: Store = None,
+    server: Server = None,
     app: AppName = None,
     tag: Tags = None,
     key: Key = None,
@@ -44,56 +46,66 @@ def run(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run a workflow to its end, with live progress.
+    """Run a workflow to its end, with live progress; with --server it runs there.
 
     Exit code: 0 completed, 1 failed or cancelled, 2 usage or validation, 124 timeout, 130 interrupted.
     """
     from dalsegno.cli.documents import read_payload, read_seconds, read_tags
     from dalsegno.cli.launching import launch, refuse_double_stdin
+    from dalsegno.cli.places import server_of, where_to
     from dalsegno.engine.starting import StartOptions
 
     refuse_double_stdin(workflow, input)
+    where = where_to(store, server, app) if server_of(server, store) is not None else None
     options = StartOptions(idempotency_key=key, tags=read_tags(tag))
     payload, seconds = read_payload(input), read_seconds(timeout)
+    if where is not None:
+        from dalsegno.cli.remote.running import run_there
+
+        raise typer.Exit(
+            run_there(where, workflow, payload, options, json=json, quiet=quiet, seconds=seconds)
+        )
     raise typer.Exit(launch(workflow, payload, options, store, app, json=json, quiet=quiet, seconds=seconds))
 
 
 def resume(
     execution: ExecutionId,
     store: Store = None,
+    server: Server = None,
     app: AppName = None,
     timeout: Timeout = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Go on with an execution here and now; ends a pause.
+    """Go on with an execution here and now; ends a pause. With --server it goes on there.
 
     What a killed process held is taken over at once. An execution that has ended shows its result.
     """
     from dalsegno.cli.documents import read_seconds
-    from dalsegno.cli.launching import make_session
-    from dalsegno.cli.opening import find_execution, require_store
+    from dalsegno.cli.launching import go_on
+    from dalsegno.cli.opening import find_execution
+    from dalsegno.cli.places import where_to
     from dalsegno.cli.tasks import refuse_unrunnable
     from dalsegno.model.execution import ENDED
 
-    session = make_session(store, app, json=json, quiet=quiet, seconds=read_seconds(timeout))
-    require_store(session.app.url)
+    where = where_to(store, server, app)
 
-    async def go_on(client: Client) -> str:
+    async def find(client: Desk) -> str:
         found = await find_execution(client, execution)
         view = await client.status(found)
-        if view.state not in ENDED:
-            await refuse_unrunnable(session.app, view, app)
+        if view.state not in ENDED and where.server is None:
+            await refuse_unrunnable(where.app, view, app)
         if view.state == "PAUSED":
             await client.resume(found)
         return found
 
-    raise typer.Exit(session.run(go_on))
+    raise typer.Exit(go_on(where, find, json=json, quiet=quiet, seconds=read_seconds(timeout)))
 
 
 def retry(
     execution: ExecutionId,
     store: Store = None,
+    server: Server = None,
     app: AppName = None,
     timeout: Timeout = None,
     detach: Detach = False,
@@ -104,7 +116,7 @@ def retry(
     from dalsegno.cli.launching import run_again
 
     raise typer.Exit(
-        run_again(execution, None, None, store, app, timeout, detach=detach, quiet=quiet, json=json)
+        run_again(execution, None, None, store, server, app, timeout, detach=detach, quiet=quiet, json=json)
     )
 
 
@@ -113,6 +125,7 @@ def rerun(
     nodes: FromNodes,
     context: EditedContext = None,
     store: Store = None,
+    server: Server = None,
     app: AppName = None,
     timeout: Timeout = None,
     detach: Detach = False,
@@ -123,5 +136,7 @@ def rerun(
     from dalsegno.cli.launching import run_again
 
     raise typer.Exit(
-        run_again(execution, nodes, context, store, app, timeout, detach=detach, quiet=quiet, json=json)
+        run_again(
+            execution, nodes, context, store, server, app, timeout, detach=detach, quiet=quiet, json=json
+        )
     )

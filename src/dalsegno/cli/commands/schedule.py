@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dalsegno.cli.options import AppName, Input, Json, Store, Tags
+from dalsegno.cli.options import AppName, Input, Json, Server, Store, Tags
 
 if TYPE_CHECKING:
-    from dalsegno.engine.client import Client
-    from dalsegno.engine.schedules import ScheduleBook
+    from dalsegno.cli.almanac import Almanac, Book
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.", show_default=False)]
 
@@ -73,6 +72,7 @@ def add(
         bool, typer.Option("--allow-unknown", help="The workflow will be deployed later.")
     ] = False,
     store: Store = None,
+    server: Server = None,
     app: AppName = None,
     json: Json = False,
 ) -> None:
@@ -107,27 +107,29 @@ def add(
         priority=priority,
     )
 
-    async def create(book: ScheduleBook, _: Client) -> None:
+    async def create(almanac: Almanac) -> None:
+        book = almanac.book
         view = await book.add(new, replace=replace, allow_unknown=allow_unknown)
         emit(as_object(view)) if json else print_schedule(view, (), book.stack.clock.now())
 
-    _with_book(create, store, app, make_store=True)
+    _with_almanac(create, store, server, app, make_store=True)
 
 
 @commands.command("ls")
-def list_schedules(store: Store = None, json: Json = False) -> None:
+def list_schedules(store: Store = None, server: Server = None, json: Json = False) -> None:
     """List schedules: when they come next, and when they last did."""
     from dalsegno.cli.output import emit
     from dalsegno.cli.schedules import as_object, print_schedules
 
-    async def look(book: ScheduleBook, _: Client) -> None:
+    async def look(almanac: Almanac) -> None:
+        book = almanac.book
         views = await book.list()
         if json:
             emit({"schedules": [as_object(view) for view in views]})
         else:
             print_schedules(views, book.stack.clock.now())
 
-    _with_book(look, store)
+    _with_almanac(look, store, server)
 
 
 @commands.command("show")
@@ -135,86 +137,93 @@ def show(
     name: Name,
     times: Annotated[int, typer.Option("--times", "-n", min=0, max=1000, help="How many next times.")] = 5,
     store: Store = None,
+    server: Server = None,
     json: Json = False,
 ) -> None:
     """Show a schedule: what it starts, its next times, its latest runs."""
     from dalsegno.cli.output import emit
-    from dalsegno.cli.schedules import RUNS, as_object, print_schedule, runs_as_objects
-    from dalsegno.ports.archive import ExecutionFilter
+    from dalsegno.cli.schedules import as_object, print_schedule, read_schedule, runs_as_objects
 
-    async def look(book: ScheduleBook, _: Client) -> None:
-        view = await book.describe(name, times)
-        where = ExecutionFilter(parent=view.execution, relations=("schedule",))
-        runs = await book.stack.archive.executions(where, limit=RUNS)
+    async def look(almanac: Almanac) -> None:
+        book = almanac.book
+        view, runs = await read_schedule(book, name, times)
         if json:
             emit({**as_object(view), "runs": runs_as_objects(runs)})
         else:
             print_schedule(view, runs, book.stack.clock.now())
 
-    _with_book(look, store)
+    _with_almanac(look, store, server)
 
 
 @commands.command("pause")
-def pause(name: Name, store: Store = None, json: Json = False) -> None:
+def pause(name: Name, store: Store = None, server: Server = None, json: Json = False) -> None:
     """Pause a schedule: no time fires until `schedule resume`."""
-    _act(name, "paused", lambda book: book.pause(name), store, json=json)
+    _act(name, "paused", lambda book: book.pause(name), store, server, json=json)
 
 
 @commands.command("resume")
-def resume(name: Name, store: Store = None, json: Json = False) -> None:
+def resume(name: Name, store: Store = None, server: Server = None, json: Json = False) -> None:
     """End a pause. Times that passed meanwhile count as missed."""
-    _act(name, "active", lambda book: book.resume(name), store, json=json)
+    _act(name, "active", lambda book: book.resume(name), store, server, json=json)
 
 
 @commands.command("rm")
-def remove(name: Name, store: Store = None, json: Json = False) -> None:
+def remove(name: Name, store: Store = None, server: Server = None, json: Json = False) -> None:
     """Remove a schedule. What it started runs on."""
-    _act(name, "removed", lambda book: book.remove(name), store, json=json)
+    _act(name, "removed", lambda book: book.remove(name), store, server, json=json)
 
 
 @commands.command("trigger")
-def trigger(name: Name, store: Store = None, app: AppName = None, json: Json = False) -> None:
+def trigger(
+    name: Name, store: Store = None, server: Server = None, app: AppName = None, json: Json = False
+) -> None:
     """Start a schedule's workflow now, beside its times. Prints the execution's id."""
     from dalsegno.cli.output import emit
 
-    async def start(book: ScheduleBook, client: Client) -> None:
-        execution = await client.start_ordered(await book.trigger(name))
+    async def start(almanac: Almanac) -> None:
+        execution = await almanac.start_now(name)
         emit({"schedule": name, "execution_id": execution}) if json else print(execution)
 
-    _with_book(start, store, app)
+    _with_almanac(start, store, server, app)
 
 
 def _act(
-    name: str, state: str, act: Callable[[ScheduleBook], Awaitable[None]], store: str | None, *, json: bool
+    name: str,
+    state: str,
+    act: Callable[[Book], Awaitable[None]],
+    store: str | None,
+    server: str | None,
+    *,
+    json: bool,
 ) -> None:
     from dalsegno.cli.output import emit
 
-    async def run(book: ScheduleBook, _: Client) -> None:
-        await act(book)
+    async def run(almanac: Almanac) -> None:
+        await act(almanac.book)
         emit({"schedule": name, "state": state}) if json else print(f"{name}: {state}")
 
-    _with_book(run, store)
+    _with_almanac(run, store, server)
 
 
-def _with_book(
-    work: Callable[[ScheduleBook, Client], Awaitable[None]],
+def _with_almanac(
+    work: Callable[[Almanac], Awaitable[None]],
     store: str | None,
+    server: str | None,
     app: str | None = None,
     *,
     make_store: bool = False,
 ) -> None:
     import asyncio
 
-    from dalsegno.cli.opening import make_app, opened
+    from dalsegno.cli.almanac import almanac
+    from dalsegno.cli.places import where_to
     from dalsegno.cli.schedules import in_our_words
-    from dalsegno.engine.schedules import ScheduleBook
 
-    made = make_app(store, app)
+    where = where_to(store, server, app)
 
     async def run() -> None:
-        async with opened(made, create=make_store) as client:
-            await made.workflows.ensure_all(client)
+        async with almanac(where, create=make_store) as found:
             with in_our_words():
-                await work(ScheduleBook(client.stack, client.committer, client.definitions), client)
+                await work(found)
 
     asyncio.run(run())

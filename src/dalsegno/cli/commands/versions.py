@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dalsegno.cli.options import Json, Store
+from dalsegno.cli.options import Json, Server, Store
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A deployed workflow.", show_default=False)]
 
@@ -16,16 +16,16 @@ def register(app: typer.Typer) -> None:
     app.command("alias")(alias)
 
 
-def versions(name: Name, store: Store = None, json: Json = False) -> None:
+def versions(name: Name, store: Store = None, server: Server = None, json: Json = False) -> None:
     """List the versions of a workflow, newest first, with their aliases; * is the current one."""
     import asyncio
 
-    from dalsegno.cli.opening import make_app, opened
     from dalsegno.cli.output import emit
+    from dalsegno.cli.places import reached, where_to
     from dalsegno.cli.versions import print_versions, read_versions
 
     async def look() -> None:
-        async with opened(make_app(store)) as client:
+        async with reached(where_to(store, server)) as client:
             lines = await read_versions(client, name)
             now = client.stack.clock.now()
         if json:
@@ -49,13 +49,14 @@ def alias(
     ] = None,
     rm: Annotated[bool, typer.Option("--rm", help="Remove the alias.")] = False,
     store: Store = None,
+    server: Server = None,
     json: Json = False,
 ) -> None:
     """Let an alias mean a version: `start NAME@ALIAS` then uses that one."""
     import asyncio
 
-    from dalsegno.cli.opening import make_app, opened
     from dalsegno.cli.output import emit
+    from dalsegno.cli.places import reached, where_to
     from dalsegno.cli.problems import Refusal
     from dalsegno.cli.versions import AliasChange, remove_alias, set_alias
 
@@ -66,7 +67,7 @@ def alias(
         )
 
     async def change() -> AliasChange:
-        async with opened(make_app(store)) as client:
+        async with reached(where_to(store, server)) as client:
             archive = client.stack.archive
             if version is None:
                 return await remove_alias(archive, name, alias)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from dalsegno.cli.options import AppName, ExecutionId, Json, Quiet, Store, Timeout
+from dalsegno.cli.options import AppName, ExecutionId, Json, Quiet, Server, Store, Timeout
 
 
 def register(app: typer.Typer) -> None:
@@ -14,6 +14,7 @@ def register(app: typer.Typer) -> None:
 def watch(
     execution: ExecutionId,
     store: Store = None,
+    server: Server = None,
     app: AppName = None,
     timeout: Timeout = None,
     quiet: Quiet = False,
@@ -23,12 +24,15 @@ def watch(
     import asyncio
 
     from dalsegno.cli.documents import read_seconds
-    from dalsegno.cli.opening import make_app
-    from dalsegno.cli.result import Command
+    from dalsegno.cli.opening import find_execution
+    from dalsegno.cli.places import where_to
     from dalsegno.cli.watching import watch_execution
 
-    made = make_app(store, app)
     ending = watch_execution(
-        made, execution, Command(made.url, app), read_seconds(timeout), quiet=quiet, as_json=json
+        where_to(store, server, app),
+        lambda desk: find_execution(desk, execution),
+        read_seconds(timeout),
+        quiet=quiet,
+        as_json=json,
     )
     raise typer.Exit(asyncio.run(ending))

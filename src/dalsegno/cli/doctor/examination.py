@@ -12,6 +12,7 @@ from dalsegno.cli.opening import opened
 from dalsegno.cli.reasons import workers_for
 from dalsegno.core.diagnosis import diagnose, waits
 from dalsegno.engine.client import Client
+from dalsegno.engine.dead import DeadLetters
 from dalsegno.engine.processes import dead_among
 from dalsegno.errors import DalSegnoError
 from dalsegno.ports.archive import ExecutionFilter
@@ -20,6 +21,7 @@ from dalsegno.wiring import sqlite_path
 LOOKED_AT = 500
 """Unfinished executions that are looked at one by one."""
 AHEAD = 5.0
+SHOWN_DEAD = 100
 
 
 async def examine(app: App) -> list[Check]:
@@ -44,6 +46,7 @@ async def _examine_store(app: App) -> list[Check]:
                 await _time_of(client),
                 *await _workers(client),
                 *await _executions(client),
+                await _dead(app),
             ]
     except DalSegnoError as error:
         return [judge("schema", str(error), fail=True, cure="Give another --store, or mend this one.")]
@@ -69,6 +72,13 @@ async def _workers(client: Client) -> list[Check]:
         detail += f", and what is gone still holds {held} leases"
     cure = "They are taken over as soon as a worker or `dalsegno resume` starts."
     return [judge("workers", detail, warn=held > 0, cure=cure)]
+
+
+async def _dead(app: App) -> Check:
+    found = len(await DeadLetters(app.engine).all(SHOWN_DEAD))
+    several = f"at least {found}" if found == SHOWN_DEAD else str(found)
+    detail = f"{several} do not go on by themselves" if found else "none"
+    return judge("dead letters", detail, warn=found > 0, cure="dalsegno dead ls")
 
 
 async def _executions(client: Client) -> list[Check]:

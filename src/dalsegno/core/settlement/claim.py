@@ -9,6 +9,7 @@ from dalsegno.core.settlement.rows import ExecutionRow, TokenRow
 from dalsegno.core.settlement.scopes import is_closed
 from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.model.execution import ENDED
+from dalsegno.model.transition import ReadyToken
 
 SUSPECT_LOSSES = 3
 """A token that was lost this often is handed out alone, so that it takes no innocent ones down with it."""
@@ -98,10 +99,25 @@ def resume_execution(execution: ExecutionRow, rows: Workspace, now: float) -> li
     return changed
 
 
-def release_row(token: TokenRow, lost: bool, now: float) -> None:
+def release_row(token: TokenRow, lost: bool, rows: Workspace, now: float) -> None:
     """A lease ends without a commit: handed back, or lost with its worker."""
     token.state = "ready"
     token.owner = None
     token.ready_at = now
     if lost:
         token.losses += 1
+    rows.save_token(token)
+    if token.limit_key is not None:
+        rows.free_slot(token.limit_key)
+
+
+def drop_late(
+    token: TokenRow, execution: ExecutionRow, rows: Workspace, now: float
+) -> tuple[ReadyToken, ...]:
+    """A commit of a leased token came after the end of its scope, so its run is over: its slot must not stay taken
+    until the execution ends. Returns who may go on instead."""
+    if token.limit_key is None:
+        return ()
+    token.owner = None
+    _drop(token, execution, rows, now)
+    return tuple(rows.free_slot(token.limit_key))

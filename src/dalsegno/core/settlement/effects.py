@@ -9,6 +9,7 @@ from dalsegno.core.settlement.barriers import arrive, cancel_barrier, create_bar
 from dalsegno.core.settlement.cancelling import cancelled_event
 from dalsegno.core.settlement.claim import resume_execution
 from dalsegno.core.settlement.endings import finish
+from dalsegno.core.settlement.limits import give_up_slot
 from dalsegno.core.settlement.machines import (
     judge,
     request_cancel,
@@ -29,6 +30,7 @@ from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.model.barrier import GateSpec
 from dalsegno.model.effect import (
     AdjustGate,
+    BeginExecution,
     CancelTokens,
     CreateExecution,
     DeliverToToken,
@@ -174,16 +176,20 @@ class Application:
         token.state = "ready"
         self.ready.append(ReadyToken(token.id, token.execution, token.queue, token.priority))
 
+    def _may_keep(self, new: NewToken) -> bool:
+        """What has a limit key stands in line for its slot, whoever asks for it."""
+        return new.id in self.transition.keep and new.limit_key is None and self.execution.state == "RUNNING"
+
     def spawn(self, new: NewToken) -> TokenRow:
         """A new token; it counts for its scope from now on."""
         row = token_row(self.execution.id, new, "ready", self.now)
-        if new.kind == "task" and not new.priority:
+        if new.kind in ("task", "timer") and not new.priority:
             row.priority = self.execution.priority
         if new.live:
             self.count(new.scope, 1)
         if new.due is not None:
             self.park(row)
-        elif new.id in self.transition.keep and self.execution.state == "RUNNING":
+        elif self._may_keep(new):
             row.state, row.owner, row.fence = "leased", self.transition.worker, 1
             self.kept.append(new.id)
         else:
@@ -202,6 +208,16 @@ def _spawn(work: Application, effect: SpawnToken) -> None:
 
 def _create(work: Application, effect: CreateExecution) -> None:
     """The row exists already: the command's own handling created it."""
+
+
+def _begin(work: Application, effect: BeginExecution) -> None:
+    """Whoever comes first, its time or a trigger; the token of the other goes. Nothing else is live before."""
+    for token in list(work.rows.unfinished_tokens(work.execution.id)):
+        if token.kind == "start":
+            _cancel(work, token)
+    work.execution.state = "RUNNING"
+    if effect.input is not None:
+        work.rows.replace_input(work.execution.id, effect.input)
 
 
 def _resolve(work: Application, effect: ResolveSlot) -> None:
@@ -298,9 +314,12 @@ def _cancel(work: Application, token: TokenRow) -> None:
     told = cancelled_event(token.kind, token.live, token.node, token.scope, token.id, work.now)
     if told is not None:
         work.record(told)
+    was_leased = token.state == "leased"
     token.state = "cancelled"
     token.owner = None
     work.rows.save_token(token)
+    if was_leased:
+        give_up_slot(work, token.limit_key)
     if token.barrier is not None:
         cancel_barrier(work, token.barrier)
 
@@ -334,6 +353,7 @@ def _write_outbox(work: Application, effect: WriteOutbox) -> None:
 APPLY: dict[type, Callable[[Application, Any], None]] = {
     SpawnToken: _spawn,
     CreateExecution: _create,
+    BeginExecution: _begin,
     ResolveSlot: _resolve,
     OpenBarrier: _open_barrier,
     SetMilestone: _set_milestone,

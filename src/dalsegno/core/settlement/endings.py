@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dalsegno.core.settlement.limits import give_up_all_slots
 from dalsegno.core.settlement.rows import ExecutionRow, TokenRow
 from dalsegno.model.effect import FinishExecution
 from dalsegno.model.event import NewEvent
@@ -25,6 +26,7 @@ def finish(work: Application, effect: FinishExecution) -> None:
     execution.ended_at = work.now
     execution.output, execution.context, execution.error = effect.output, effect.context, effect.error
     work.record(effect.event)
+    give_up_all_slots(work)
     if execution.notify is not None:
         work.owes = True
         work.rows.add_outbox(execution.id, f"{execution.id}/ended", "ended", execution.notify)

@@ -151,7 +151,7 @@ def request_cancel(work: Application, effect: RequestCancel) -> None:
     machine = work.machine_row()
     if machine is not None and effect.repeatable and machine.cancel:
         return
-    if machine is None or machine.cancel or work.execution.state == "PAUSED":
+    if machine is None or machine.cancel or work.execution.state in ("PAUSED", "PENDING"):
         finish(work, effect.finish)
         for order in effect.owed:
             work.owe(order)

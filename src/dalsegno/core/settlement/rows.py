@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from dalsegno.core.settlement.limits import stored_allowance
 from dalsegno.model.barrier import BarrierMode, BarrierState
 from dalsegno.model.execution import ExecutionKind, ExecutionState
 from dalsegno.model.machine import CancelReason, Ranges, Wake
@@ -55,6 +56,8 @@ class TokenRow(Struct, gc=False):
     """Of the last transition applied to it."""
     awaits: str | None = None
     """Of a parked token: what else than its time wakes it."""
+    allowance: str | None = None
+    """Of a token with a limit key: what its definition allows, as JSON."""
 
 
 class ScopeRow(Struct, gc=False):
@@ -142,4 +145,5 @@ def token_row(execution: str, token: NewToken, state: TokenState, now: float) ->
         state,
         token.due,
         ready_at=now,
+        allowance=stored_allowance(token.allowance) if token.allowance is not None else None,
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dalsegno.core.settlement.claim import drop_late
 from dalsegno.core.settlement.effects import APPLY, Application
+from dalsegno.core.settlement.limits import give_up_slot, keep_slot
 from dalsegno.core.settlement.machines import is_outdated, is_settled
 from dalsegno.core.settlement.rows import ExecutionRow, MachineRow, TokenRow
 from dalsegno.core.settlement.scopes import is_closed
 from dalsegno.core.settlement.signals import find_in_mailbox, is_awaited
 from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.model.effect import (
+    BeginExecution,
     CreateExecution,
     DeliverToToken,
     Effect,
@@ -19,7 +22,7 @@ from dalsegno.model.effect import (
     SettlePromise,
     WakeMachine,
 )
-from dalsegno.model.execution import ENDED, SCRIPTED, NewExecution
+from dalsegno.model.execution import ENDED, SCRIPTED
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Park, Refused, Stale, Transition
 
 
@@ -36,16 +39,25 @@ def settle(transition: Transition, rows: Workspace, now: float) -> Outcome:
         digest = transition.digest()
     except UnicodeEncodeError as error:
         return Refused(f"a name is not valid Unicode: {error}")
-    refusal = _refusal(transition, execution, token, digest, rows)
+    refusal = _refusal(transition, execution, token, digest, rows, now)
     if refusal is not None:
         return refusal
     work = Application(transition, execution, rows, now)
     _release_token(transition, token, digest, work)
+    if token.kind == "start" and token.state == "consumed":
+        keep_slot(work, token.limit_key)
+    else:
+        give_up_slot(work, token.limit_key)
     return work.run()
 
 
 def _refusal(
-    transition: Transition, execution: ExecutionRow, token: TokenRow, digest: bytes, rows: Workspace
+    transition: Transition,
+    execution: ExecutionRow,
+    token: TokenRow,
+    digest: bytes,
+    rows: Workspace,
+    now: float,
 ) -> Outcome | None:
     if token.state != "leased" or token.fence != transition.fence:
         if token.digest == digest:
@@ -56,7 +68,7 @@ def _refusal(
     if transition.epoch != execution.epoch:
         return Stale("version")
     if token.scope and is_closed(rows, execution.id, token.scope):
-        return Stale("scope")
+        return Stale("scope", drop_late(token, execution, rows, now))
     if execution.kind in SCRIPTED and is_outdated(transition, execution, rows):
         return Stale("version")
     return None
@@ -101,7 +113,7 @@ def _settle_command(
     if isinstance(first, CreateExecution):
         if execution is not None:
             return AlreadyApplied()
-        execution = _create(first.execution, rows, now)
+        execution = _create(first, rows, now)
         return Application(transition, execution, rows, now).run()
     if execution is None:
         return Stale("unknown")
@@ -109,6 +121,8 @@ def _settle_command(
         return Stale("finished")
     if transition.scope and is_closed(rows, execution.id, transition.scope):
         return Stale("scope")
+    if isinstance(first, PauseExecution) and execution.state == "PENDING":
+        return Stale("pending")
     if _changes_nothing(first, execution, rows):
         return AlreadyApplied()
     if execution.kind in SCRIPTED and is_outdated(transition, execution, rows):
@@ -116,10 +130,11 @@ def _settle_command(
     return Application(transition, execution, rows, now).run()
 
 
-def _create(new: NewExecution, rows: Workspace, now: float) -> ExecutionRow:
+def _create(effect: CreateExecution, rows: Workspace, now: float) -> ExecutionRow:
+    new = effect.execution
     execution = ExecutionRow(
         new.id,
-        "RUNNING",
+        "PENDING" if effect.pending else "RUNNING",
         new.definition,
         priority=new.priority,
         touched_at=now,
@@ -135,6 +150,8 @@ def _create(new: NewExecution, rows: Workspace, now: float) -> ExecutionRow:
 def _changes_nothing(first: Effect | None, execution: ExecutionRow, rows: Workspace) -> bool:
     """A command whose first effect has been there before is known by what it left, and then is passed over whole."""
     match first:
+        case BeginExecution():
+            return execution.state != "PENDING"
         case PauseExecution():
             return execution.state == "PAUSED"
         case ResumeExecution():
@@ -150,7 +167,7 @@ def _changes_nothing(first: Effect | None, execution: ExecutionRow, rows: Worksp
             return not is_awaited(rows, execution.id, first)
         case WakeMachine():
             machine = rows.machine(execution.id)
-            return machine is None or machine.resuming
+            return machine is None or machine.resuming or execution.state == "PENDING"
         case _:
             return False
 

@@ -30,6 +30,7 @@ def token_view(row: TokenRow) -> TokenView:
         row.fence,
         row.data,
         row.awaits,
+        row.allowance,
     )
 
 

@@ -17,6 +17,7 @@ from dalsegno.core.settlement.rows import (
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.machine import Completion
+from dalsegno.model.transition import ReadyToken
 
 Kept = tuple[int, bool]
 """The number of a stored completion, and whether it is a success."""
@@ -57,7 +58,19 @@ class Workspace(Protocol):
     def next_signal(self, execution: str, names: Collection[str]) -> SignalRow | None:
         """The oldest signal of one of these names that nobody has taken."""
 
+    def free_slot(self, key: str) -> Iterable[ReadyToken]:
+        """A slot of this limit key may be free: claims look at its lines again. The tokens that stand first in them, as
+        far as they are stored."""
+
+    def let_go(self, execution: str) -> Collection[str]:
+        """The limit keys of which an execution that ends holds slots, by its leases or by itself."""
+
+    def hold_slot(self, execution: str, key: str) -> None:
+        """The execution itself holds a slot from now on to its end."""
+
     def create_execution(self, row: ExecutionRow, new: NewExecution) -> None: ...
+
+    def replace_input(self, execution: str, data: bytes) -> None: ...
 
     def save_execution(self, row: ExecutionRow) -> None: ...
 

@@ -1,4 +1,5 @@
-"""Exceptions of tasks as error values: recorded by class names, message and plain arguments, never pickled."""
+"""Exceptions of tasks as error values: recorded by class names, message, plain arguments and attributes, never
+pickled."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from dalsegno.core.values import encode_value
 from dalsegno.engine.runner import bounded_text, storable_failure
 from dalsegno.errors import DalSegnoError, NotJson
 from dalsegno.lang.effects import ErrorValue
+from dalsegno.lang.python.exceptions import plain_attributes
 from dalsegno.lang.python.homes import home_of
 from dalsegno.model.failure import Failure
 from dalsegno.model.retry import NO_RETRY, RetryPolicy
@@ -30,6 +32,7 @@ def error_value(failure: Failure, error: BaseException | None) -> ErrorValue:
         failure.details,
         classes=class_names(error),
         args=_plain_arguments(error),
+        attributes=_attributes(error),
     )
 
 
@@ -53,6 +56,7 @@ def storable_error(error: ErrorValue) -> ErrorValue:
         tuple(map(bounded_text, error.stack)),
         tuple(map(bounded_text, error.classes)),
         _plain_data(error.args) or (),
+        _plain_data(error.attributes),
     )
 
 
@@ -76,6 +80,10 @@ def _plain_arguments(error: BaseException | None) -> tuple[Any, ...]:
     except NotJson:
         return ()
     return tuple(error.args)
+
+
+def _attributes(error: BaseException | None) -> dict[str, Any] | None:
+    return None if error is None else _plain_data(plain_attributes(error)) or None
 
 
 @dataclass(frozen=True, slots=True)

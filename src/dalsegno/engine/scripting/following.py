@@ -5,6 +5,7 @@ Nothing here does I/O, so that it can run in a thread beside the event loop, whe
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -55,6 +56,8 @@ class Job(Struct):
     stops: int = 0
     saved: int = 0
     """Outcomes that may be handed over for the stops since everything was."""
+    disorder: bool = False
+    """Whether timers were seen that are recorded in another order than that of their times."""
     before: Awaitable | None = None
     """What the machine awaited before it ran."""
     awaiting: Awaitable | None = None
@@ -72,11 +75,11 @@ def follow(machine: RunningMachine, job: Job, budget: int | None) -> bool:
             return False
         if job.signals:
             _give_signals(machine, job)
-        _expire_timers(awaiting, job)
+        timers = _expire_timers(awaiting, job)
         if decided(awaiting, job.known) is None:
             return False
         job.stops += 1
-        machine.resume(_told(awaiting, job), now=job.now, budget=budget)
+        machine.resume(_told(awaiting, job, timers), now=job.now, budget=budget)
         job.awaiting = None
         if job.stops > MOST_STOPS:
             raise LimitExceeded(
@@ -87,10 +90,13 @@ def follow(machine: RunningMachine, job: Job, budget: int | None) -> bool:
     return False
 
 
-def _told(awaiting: Awaitable, job: Job) -> Mapping[str, Outcome]:
+def _told(awaiting: Awaitable, job: Job, timers: Mapping[str, tuple[float, int]]) -> Mapping[str, Outcome]:
     """What is known of the leaves, in the order of completion. A machine that goes from one settled promise to the next
-    is told everything now and then, so that it need not stop at each; but signals are given away stop by stop."""
-    if job.stops > 1 and not job.signals:
+    is told everything now and then, so that it need not stop at each; but signals are given away, and timers put in
+    order, stop by stop."""
+    known = _in_time_order(job.known, timers) if len(timers) > 1 else job.known
+    job.disorder = job.disorder or known is not job.known
+    if job.stops > 1 and not job.signals and not job.disorder:
         job.saved += WORTH_OF_A_STOP
         if job.saved >= len(job.known):
             job.saved = 0
@@ -98,7 +104,7 @@ def _told(awaiting: Awaitable, job: Job) -> Mapping[str, Outcome]:
     if awaiting.id:
         return {awaiting.id: job.known[awaiting.id]}
     leaves = leaf_ids(awaiting)
-    return {name: outcome for name, outcome in job.known.items() if name in leaves}
+    return {name: outcome for name, outcome in known.items() if name in leaves}
 
 
 def interruption(cancel: CancelReason, reason: str | None = None) -> ErrorValue:
@@ -132,17 +138,37 @@ def _give_signals(machine: RunningMachine, job: Job) -> None:
 # -- timers ---------------------------------------------------------------------------------------------------
 
 
-def _expire_timers(awaiting: Awaitable, job: Job) -> None:
-    """A timer whose time has passed has fired, whether or not its token still exists; the earliest one first."""
+def _expire_timers(awaiting: Awaitable, job: Job) -> dict[str, tuple[float, int]]:
+    """A timer whose time has passed has fired, whether or not its token still exists. All of them, the earliest one
+    first, with what orders them."""
     if awaiting.kind in TIMELESS:
-        return
+        return {}
     past = [
-        (leaf.due, promise_number(leaf.id), leaf.id)
+        ((leaf.due, promise_number(leaf.id)), leaf.id)
         for leaf in ((awaiting,) if awaiting.id else leaves_of(awaiting))
-        if leaf.kind == "timer" and leaf.due is not None and leaf.due <= job.now and leaf.id not in job.known
+        if leaf.kind == "timer" and leaf.due is not None and leaf.due <= job.now
     ]
-    for _, _, name in sorted(past):
-        job.known[name] = Ok(None)
+    past.sort()
+    for _, name in past:
+        job.known.setdefault(name, Ok(None))
+    return {name: when for when, name in past}
+
+
+def _in_time_order(known: dict[str, Outcome], past: Mapping[str, tuple[float, int]]) -> dict[str, Outcome]:
+    """As recorded, but with timers before those that came due later: if no worker was there when they did, they are
+    recorded in any order, and still a race between them is decided by their times. Holds for this await only, so
+    that it does not matter what was awaited before."""
+    if [name for name in known if name in past] == list(past):
+        return known
+    earliest_first = deque(past)
+    names: list[str] = []
+    for name in known:
+        if name not in past:
+            names.append(name)
+            continue
+        while earliest_first and past[earliest_first[0]] <= past[name]:
+            names.append(earliest_first.popleft())
+    return {name: known[name] for name in names}
 
 
 def lost_timers(execution: str, before: Awaitable | None, reachable: Ranges) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from dalsegno.core.diagnosis import Wait, WaitKind
+from dalsegno.core.limits import held_back
 from dalsegno.core.wake import describe, leaves_of
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.scripting.turns import InThread
@@ -142,7 +143,10 @@ def _things(
     for leaf in leaves_of(awaiting):
         if leaf.id not in done:
             token = tokens.get(promise_token_id(execution, promise_number(leaf.id)))
+            held = held_back(token, inspection.limits) if token is not None else None
             thing = _thing(execution, leaf, token)
+            if held is not None:
+                thing = AwaitedThing("task", thing.name, f"task '{thing.name}' {held.reason}", held.due)
             counted.setdefault((thing.kind, thing.name, thing.sentence), []).append(thing)
     return [
         AwaitedThing(same[0].kind, same[0].name, same[0].sentence, same[0].due, len(same))

@@ -37,6 +37,7 @@ from dalsegno.core.script_tasks import (
 from dalsegno.core.situation import Result
 from dalsegno.core.turn import Turn
 from dalsegno.core.values import decode_value
+from dalsegno.engine.beginning import begin_step
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.results import Results
 from dalsegno.engine.schedule_step import schedule_step
@@ -106,18 +107,21 @@ class ScriptSteps:
         self.reading = Reading(archive, blobs)
         self.hot = HotMachines()
 
-    async def step(self, lease: Lease) -> ScriptStep:
+    async def step(self, lease: Lease, began: float | None = None) -> ScriptStep:
+        """``began``: when a task was begun, if that was elsewhere and before."""
         match lease.kind:
             case "resume":
                 return await self._resume(lease)
             case "task":
-                return await self._task(lease)
+                return await self._task(lease, began)
             case "timer":
                 return await self._timer(lease)
             case "deadline":
                 return await self._deadline(lease)
             case "schedule":
                 return ScriptStep(await schedule_step(self.archive, lease, self.ledger.now()))
+            case "start":
+                return ScriptStep(await begin_step(self.archive, self.definitions, lease, self.ledger.now()))
             case _:
                 raise InternalError(f"a script has no tokens of kind {lease.kind}")
 
@@ -225,9 +229,9 @@ class ScriptSteps:
 
     # -- tasks and timers -------------------------------------------------------------------------------------
 
-    async def _task(self, lease: Lease) -> ScriptStep:
+    async def _task(self, lease: Lease, since: float | None = None) -> ScriptStep:
         body = decode_task(lease.data)
-        began = self.ledger.now()
+        began = self.ledger.now() if since is None else since
         returned = await self.tasks.run(lease, body, self._workflow_of(lease), began)
         if not isinstance(returned, Failed):
             what = f"the output of task '{lease.node}'"

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from dalsegno.engine.run_context import LogSink
+from dalsegno.engine.secrets.run_secrets import UsesCredentials, vault_in
 from dalsegno.errors import InvalidInput
 from dalsegno.model.retry import RetryPolicy
 from dalsegno.model.token import Lease
 
 
-class TaskRunContext:
+class TaskRunContext(UsesCredentials):
     """Implements ports.node.NodeContext for one attempt of a script's task."""
 
     __slots__ = (
@@ -44,6 +45,7 @@ class TaskRunContext:
         self.outputs: Mapping[str, Any] = {}
         self.retry: RetryPolicy | None = None
         self.beats = 0
+        self.secrets = None
         self.now = now
         self.workflow = workflow
         self._key = key
@@ -92,7 +94,12 @@ class TaskRunContext:
         return False
 
     def log(self, message: str, level: str = "info") -> None:
-        self._log(self.execution_id, self.node_id, level, message)
+        self._log(self.execution_id, self.node_id, level, self.redact(message))
+
+    async def _workflow_name(self) -> str:
+        """This worker may never have loaded the script whose task it runs."""
+        named = await vault_in(self.services).workflow_of(self.lease.definition)
+        return named or self.workflow
 
     def heartbeat(self) -> None:
         self.beats += 1

@@ -7,17 +7,19 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from dalsegno.core.fail import worker_lost
 from dalsegno.core.script_bodies import TaskBody
 from dalsegno.core.task_options import TaskOptions, task_options
 from dalsegno.core.values import decode_value
 from dalsegno.engine.library_node import run_library_node
 from dalsegno.engine.run_context import LogSink
-from dalsegno.engine.runner import storable_failure
+from dalsegno.engine.runner import storable_failure, traceback_text
 from dalsegno.engine.scripting.failures import Failed, error_value
 from dalsegno.engine.scripting.task_context import TaskRunContext
 from dalsegno.engine.settings import EngineLimits
-from dalsegno.engine.tasks import Tasks
+from dalsegno.engine.tasks import Tasks, TaskTimedOut
 from dalsegno.errors import NotFound
 from dalsegno.model.failure import Failure
 from dalsegno.model.retry import NO_RETRY
@@ -49,13 +51,20 @@ class TaskRunner:
         limit: asyncio.Timeout | None = None
         try:
             if options.timeout is None:
-                return await self._execute(lease.node, ctx)
-            async with asyncio.timeout(options.timeout) as limit:
-                return await self._execute(lease.node, ctx)
+                returned = await self._execute(lease.node, ctx)
+            else:
+                async with asyncio.timeout(options.timeout) as limit:
+                    returned = await self._execute(lease.node, ctx)
+            if ctx.secrets is None:
+                return returned
+            return await ctx.secrets.returned(returned, f"the output of task '{lease.node}'")
         except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
             if limit is not None and limit.expired() and isinstance(error, TimeoutError):
                 return self._failed(ctx, options, _timed_out(lease.node, options), error)
-            return self._failed(ctx, options, storable_failure(error, lease.node), error)
+            if isinstance(error, TaskTimedOut):
+                late = replace(error.failure, code="TimeoutError")
+                return self._failed(ctx, options, late, TimeoutError())
+            return self._failed(ctx, options, storable_failure(error, lease.node, ctx.secrets), error)
 
     async def _execute(self, name: str, ctx: TaskRunContext) -> Any:
         if name.startswith(NODE_PREFIX):
@@ -73,15 +82,18 @@ class TaskRunner:
     ) -> Failed:
         lease = ctx.lease
         logger.info(
-            "task '%s' of execution %s failed (attempt %d): %s: %s",
+            "task '%s' of execution %s failed (attempt %d): %s: %s%s",
             lease.node,
             lease.execution,
             lease.attempt,
             failure.type,
             failure.message,
-            exc_info=error if logger.isEnabledFor(logging.DEBUG) else None,
+            traceback_text(error, ctx.secrets),
         )
-        return Failed(failure, error_value(failure, error), options.retry or ctx.retry or NO_RETRY)
+        value = error_value(failure, error)
+        if ctx.secrets is not None:
+            value = ctx.secrets.error(value)
+        return Failed(failure, value, options.retry or ctx.retry or NO_RETRY)
 
 
 def _not_found(name: str, reason: str) -> NodeError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -45,9 +45,11 @@ class Turns:
         limits: TurnLimits,
         log: Callable[[str, str, str], None],
         queue_of: Callable[[str], str | None],
+        limit_of: Callable[[str], dict[str, Any] | None] = lambda name: None,
     ) -> None:
-        """``queue_of``: the queue a task registered in this process asks for."""
+        """``queue_of``, ``limit_of``: the queue and the limit that a task registered in this process asks for."""
         self._queue_of = queue_of
+        self._limit_of = limit_of
         self.blobs = blobs
         self.limits = limits
         self._log = log
@@ -89,7 +91,8 @@ class Turns:
                 used += SLICE if not more else 0
                 if used > self.limits.instructions:
                     raise LimitExceeded(
-                        f"the script ran more than {self.limits.instructions:,} instructions without waiting"
+                        f"the script ran more than {self.limits.instructions:,} instructions without an await "
+                        f"(line {machine.line}); move long computations into a task"
                     )
                 await asyncio.sleep(0)
             if machine.status == "paused":
@@ -151,14 +154,18 @@ class Turns:
         match effect:
             case StartTask(name=name, options=options):
                 _check_name(name)
-                task_options(options)
+                _check_options(task_options, options, f"task '{name}'")
                 queue = self._queue_of(name)
                 if queue is not None and "queue" not in options:
-                    effect = msgspec.structs.replace(effect, options={**options, "queue": queue})
+                    options = {**options, "queue": queue}
+                limit = self._limit_of(name)
+                if limit is not None and "concurrency" not in options:
+                    options = {**options, "concurrency": limit}
+                effect = msgspec.structs.replace(effect, options=options)
                 return effect, self._input(name, effect.inputs)
             case StartWorkflow(name=name, options=options):
                 _check_name(name)
-                child_options(options)
+                _check_options(child_options, options, f"workflow '{name}'")
                 return effect, self._input(name, effect.inputs)
             case AwaitSignal(name=name):
                 _check_name(name)
@@ -183,6 +190,13 @@ def _check_name(name: str) -> None:
         raise InvalidInput(f"a name has at most {LONGEST_NAME} characters: '{name[:40]}…'")
     if not name.isascii() and not is_unicode(name):
         raise InvalidInput("a name holds a character that is not valid Unicode")
+
+
+def _check_options(read: Callable[[Mapping[str, Any]], object], options: Mapping[str, Any], of: str) -> None:
+    try:
+        read(options)
+    except InvalidInput as error:
+        raise InvalidInput(f"{of}: {error}") from None
 
 
 def _broken(job: Job, error: ErrorValue) -> Turn:

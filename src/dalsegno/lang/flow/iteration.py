@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalsegno.lang.errors import ScriptThrow
-from dalsegno.lang.values import Host, Value, kind_of
+from dalsegno.lang.values import Host, Value, kind_of, unawaited
 
 OVER_ITEMS, OVER_KEYS = 0, 1
 
@@ -27,5 +27,5 @@ def iterate(host: Host, value: Value, over: int) -> Iteration:
     if type(value) is dict:
         host.meter.items(len(value) * (1 if over == OVER_KEYS else 4), "a loop")
         return Iteration(list(value) if over == OVER_KEYS else [[key, item] for key, item in value.items()])
-    hint = '; split("") makes a list of its characters' if type(value) is str else ""
+    hint = '; split("") makes a list of its characters' if type(value) is str else unawaited(value)
     raise ScriptThrow("TYPE_ERROR", f"cannot iterate over a {kind_of(value)}{hint}")

@@ -217,7 +217,8 @@ class Packer:
 
     def error(self, error: ErrorValue) -> Packed:
         told = [error.code, error.message, error.type, self.whole(error.data), error.stack, error.classes]
-        return {TAG: [Mark.ERROR, *told, self.whole(list(error.args))]}
+        attributes = [self.whole(error.attributes)] if error.attributes else []
+        return {TAG: [Mark.ERROR, *told, self.whole(list(error.args)), *attributes]}
 
     def iteration(self, iteration: Iteration) -> Packed:
         if type(iteration.items) is range:

@@ -180,9 +180,11 @@ class Unpacker:
         stack: list[str],
         classes: list[str],
         args: Packed,
+        attributes: Packed = None,
     ) -> list[Value]:
-        plain = self.value(args)
-        return [ErrorValue(code, message, kind, self.value(data), tuple(stack), tuple(classes), tuple(plain))]
+        plain = tuple(self.value(args))
+        kept = self.value(attributes)
+        return [ErrorValue(code, message, kind, self.value(data), tuple(stack), tuple(classes), plain, kept)]
 
     def iteration(self, items: Packed, index: int) -> list[Value]:
         stored = self.lazy(items)

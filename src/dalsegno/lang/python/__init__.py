@@ -15,7 +15,7 @@ from dalsegno.lang.python.inputs import arguments_for
 from dalsegno.lang.python.machine import PythonMachine
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.typed import from_plain, to_plain
-from dalsegno.lang.python.verbs import first, gather, log, race, run, signal, sleep, start, timeout
+from dalsegno.lang.python.verbs import cancel, first, gather, log, race, run, signal, sleep, start, timeout
 from dalsegno.lang.python.workflows import DurableWorkflow
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "TaskError",
     "UnsupportedPython",
     "arguments_for",
+    "cancel",
     "compile_workflow",
     "current_machine",
     "error_value",

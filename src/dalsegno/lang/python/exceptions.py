@@ -1,17 +1,18 @@
 """Exceptions as values and back: what a task's failure is at an ``await``, and what a workflow's failure is outside.
 
-An exception is recorded as the qualified names of its classes, its message and its plain arguments. A class comes back
-only if the workflow's code can name it or the task declared it; otherwise the failure is a `TaskError`, and ``except``
-clauses look at the recorded names.
+An exception is recorded as the qualified names of its classes, its message, and what is plain of its arguments and
+attributes. A class comes back only if the workflow's code can name it or the task declared it; otherwise the failure is
+a `TaskError`, and ``except`` clauses look at the recorded names.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from typing import Any
 
-from dalsegno.errors import NotJson
+from dalsegno.errors import DalSegnoError, NotJson
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.promises import Group, Promise
 from dalsegno.lang.python.errors import TaskError, cancelled_error
@@ -43,6 +44,7 @@ def error_value(error: BaseException, data: Any = None) -> ErrorValue:
             stack_of(error),
             record.classes,
             record.args,
+            record.attributes,
         )
     kind = type(error)
     code = getattr(error, "code", None)
@@ -54,6 +56,7 @@ def error_value(error: BaseException, data: Any = None) -> ErrorValue:
         stack_of(error),
         class_names(kind),
         _plain_arguments(error),
+        plain_attributes(error) or None,
     )
 
 
@@ -80,6 +83,25 @@ def _plain_arguments(error: BaseException) -> tuple[Any, ...]:
         return ()
 
 
+def plain_attributes(error: BaseException) -> dict[str, Any]:
+    """Those of a user's exception that come back from JSON as what they are. Python's notes and ours begin with
+    underscores."""
+    if isinstance(error, DalSegnoError):
+        return {}
+    return {
+        name: value
+        for name, value in error.__dict__.items()
+        if not name.startswith("__") and _is_plain(value)
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        return bool(to_plain(value, "attribute") == value)
+    except Exception:  # noqa: BLE001 - comparisons may be user code
+        return False
+
+
 def arguments_of(error: BaseException) -> tuple[Any, ...]:
     """What to call its class with. The errors of the operating system keep their file names apart from ``args``."""
     if isinstance(error, OSError) and type(error).__reduce__ is OSError.__reduce__:
@@ -94,6 +116,7 @@ def revive(error: ErrorValue, naming: Naming, declared: Iterable[type[BaseExcept
     if kind is None:
         return task_error(error, naming)
     found = build(kind, error.args or ((error.message,) if error.message else ()))
+    found.__dict__.update(deepcopy(error.attributes or {}))
     found.__dict__[RECORD] = error
     return found
 
@@ -149,11 +172,21 @@ def _class_of(
 def build(kind: type[BaseException], arguments: tuple[Any, ...]) -> BaseException:
     """An exception from its arguments; one whose constructor wants others is made around it."""
     try:
-        return kind(*arguments)
+        made = kind(*arguments)
     except Exception:  # noqa: BLE001 - constructors are user code
+        if issubclass(kind, BaseExceptionGroup):
+            return _group(kind, arguments)
         made = kind.__new__(kind)
         made.args = arguments
-        return made
+    if not isinstance(made, OSError):  # those keep some of their arguments elsewhere
+        made.args = arguments  # a constructor that words its message words it once
+    return made
+
+
+def _group(kind: type[BaseExceptionGroup[Any]], arguments: tuple[Any, ...]) -> BaseException:
+    """What it held is not recorded; a group cannot be empty, so it holds one that says the same."""
+    message = str(arguments[0]) if arguments else kind.__name__
+    return kind(message, [Exception(message)])
 
 
 def matches(error: BaseException, wanted: Any) -> bool:

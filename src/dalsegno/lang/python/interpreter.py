@@ -271,6 +271,10 @@ class Interpreter:
     def wait_for_signal(self, name: str, due: float | None) -> Promise:
         return self.requests.signal(name, due)
 
+    def cancel(self, promise: Promise) -> None:
+        if promise.number not in self.known:
+            self.requests.cancel(promise)
+
     def log(self, level: str, message: str) -> None:
         self.requests.log(level, message)
 

@@ -34,6 +34,20 @@ _STATEMENTS: dict[type[ast.AST], str] = {
 }
 
 
+_VERBS = "dalsegno.lang.python.verbs"
+_FORGOTTEN = {
+    (_VERBS, "sleep"): "nothing waits for this 'sleep()': write 'await sleep(…)'",
+    ("asyncio.tasks", "sleep"): "nothing waits for this 'sleep()': write 'await asyncio.sleep(…)'",
+    (_VERBS, "signal"): "nothing waits for this 'signal()': write 'await signal(…)'",
+    (_VERBS, "timeout"): "'timeout()' limits the awaits of a block: write 'with timeout(…):' around them",
+}
+"""Calls that mean nothing as statements of their own, by the module and name of the function."""
+
+
+def _home_and_name(function: Any) -> tuple[str, str]:
+    return str(getattr(function, "__module__", "")), str(getattr(function, "__name__", ""))
+
+
 def not_a_task(name: str) -> str:
     return (
         f"'{name}' is a coroutine function but no task, so its progress could not be stored. "
@@ -148,12 +162,27 @@ class Refusals:
             self.refuse(node, f"'{name}()' is not supported in a workflow: {_SCOPE_BUILTINS[name]}")
 
     def discarded(self, node: ast.Expr) -> None:
-        """A nested async function that is called and forgotten never runs."""
+        """A nested async function that is called and forgotten never runs; a timer that is forgotten is for nothing.
+        (A task that nobody awaits runs all the same.)"""
         match node.value:
             case ast.Call(func=ast.Name(id=name)) if any(name in names for names in self._async_names):
                 self.refuse(
                     node, f"'{name}' is an async function: nothing of it runs unless you 'await {name}(…)'"
                 )
+            case ast.Call(func=function):
+                instead = _FORGOTTEN.get(_home_and_name(self._meant(function)))
+                if instead is not None:
+                    self.refuse(node, instead)
+
+    def _meant(self, function: ast.expr) -> Any:
+        """The object behind a global name, or behind an attribute of a module."""
+        match function:
+            case ast.Name(id=name) if not self.is_local(name):
+                return self._known(name)
+            case ast.Attribute(value=ast.Name(id=home), attr=name) if not self.is_local(home):
+                module = self._known(home)
+                return getattr(module, name, None) if inspect.ismodule(module) else None
+        return None
 
     def await_(self, node: ast.Await) -> None:
         match node.value:

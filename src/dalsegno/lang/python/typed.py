@@ -24,6 +24,7 @@ from dalsegno.errors import InvalidInput, NotJson
 from dalsegno.lang.limits import MAX_NESTING
 from dalsegno.lang.promises import Group, Promise, Settled
 from dalsegno.lang.python.annotations import classes_in, has_declared_fields, is_model
+from dalsegno.lang.python.defaults import has_plain_defaults, with_defaults
 
 # -- outwards ---------------------------------------------------------------------------------------------------
 
@@ -157,6 +158,8 @@ def _cannot(value: Any, path: str) -> str:
 
 def from_plain(value: Any, annotation: Any, what: str = "the value") -> Any:
     """JSON rebuilt as the annotation says. Without one, or with one that means nothing here, the value as it is."""
+    if type(value) is annotation:
+        return value
     try:
         decode = _decoder(annotation)
     except TypeError:  # an annotation that cannot be hashed
@@ -182,8 +185,17 @@ def _make_decoder(annotation: Any) -> Callable[[Any], Any] | None:
     if annotation in (Any, object, typing.Optional, None) or isinstance(annotation, str | typing.TypeVar):
         return None
     if _understood(annotation):
-        return lambda value: msgspec.convert(value, annotation, str_keys=True, dec_hook=_rebuild)
+        return _msgspec_decoder(annotation)
     return _pydantic_decoder(annotation) if _involves(annotation, is_model) else None
+
+
+def _msgspec_decoder(annotation: Any) -> Callable[[Any], Any]:
+    def decode(value: Any) -> Any:
+        return msgspec.convert(value, annotation, str_keys=True, dec_hook=_rebuild)
+
+    if not _involves(annotation, has_plain_defaults):
+        return decode
+    return lambda value: with_defaults(decode(value))
 
 
 def _understood(annotation: Any) -> bool:

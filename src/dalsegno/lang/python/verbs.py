@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn, TypeVar, cast, overload
 
 from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.effects import GroupKind
-from dalsegno.lang.promises import Group, Promise
+from dalsegno.lang.promises import Group, Promise, leaves
 from dalsegno.lang.python.calls import Caller, CallKind, Durable, current_machine
 from dalsegno.lang.python.errors import OutsideWorkflow
 from dalsegno.lang.python.nested import NestedCall
@@ -118,6 +118,17 @@ def first(*promises: Awaitable[A]) -> Awaitable[A]:
 def race(*promises: Awaitable[A]) -> Awaitable[A]:
     """Whichever is settled first, success or failure."""
     return cast(Awaitable[A], _group("race", "race", _some("race", promises)))
+
+
+def cancel(*promises: Awaitable[Any]) -> None:
+    """Nobody needs these any more: tasks are interrupted, children are asked to end, timers are dropped. To await one
+    of them nevertheless raises ``CancelledError``; what has ended already is left as it is."""
+    machine = _machine("cancel")
+    for number, promise in enumerate(promises, 1):
+        if not isinstance(promise, Promise | Group):
+            _refuse("cancel", number, promise)
+        for leaf in leaves(promise):
+            machine.cancel(leaf)
 
 
 def _some(verb: str, promises: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
+from dalsegno.errors import InvalidInput
+from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.python.calls import CallKind, Durable
 from dalsegno.lang.python.compiling import compile_workflow
 
@@ -25,6 +27,17 @@ class DurableWorkflow(Durable[P, R]):
         options: Mapping[str, Any] | None = None,
         front_matter: Mapping[str, Any] | None = None,
     ) -> None:
-        """Raises `UnsupportedPython` when the function cannot be a workflow."""
+        """Raises `UnsupportedPython` when the function cannot be a workflow, `InvalidInput` for a senseless timeout."""
         self.program = compile_workflow(function, name, front_matter)
+        _check_timeout(self.program.name, self.program.front_matter.get("timeout"))
         super().__init__(function, name, options=options)
+
+
+def _check_timeout(name: str, timeout: Any) -> None:
+    """Here, and not only when somebody starts it."""
+    if timeout is None:
+        return
+    try:
+        parse_duration(timeout)
+    except BadDuration as problem:
+        raise InvalidInput(f"workflow '{name}': the timeout {timeout!r} {problem}") from None

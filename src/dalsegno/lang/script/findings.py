@@ -24,6 +24,7 @@ ERRORS = frozenset(
         "redeclaration",
         "stray-break",
         "argument-count",
+        "unknown-option",
     }
 )
 WARNINGS = frozenset(
@@ -34,6 +35,7 @@ WARNINGS = frozenset(
         "hides-builtin",
         "sequential-async",
         "unknown-task",
+        "forgotten-await",
     }
 )
 

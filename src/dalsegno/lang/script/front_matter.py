@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
+from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.errors import FlowSyntaxError
 from dalsegno.lang.yaml_text import YamlProblem, read_yaml
 from dalsegno.model.definition import script_name_problems
@@ -14,7 +16,6 @@ MAX_FRONT_MATTER = 100_000
 
 MAX_DEPTH = 50
 _OPENING = re.compile(r"\ufeff?\s*```[A-Za-z]*[ \t]*(?:\r?\n|\Z)")
-_NAME = re.compile(r"^[ \t{]*(?P<key>[\"']?name[\"']?)[ \t]*:", re.MULTILINE)
 _CLOSING = re.compile(r"^[ \t]*```[ \t]*\r?$", re.MULTILINE)
 
 
@@ -48,16 +49,32 @@ def _read(source: str, start: int, end: int) -> dict[str, Any]:
         raise FlowSyntaxError(
             "front matter: write keys and values, such as name: checkout", line + 1, 1, source
         )
-    _check_name(found.get("name"), source, start, end)
+    wrong = next(_problems(found), None)
+    if wrong is not None:
+        key, message = wrong
+        raise FlowSyntaxError.at(f"front matter: {message}", source, _place_of(key, source, start, end))
     return found
 
 
-def _check_name(name: Any, source: str, start: int, end: int) -> None:
-    if name is None:
-        return
-    is_text = isinstance(name, str) and bool(name.strip())
-    problems = script_name_problems(name) if is_text else ["the name must be text"]
-    if problems:
-        place = _NAME.search(source, start, end)
-        at = place.start("key") if place is not None else start
-        raise FlowSyntaxError.at("front matter: " + " ".join(problems), source, at)
+def _problems(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Key and message of what cannot be meant. Keys that say nothing to the engine are left alone."""
+    name, timeout, schema = found.get("name"), found.get("timeout"), found.get("input_schema")
+    if name is not None:
+        is_text = isinstance(name, str) and bool(name.strip())
+        problems = script_name_problems(name) if is_text else ["the name must be text"]
+        if problems:
+            yield "name", " ".join(problems)
+    if timeout is not None:
+        try:
+            parse_duration(timeout)
+        except BadDuration as problem:
+            yield "timeout", f"the timeout {problem}"
+    if schema is not None and not isinstance(schema, dict):
+        yield "input_schema", "the input_schema must be a JSON Schema, such as {type: object, required: [id]}"
+
+
+def _place_of(key: str, source: str, start: int, end: int) -> int:
+    place = re.compile(rf"^[ \t{{]*(?P<key>[\"']?{key}[\"']?)[ \t]*:", re.MULTILINE).search(
+        source, start, end
+    )
+    return place.start("key") if place is not None else start

@@ -8,23 +8,38 @@ from dalsegno.lang.script.findings import Report
 from dalsegno.lang.script.scopes import ScopeWalk
 from dalsegno.lang.script.tree import AnyNode, walk
 from dalsegno.lang.script.variables import FunctionFacts
-from dalsegno.lang.statements import Program
+from dalsegno.lang.statements import ExpressionStatement, Program
 from dalsegno.lang.stdlib.orchestration_names import (
     AFTER_WITH,
     LOWER_CASE,
+    OPTIONS,
     ORCHESTRATION,
     ORCHESTRATION_NAMESPACES,
     PROMISE_GROUPS,
+    PROMISE_MAKERS_TO_AWAIT,
     RUN_VALUES,
     ArgumentCounts,
+    unknown_option,
 )
 from dalsegno.lang.stdlib.registry import CONSTANTS, FUNCTIONS, NAMESPACES, library_name
-from dalsegno.lang.syntax import Arrow, Await, Call, Chain, Literal, Member, Name, Spread
+from dalsegno.lang.syntax import (
+    Arrow,
+    Await,
+    Call,
+    Chain,
+    Entry,
+    Literal,
+    Member,
+    Name,
+    ObjectLiteral,
+    Spread,
+)
 
 COUNTS: dict[str, ArgumentCounts] = {
     **{name: (builtin.least, builtin.most) for name, builtin in FUNCTIONS.items()},
     **ORCHESTRATION,
 }
+_WITH_INPUT = frozenset({"Task.run", "Workflow.run", "Workflow.start"})
 _NAMESPACES = NAMESPACES | ORCHESTRATION_NAMESPACES
 _MEMBERS = frozenset({*COUNTS, *CONSTANTS})
 BUILTIN_NAMES = frozenset({name for name in COUNTS if "." not in name} | _NAMESPACES | RUN_VALUES)
@@ -53,11 +68,32 @@ class LibraryUse:
 
     def check(self, program: Program) -> None:
         for node in walk(program):
-            if isinstance(node, Chain) and isinstance(node.base, Name) and self.is_library(node.base):
+            if isinstance(node, ExpressionStatement):
+                self.check_dropped(node.value)
+            elif isinstance(node, Chain) and isinstance(node.base, Name) and self.is_library(node.base):
                 self.check_chain(node, full_name(node.base.name))
 
     def is_library(self, name: Name) -> bool:
         return id(name) not in self.scopes.meanings and name.name not in self.scopes.open_writes
+
+    def check_dropped(self, value: AnyNode) -> None:
+        """A timer or a wait as a statement of its own: the script goes on at once."""
+        name = self.called_function(value)
+        if name in PROMISE_MAKERS_TO_AWAIT:
+            message = f"nothing waits for this {name}(): write await {name}(…)"
+            self.report.note("forgotten-await", message, value.offset)
+
+    def called_function(self, value: AnyNode) -> str:
+        """The library's function whose call, with arguments, the expression is, and nothing more."""
+        if not (isinstance(value, Chain) and isinstance(value.base, Name) and self.is_library(value.base)):
+            return ""
+        name = full_name(value.base.name)
+        match value.links:
+            case (Call(arguments=(_, *_)),):
+                return name
+            case (Member(name=member), Call(arguments=(_, *_))):
+                return f"{name}.{member}"
+        return ""
 
     def check_chain(self, chain: Chain, name: str) -> None:
         first = chain.links[0]
@@ -80,11 +116,20 @@ class LibraryUse:
         self.check_count(name, call)
         namespace, _, function = name.partition(".")
         if function == "with":
+            self.check_options(call, namespace)
             self.check_after_with(chain, namespace)
         elif name == "Task.run":
             self.check_task(call)
         if name in PROMISE_GROUPS:
             self.check_sequential(name, call)
+
+    def check_options(self, call: Call, namespace: str) -> None:
+        """Names that stand there; computed ones are looked at when they are known."""
+        given = call.arguments[0] if call.arguments else None
+        for entry in given.entries if isinstance(given, ObjectLiteral) else ():
+            name = entry.key.value if isinstance(entry, Entry) and isinstance(entry.key, Literal) else None
+            if isinstance(name, str) and name not in OPTIONS[namespace]:
+                self.report.note("unknown-option", unknown_option(namespace, name), entry.offset)
 
     def check_after_with(self, chain: Chain, namespace: str) -> None:
         """``Task.with({…}).run(name, inputs)``."""
@@ -104,7 +149,10 @@ class LibraryUse:
                 f"{least}" if least == most else f"at least {least}" if most is None else f"{least} to {most}"
             )
             noun = "argument" if wanted in ("1", "at least 1") else "arguments"
-            self.report.note("argument-count", f"{name}() takes {wanted} {noun}, not {given}", call.offset)
+            hint = f": without input, write {name}(…, null)" if given == 1 and name in _WITH_INPUT else ""
+            self.report.note(
+                "argument-count", f"{name}() takes {wanted} {noun}, not {given}{hint}", call.offset
+            )
 
     def check_task(self, call: Call) -> None:
         name = call.arguments[0] if call.arguments else None

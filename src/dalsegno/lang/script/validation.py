@@ -12,6 +12,14 @@ from dalsegno.lang.script.parsing import parse_program
 from dalsegno.lang.script.scopes import ScopeWalk
 from dalsegno.lang.statements import Program
 
+FOREIGN = {
+    "console": "; write log(…)",
+    "fetch": '; use an http node: await Node.run("http", {url: …})',
+    "setTimeout": '; write await Timer.delay("5s")',
+    "sleep": '; write await Timer.delay("5s")',
+}
+"""What other languages have, and how it is written here."""
+
 
 def validate(source: str, tasks: Iterable[str] | None = None) -> list[Finding]:
     """All findings, in the order of the source; a syntax error is the only one. Raises nothing.
@@ -40,7 +48,9 @@ def _check(program: Program, report: Report, tasks: frozenset[str] | None) -> li
 def _check_names(scopes: ScopeWalk, report: Report) -> None:
     for node, candidates in scopes.open_reads:
         if node.name not in scopes.open_writes and not is_builtin(node.name):
-            hint = report.suggest(node.name, [*candidates, *scopes.open_writes, *KNOWN_NAMES])
+            hint = FOREIGN.get(node.name) or report.suggest(
+                node.name, [*candidates, *scopes.open_writes, *KNOWN_NAMES]
+            )
             report.note("undefined-variable", f"Undefined variable '{node.name}'{hint}", node.offset)
     for name, offset in scopes.open_writes.items():
         message = f"'{name}' is declared nowhere, so this makes a variable of the whole workflow: write let {name} = …"

@@ -16,7 +16,12 @@ from dalsegno.lang.promises import AnyPromise, Group, Promise, Settled
 from dalsegno.lang.requests import Requests
 from dalsegno.lang.stdlib.arguments import Arguments
 from dalsegno.lang.stdlib.dates import moment
-from dalsegno.lang.stdlib.orchestration_names import AFTER_WITH, ORCHESTRATION
+from dalsegno.lang.stdlib.orchestration_names import (
+    AFTER_WITH,
+    ALL_OPTIONS,
+    ORCHESTRATION,
+    unknown_option,
+)
 from dalsegno.lang.text import to_text
 from dalsegno.lang.values import Builtin, Configured, Host, Value, is_number, kind_of
 
@@ -83,9 +88,17 @@ CONFIGURABLE: dict[str, Callable[[Host, Given, Options], Value]] = {
 def _configure(namespace: str, known: Options) -> Callable[[Host, Given], Value]:
     def call(host: Host, given: Given) -> Value:
         options = Arguments(f"{namespace}.with", given).object(0)
+        _refuse_unknown(namespace, options)
         return Configured(namespace, {**known, **plain(host, options, f"{namespace}.with()")})
 
     return call
+
+
+def _refuse_unknown(namespace: str, options: Options) -> None:
+    """What nothing here takes. Who takes which option is the driver's to say."""
+    for name in options:
+        if name not in ALL_OPTIONS:
+            raise wrong_argument(unknown_option(namespace, name))
 
 
 def configured_function(receiver: Configured, name: str) -> Builtin:

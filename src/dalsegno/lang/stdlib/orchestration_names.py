@@ -5,6 +5,8 @@ Names and argument counts only: the compiler, the machine and validation agree t
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 ArgumentCounts = tuple[int, int | None]
 """Least and most; None for any number."""
 
@@ -41,6 +43,20 @@ AFTER_WITH: dict[str, tuple[str, ...]] = {
 }
 """What ``Task.with({…})`` and its like may be followed by."""
 
+_OF_TASKS = ("queue", "priority", "retries", "retry", "timeout", "key", "delay", "concurrency")
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "Task": _OF_TASKS,
+    "Node": _OF_TASKS,
+    "Workflow": ("version", "tags", "priority"),
+}
+"""What ``with`` takes."""
+ALL_OPTIONS = frozenset(name for names in OPTIONS.values() for name in names)
+
+PROMISE_MAKERS_TO_AWAIT = frozenset(
+    {"Timer.delay", "Timer.until", "Task.delay", "Signal.next", "Signal.when", "wait_for_signal"}
+)
+"""Functions whose promise does nothing by itself: a task runs on without anybody who waits, a timer is for nothing."""
+
 ORCHESTRATION_NAMESPACES = frozenset(name.partition(".")[0] for name in ORCHESTRATION if "." in name)
 
 RUN_VALUES = frozenset({"Inputs", "Context"})
@@ -55,3 +71,10 @@ PROMISE_GROUPS = frozenset(
 
 LOWER_CASE: dict[str, str] = {name.lower(): name for name in (*ORCHESTRATION_NAMESPACES, *RUN_VALUES)}
 """Lower-case spellings, looked up only where no variable has the name."""
+
+
+def unknown_option(namespace: str, name: str) -> str:
+    known = OPTIONS[namespace]
+    close = get_close_matches(name[:100], known, n=1)
+    hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
+    return f"{namespace}.with() has no option '{name[:100]}'; {hint}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response, status
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response, status
 
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import no_such_version
@@ -10,6 +12,7 @@ from dalsegno.server.access import needs
 from dalsegno.server.deploying import check_source, deploy_source, detail_of, difference_of
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.removing import remove_definition
 from dalsegno.server.schemas.definitions import (
     AliasTarget,
     Checked,
@@ -22,6 +25,10 @@ from dalsegno.server.schemas.definitions import (
 from dalsegno.server.sources import Source, openapi_body
 
 router = APIRouter(prefix="/definitions", tags=["definitions"])
+
+WorkflowName = Annotated[str, Path(max_length=300)]
+Alias = Annotated[str, Path(max_length=100)]
+VersionName = Annotated[str, Query(max_length=100, description="A number or an alias.")]
 
 
 @router.post("/validate", dependencies=[needs("read")], openapi_extra=openapi_body())
@@ -51,7 +58,7 @@ async def definitions(office: TheOffice, limit: Limit = 100, cursor: Cursor = No
 
 
 @router.get("/{name:path}/versions", dependencies=[needs("read")])
-async def versions(office: TheOffice, name: str) -> list[VersionInfo]:
+async def versions(office: TheOffice, name: WorkflowName) -> list[VersionInfo]:
     """All versions, newest first."""
     archive = office.client.stack.archive
     found = await archive.versions(name)
@@ -70,13 +77,17 @@ async def versions(office: TheOffice, name: str) -> list[VersionInfo]:
 
 
 @router.get("/{name:path}/diff", dependencies=[needs("read")])
-async def diff(office: TheOffice, name: str, before: str, after: str = "latest") -> Difference:
+async def diff(
+    office: TheOffice, name: WorkflowName, before: VersionName, after: VersionName = "latest"
+) -> Difference:
     """What changed between two versions, each a number or an alias."""
     return await difference_of(office, name, before, after)
 
 
 @router.put("/{name:path}/aliases/{alias}", dependencies=[needs("run")])
-async def set_alias(office: TheOffice, name: str, alias: str, target: AliasTarget) -> dict[str, int]:
+async def set_alias(
+    office: TheOffice, name: WorkflowName, alias: Alias, target: AliasTarget
+) -> dict[str, int]:
     """Lets an alias mean this version from now on; all aliases are returned."""
     archive = office.client.stack.archive
     await archive.set_alias(name, alias, target.version)
@@ -84,12 +95,29 @@ async def set_alias(office: TheOffice, name: str, alias: str, target: AliasTarge
 
 
 @router.delete("/{name:path}/aliases/{alias}", status_code=204, dependencies=[needs("run")])
-async def remove_alias(office: TheOffice, name: str, alias: str) -> None:
+async def remove_alias(office: TheOffice, name: WorkflowName, alias: Alias) -> None:
     if not await office.client.stack.archive.remove_alias(name, alias):
         raise NotFound(no_such_version(name, alias))
 
 
+@router.delete("/{name:path}/versions/{version}", status_code=204, dependencies=[needs("admin")])
+async def remove_version(
+    office: TheOffice, name: WorkflowName, version: Annotated[int, Path(ge=1, le=2**31)]
+) -> None:
+    """Removes one version, unless something needs it: an unfinished execution, a schedule, an alias, or those who start
+    the workflow without a version. Executions of it that have ended stay, but cannot be retried."""
+    await remove_definition(office, name, version)
+
+
+@router.delete("/{name:path}", status_code=204, dependencies=[needs("admin")])
+async def remove(office: TheOffice, name: WorkflowName) -> None:
+    """Removes a workflow with all its versions, unless an unfinished execution, a schedule or an alias needs it."""
+    await remove_definition(office, name)
+
+
 @router.get("/{name:path}", dependencies=[needs("read")])
-async def definition(office: TheOffice, name: str, version: str | None = None) -> DefinitionDetail:
+async def definition(
+    office: TheOffice, name: WorkflowName, version: Annotated[str | None, Query(max_length=100)] = None
+) -> DefinitionDetail:
     """One version with its source: a number, an alias, or the current one."""
     return await detail_of(office, name, version)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Response, status
+from fastapi import APIRouter, Header, Path, Query, Response, status
 
 from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import InvalidInput
 from dalsegno.model.definition import format_target
-from dalsegno.model.execution import ExecutionState
-from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.server.access import needs
+from dalsegno.server.filters import AskedFilter, cursor_after, place_at
 from dalsegno.server.office import Office, TheOffice
-from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.pages import Cursor, Limit, Page
 from dalsegno.server.schemas.executions import (
     CancelRequest,
     EventInfo,
@@ -28,20 +27,33 @@ from dalsegno.server.schemas.executions import (
     WaitInfo,
     Why,
 )
+from dalsegno.server.tracing import TraceParent, traced
 
 router = APIRouter(prefix="/executions", tags=["executions"])
 
+ExecutionId = Annotated[str, Path(max_length=100)]
 IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=500)]
 
 
 @router.post("", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
 async def start(
-    office: TheOffice, request: StartRequest, response: Response, idempotency_key: IdempotencyKey = None
+    office: TheOffice,
+    request: StartRequest,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+    traceparent: TraceParent = None,
 ) -> Execution:
     """Starts a workflow. With a key that was used before for it, that execution is returned (200 instead of 201)."""
     key = request.idempotency_key or idempotency_key
     target = await _target(office, request)
-    options = StartOptions(request.version, key, request.tags, request.priority)
+    options = StartOptions(
+        request.version,
+        key,
+        traced(request.tags, traceparent),
+        request.priority,
+        request.delay,
+        request.start_at,
+    )
     began = office.client.stack.clock.now()
     execution = await office.client.start(target, request.input, options)
     view = await office.client.status(execution)
@@ -64,43 +76,28 @@ async def _target(office: Office, request: StartRequest) -> str:
 
 @router.get("", dependencies=[needs("read")])
 async def executions(
-    office: TheOffice,
-    workflow: Annotated[str | None, Query(max_length=200)] = None,
-    state: Annotated[list[ExecutionState] | None, Query()] = None,
-    tag: Annotated[list[str] | None, Query(description="`name=value`; all of them must fit.")] = None,
-    parent: Annotated[str | None, Query(max_length=100)] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+    office: TheOffice, where: AskedFilter, limit: Limit = 50, cursor: Cursor = None
 ) -> Page[ExecutionInfo]:
-    """Newest first."""
-    where = ExecutionFilter(workflow, tuple(state or ()), read_tags(tag), parent)
-    found = await office.client.executions(where, from_cursor(cursor), limit + 1)
+    """Newest first. All filters that are given must fit; of several states, kinds or relations one."""
+    found = await office.client.executions(where, place_at(cursor), limit + 1)
     items = [ExecutionInfo.of(view) for view in found[:limit]]
-    return Page(items=items, next=to_cursor(items[-1].id) if len(found) > limit else None)
-
-
-def read_tags(given: list[str] | None) -> tuple[tuple[str, str], ...]:
-    pairs = [each.partition("=") for each in given or ()]
-    wrong = next(("".join(pair) for pair in pairs if not pair[1] or not pair[0]), None)
-    if wrong is not None:
-        raise InvalidInput(f"/query/tag: write 'name=value', not {wrong[:100]!r}")
-    return tuple(sorted((name, value) for name, _, value in pairs))
+    return Page(items=items, next=cursor_after(found[limit - 1]) if len(found) > limit else None)
 
 
 @router.get("/{execution}", dependencies=[needs("read")])
-async def one(office: TheOffice, execution: str) -> Execution:
+async def one(office: TheOffice, execution: ExecutionId) -> Execution:
     return Execution.of(await office.client.status(execution))
 
 
 @router.get("/{execution}/nodes", dependencies=[needs("read")])
-async def nodes(office: TheOffice, execution: str) -> dict[str, NodeInfo]:
+async def nodes(office: TheOffice, execution: ExecutionId) -> dict[str, NodeInfo]:
     """State and runs of every node; of a script, of every task by its name."""
     found = await office.client.nodes(execution)
     return {name: NodeInfo.of(summary) for name, summary in found.items()}
 
 
 @router.get("/{execution}/results", dependencies=[needs("read")])
-async def results(office: TheOffice, execution: str) -> dict[str, Any]:
+async def results(office: TheOffice, execution: ExecutionId) -> dict[str, Any]:
     """Every node's output by `$node`; before the end, what finished branches have left."""
     return await office.client.context(execution)
 
@@ -108,7 +105,7 @@ async def results(office: TheOffice, execution: str) -> dict[str, Any]:
 @router.get("/{execution}/events", dependencies=[needs("read")])
 async def events(
     office: TheOffice,
-    execution: str,
+    execution: ExecutionId,
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> EventPage:
@@ -119,7 +116,7 @@ async def events(
 
 
 @router.get("/{execution}/why", dependencies=[needs("read")])
-async def why(office: TheOffice, execution: str) -> Why:
+async def why(office: TheOffice, execution: ExecutionId) -> Why:
     """What exactly it waits for: which timer, signal, barrier, queue, limit or retry."""
     view = await office.client.status(execution)
     found = [] if view.ended_at is not None else await office.client.why(execution)
@@ -127,7 +124,7 @@ async def why(office: TheOffice, execution: str) -> Why:
 
 
 @router.get("/{execution}/picture", dependencies=[needs("read")])
-async def picture(office: TheOffice, execution: str) -> PictureInfo | None:
+async def picture(office: TheOffice, execution: ExecutionId) -> PictureInfo | None:
     """Of a script or Python workflow in flight: its line, what it awaits, its variables."""
     seen = await office.client.picture(execution)
     if seen is None:
@@ -139,39 +136,41 @@ async def picture(office: TheOffice, execution: str) -> PictureInfo | None:
 
 
 @router.post("/{execution}/signals", status_code=status.HTTP_202_ACCEPTED, dependencies=[needs("run")])
-async def signal(office: TheOffice, execution: str, request: SignalRequest) -> None:
+async def signal(office: TheOffice, execution: ExecutionId, request: SignalRequest) -> None:
     """Kept until the workflow takes it, in order per name."""
     await office.client.signal(execution, request.name, request.payload, request.id)
 
 
 @router.post("/{execution}/cancel", dependencies=[needs("run")])
-async def cancel(office: TheOffice, execution: str, request: CancelRequest | None = None) -> ExecutionInfo:
+async def cancel(
+    office: TheOffice, execution: ExecutionId, request: CancelRequest | None = None
+) -> ExecutionInfo:
     """Graphs end at once; a script may clean up first. A second cancel ends it."""
     await office.client.cancel(execution, request.reason if request is not None else None)
     return await _info(office, execution)
 
 
 @router.post("/{execution}/pause", dependencies=[needs("run")])
-async def pause(office: TheOffice, execution: str) -> ExecutionInfo:
+async def pause(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
     """What runs commits; nothing else begins until it is resumed."""
     await office.client.pause(execution)
     return await _info(office, execution)
 
 
 @router.post("/{execution}/resume", dependencies=[needs("run")])
-async def resume(office: TheOffice, execution: str) -> ExecutionInfo:
+async def resume(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
     await office.client.resume(execution)
     return await _info(office, execution)
 
 
 @router.post("/{execution}/retry", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
-async def retry(office: TheOffice, execution: str) -> Execution:
+async def retry(office: TheOffice, execution: ExecutionId) -> Execution:
     """A new execution from everything that failed or was interrupted."""
     return Execution.of(await office.client.status(await office.client.rerun(execution)))
 
 
 @router.post("/{execution}/rerun", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
-async def rerun(office: TheOffice, execution: str, request: RerunRequest) -> Execution:
+async def rerun(office: TheOffice, execution: ExecutionId, request: RerunRequest) -> Execution:
     """A new execution from these nodes on, with the recorded context, edited as asked."""
     again = await office.client.rerun(execution, request.nodes, request.context)
     return Execution.of(await office.client.status(again))

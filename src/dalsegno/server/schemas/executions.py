@@ -11,7 +11,7 @@ from dalsegno.core.diagnosis import Wait
 from dalsegno.core.summary import NodeSummary
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionState, ExecutionView
-from dalsegno.server.schemas.values import Tags, maybe_moment, moment, value_of
+from dalsegno.server.schemas.values import Delay, Tags, maybe_moment, moment, value_of
 
 EXAMPLE_ID = "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4"
 
@@ -41,6 +41,12 @@ class StartRequest(BaseModel):
     )
     tags: Tags = {}
     priority: int = Field(default=0, ge=-999_999, le=999_999)
+    delay: Delay | None = Field(
+        default=None, description="Begin after so long (seconds, or `10m`); PENDING until then.", examples=["10m"]
+    )
+    start_at: datetime | None = Field(
+        default=None, description="Begin at this time instead; UTC if it has no offset."
+    )
 
 
 class ExecutionInfo(BaseModel):
@@ -49,6 +55,7 @@ class ExecutionInfo(BaseModel):
     id: str = Field(examples=[EXAMPLE_ID])
     workflow: str
     version: int
+    definition: str = Field(default="", description="Content hash of what it runs; see `/v1/programs/{hash}`.")
     kind: str
     state: ExecutionState
     created_at: datetime
@@ -69,6 +76,7 @@ class ExecutionInfo(BaseModel):
             "id": view.id,
             "workflow": view.workflow,
             "version": view.version,
+            "definition": view.definition,
             "kind": view.kind,
             "state": view.state,
             "created_at": moment(view.created_at),

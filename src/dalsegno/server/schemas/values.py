@@ -13,6 +13,8 @@ Tags = Annotated[
     dict[Annotated[str, Field(min_length=1, max_length=200)], Annotated[str, Field(max_length=1000)]],
     Field(max_length=50),
 ]
+Delay = Annotated[str, Field(max_length=50)] | Annotated[float, Field(ge=0, le=100 * 366 * 86_400)]
+"""Seconds, or text such as ``10m``."""
 
 
 def moment(seconds: float) -> datetime:

@@ -49,6 +49,22 @@ class ArchiveHistory(Topic):
 
         assert seen == list(range(1, 11))
 
+    async def test_a2_newest_event_of_those_that_exist(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a")))["a"]
+        await _start_many(stack, ("run-2", 0))
+        await stack.apply(step(lease, events=[event(node="n"), event(node="m")]))
+
+        assert await stack.archive.newest_events([RUN, "run-2", "nowhere"]) == {RUN: 3, "run-2": 1}
+
+    async def test_a2_history_is_told_when_nothing_can_be_added(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a")))["a"]
+        assert not await stack.archive.is_told(RUN)
+        assert not await stack.archive.is_told("nowhere")
+
+        await stack.apply(step(lease, finish()))
+
+        assert await stack.archive.is_told(RUN)
+
     async def test_a2_resumable_history_of_nobody_is_empty(self, stack: ContractStack) -> None:
         assert await stack.archive.events("nowhere") == []
 
@@ -210,6 +226,28 @@ class ArchiveRetention(Topic):
 
         assert [await stack.archive.remove_ended(now, 2) for _ in range(4)] == [2, 2, 1, 0]
         assert await _listed(stack) == []
+
+    async def test_a4_retention_by_state(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"))
+        await _start_many(stack, ("run-cancelled", 0))
+        await stack.apply(step(leases["a"], finish()), cancel("run-cancelled"))
+        stack.clock.advance(100)
+        now = stack.clock.now()
+
+        assert await stack.archive.remove_ended(now, states=("FAILED",)) == 0
+        assert await stack.archive.remove_ended(now, states=("CANCELLED", "FAILED")) == 1
+        assert await _listed(stack) == [RUN]
+        assert await stack.archive.remove_ended(now, states=("COMPLETED",)) == 1
+
+    async def test_a4_named_executions_go_whole_or_stay(self, stack: ContractStack) -> None:
+        await stack.apply(start(new_execution("owed", notify=b"for the parent"), token("o")))
+        await _start_many(stack, ("running", 0), ("over", 0), ("kept", 0))
+        await stack.apply(cancel("owed"), cancel("over"), cancel("kept"))
+
+        assert await stack.archive.remove(["owed", "running", "over", "nowhere"]) == ["over"]
+        assert await stack.archive.remove(["over"]) == []
+        assert sorted(await _listed(stack)) == ["kept", "owed", "running"]
+        assert await stack.archive.events("over") == []
 
     async def test_a4_retention_does_not_forget_what_is_still_owed(self, stack: ContractStack) -> None:
         lease = (await stack.begin(token("a")))["a"]

@@ -19,6 +19,7 @@ from dalsegno.model.effect import (
 from dalsegno.model.event import EventKind, NewEvent
 from dalsegno.model.execution import EndState, NewExecution
 from dalsegno.model.ids import ROOT_SCOPE, barrier_id
+from dalsegno.model.limits import Allowance
 from dalsegno.model.token import DEFAULT_QUEUE, SYSTEM_QUEUE, Lease, NewToken, TokenKind
 from dalsegno.model.transition import Park, Transition
 from dalsegno.testing.clock import MIDNIGHT
@@ -47,9 +48,12 @@ def token(
     priority: int = 0,
     due: float | None = None,
     live: bool = True,
+    key: str | None = None,
+    allows: Allowance | None = None,
 ) -> NewToken:
     """A token that stands at the node of the same name."""
-    return NewToken(id, scope, kind, node if node is not None else id, data, queue, priority, None, live, due)
+    where = node if node is not None else id
+    return NewToken(id, scope, kind, where, data, queue, priority, key, live, due, allows)
 
 
 def deadline(id: str, due: float) -> NewToken:

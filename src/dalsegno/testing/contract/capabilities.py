@@ -22,17 +22,20 @@ Feature = Literal[
     "archive",
     "blobs",
     "records",
+    "limits",
+    "pending",
     "durable",
     "shared",
 ]
 """commit: ``commit``, ``claim`` and reading · gates: ``AdjustGate``, ``gate_used`` · cancelling: ``CancelTokens`` ·
 pausing: ``PauseExecution``, ``ResumeExecution`` · leases: ``lease``, ``release``, ``heartbeat``, ``expire`` · time:
-``wake`` · sweep: ``sweep``, ``untouched`` · scripts: ``machine``, signals, and all effects about them · durable: the
-store outlives its connection · shared: several processes use one store."""
+``wake`` · sweep: ``sweep``, ``untouched`` · scripts: ``machine``, signals, and all effects about them · limits:
+slots and rates by key · pending: executions that wait to be begun, ``BeginExecution`` · durable: the store outlives its
+connection · shared: several processes use one store."""
 
 ALL_GUARANTEES = frozenset(
     f"{port}{number}"
-    for port, count in (("L", 9), ("B", 2), ("A", 5), ("K", 3), ("R", 4), ("C", 1))
+    for port, count in (("L", 9), ("B", 2), ("A", 6), ("K", 3), ("R", 4), ("M", 4), ("C", 1))
     for number in range(1, count + 1)
 )
 WHOLE_STACK: frozenset[Feature] = frozenset(
@@ -49,6 +52,8 @@ WHOLE_STACK: frozenset[Feature] = frozenset(
         "archive",
         "blobs",
         "records",
+        "limits",
+        "pending",
     )
 )
 

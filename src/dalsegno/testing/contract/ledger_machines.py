@@ -88,6 +88,15 @@ class LedgerMachines(Topic):
 
         assert {name: found.priority for name, found in (await stack.tokens()).items()} == {"t1": 5, "t2": 9}
 
+    async def test_timer_has_the_priority_of_its_execution(self, stack: ContractStack) -> None:
+        await stack.apply(start(new_script(priority=5), resume_token()))
+        due = stack.clock.now() + 1
+
+        timer = token("t", kind="timer", queue=SYSTEM_QUEUE, due=due, live=False)
+        await stack.apply(step(await resume_lease(stack, 0), save(0), timer))
+
+        assert (await stack.tokens())["t"].priority == 5
+
     async def test_l1_save_of_a_machine_that_moved_on_changes_nothing(self, stack: ContractStack) -> None:
         await suspend(stack)
         await stack.apply(command(RUN, WakeMachine()))

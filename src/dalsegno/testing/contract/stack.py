@@ -16,6 +16,7 @@ from dalsegno.ports.archive import Archive
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Inspection, Ledger
+from dalsegno.ports.limits import Limits
 from dalsegno.ports.records import Records
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract.build import RUN, start
@@ -46,6 +47,7 @@ NO_ARCHIVE: Any = Unbound("archive")
 NO_BLOBS: Any = Unbound("blobs")
 NO_BROKER: Any = Unbound("broker")
 NO_RECORDS: Any = Unbound("records")
+NO_LIMITS: Any = Unbound("limits")
 NO_REOPEN: Any = Unbound("reopen")
 NO_SECOND: Any = Unbound("second")
 
@@ -78,6 +80,7 @@ class ContractStack:
     second: Callable[[], Awaitable[ContractStack]] = NO_SECOND
     read_events: Callable[[str], Awaitable[list[Event]]] | None = None
     records: Records = NO_RECORDS
+    limits: Limits = NO_LIMITS
 
     # -- committing -------------------------------------------------------------------------------------------
 

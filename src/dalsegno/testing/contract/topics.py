@@ -5,7 +5,9 @@ from __future__ import annotations
 from dalsegno.testing.contract.archive_definitions import ArchiveAliases, ArchiveDefinitions
 from dalsegno.testing.contract.archive_executions import ArchiveHistory, ArchiveListing, ArchiveRetention
 from dalsegno.testing.contract.archive_kinds import ArchiveKinds
+from dalsegno.testing.contract.archive_removal import ArchiveRemovedDefinitions
 from dalsegno.testing.contract.archive_schedules import ArchiveSchedules
+from dalsegno.testing.contract.archive_search import ArchiveText, ArchiveTimes, ArchiveToldHistory
 from dalsegno.testing.contract.blobs import BlobStorage
 from dalsegno.testing.contract.broker import BrokerDelivery, BrokerHints
 from dalsegno.testing.contract.capabilities import Capabilities, Topic
@@ -24,10 +26,25 @@ from dalsegno.testing.contract.ledger_ids import LedgerIds
 from dalsegno.testing.contract.ledger_isolation import LedgerClaims, LedgerIsolation
 from dalsegno.testing.contract.ledger_items import LedgerItemEnding
 from dalsegno.testing.contract.ledger_leases import LedgerFences, LedgerLostWorkers, LedgerNamedLeases
+from dalsegno.testing.contract.ledger_limits import (
+    LedgerLimits,
+    LedgerRates,
+    LedgerSlots,
+    LedgerTurns,
+    SharedLimits,
+)
 from dalsegno.testing.contract.ledger_machines import LedgerCompletions, LedgerMachines
 from dalsegno.testing.contract.ledger_once import LedgerOnce
 from dalsegno.testing.contract.ledger_pause import LedgerPause, LedgerPauseAndLeases, LedgerPauseAndTime
 from dalsegno.testing.contract.ledger_payloads import LedgerNames, LedgerPayloads
+from dalsegno.testing.contract.ledger_pending import (
+    DurablePending,
+    LedgerPending,
+    LedgerPendingReconciling,
+    LedgerPendingScripts,
+    SharedPending,
+)
+from dalsegno.testing.contract.ledger_queues import LedgerQueues
 from dalsegno.testing.contract.ledger_requests import (
     LedgerCancelRequests,
     LedgerDroppedTokens,
@@ -39,7 +56,9 @@ from dalsegno.testing.contract.ledger_sweep import LedgerReconciling, LedgerSwee
 from dalsegno.testing.contract.ledger_time import LedgerDeadlines, LedgerLateTimers, LedgerTimers
 from dalsegno.testing.contract.ledger_waking import LedgerWaking
 from dalsegno.testing.contract.ledger_whole import LedgerOutbox, LedgerWhole
+from dalsegno.testing.contract.limits_model import LimitsComparison
 from dalsegno.testing.contract.model import ModelComparison, ScriptComparison
+from dalsegno.testing.contract.pending_twins import PendingComparison
 from dalsegno.testing.contract.records import RecordsAndLogs
 
 TOPICS: tuple[type[Topic], ...] = (
@@ -57,12 +76,16 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerFences,
     LedgerLostWorkers,
     LedgerNamedLeases,
+    LedgerQueues,
     LedgerTimers,
     LedgerLateTimers,
     LedgerDeadlines,
     LedgerPause,
     LedgerPauseAndTime,
     LedgerPauseAndLeases,
+    LedgerPending,
+    LedgerPendingReconciling,
+    LedgerPendingScripts,
     LedgerGates,
     LedgerCancelling,
     LedgerSweep,
@@ -70,6 +93,10 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerHistory,
     LedgerIsolation,
     LedgerClaims,
+    LedgerLimits,
+    LedgerSlots,
+    LedgerRates,
+    LedgerTurns,
     LedgerPayloads,
     LedgerNames,
     LedgerMachines,
@@ -93,7 +120,11 @@ TOPICS: tuple[type[Topic], ...] = (
     ArchiveHistory,
     ArchiveListing,
     ArchiveKinds,
+    ArchiveTimes,
+    ArchiveText,
+    ArchiveToldHistory,
     ArchiveRetention,
+    ArchiveRemovedDefinitions,
     BlobStorage,
     RecordsAndLogs,
     SharedClock,
@@ -101,8 +132,13 @@ TOPICS: tuple[type[Topic], ...] = (
     SharedStore,
     DurableScripts,
     SharedScripts,
+    SharedLimits,
+    DurablePending,
+    SharedPending,
     ModelComparison,
     ScriptComparison,
+    LimitsComparison,
+    PendingComparison,
 )
 
 

@@ -112,6 +112,9 @@ class Watch:
             endings = [event.kind for event in execution.events if event.kind in ENDINGS]
             if len(endings) != 1:
                 self._find(f"L5: {len(endings)} endings: {endings}")
+            begun = sum(event.kind == "ExecutionStarted" for event in execution.events)
+            if begun > 1:
+                self._find(f"L1: execution {execution.row.id} began {begun} times")
             runs = Counter(event.token for event in execution.events if event.kind in RUNS)
             for token, count in runs.items():
                 if count > 1:

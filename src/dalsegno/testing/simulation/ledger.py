@@ -68,7 +68,7 @@ class RecordingLedger(MemoryLedger):
 
     def _give(self, worker: str, token: TokenRow) -> Lease:
         state = self.store.executions[token.execution].row.state
-        if state != "RUNNING":
+        if state != ("PENDING" if token.kind == "start" else "RUNNING"):
             self.complaints.append(f"pause: a token was leased while its execution was {state}")
         return super()._give(worker, token)
 

@@ -32,7 +32,11 @@ class SimulatedHeartbeat(Heartbeat):
     """Beats from a task of its process, and so stops with it."""
 
     def __init__(
-        self, ledger: Ledger, names: Callable[[], Iterable[str]], lease_seconds: float, info: bytes = b""
+        self,
+        ledger: Ledger,
+        names: Callable[[], Iterable[str]],
+        lease_seconds: float,
+        info: bytes | Callable[[], bytes] = b"",
     ) -> None:
         self.ledger = ledger
         self.lease_seconds = lease_seconds

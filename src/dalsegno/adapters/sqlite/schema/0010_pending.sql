@@ -1,1 +1,2 @@
--- To be filled.
+-- Executions that wait to be begun need no column of their own: PENDING is a state, and what begins one at its time is a
+-- parked token of kind `start`. From this version on stores may hold both, which older programs do not understand.

@@ -6,11 +6,12 @@ FROM definition
 WHERE name = ? AND hash = ?;
 
 -- :name insert
--- The next number of this name; the write lock makes it unique.
+-- The next number of this name, whatever was removed; the write lock makes it unique.
 INSERT INTO definition (name, version, hash, kind, source, created_at)
-SELECT :name, coalesce(max(version), 0) + 1, :hash, :kind, :source, :now
-FROM definition
-WHERE name = :name;
+SELECT :name,
+       max(coalesce((SELECT max(version) FROM definition WHERE name = :name), 0),
+           coalesce((SELECT version FROM definition_removed WHERE name = :name), 0)) + 1,
+       :hash, :kind, :source, :now;
 
 -- :name set_current
 INSERT INTO definition_current (name, version)
@@ -68,3 +69,33 @@ SELECT alias, version
 FROM definition_alias
 WHERE name = ?
 ORDER BY alias;
+
+-- :name unfinished_of
+-- Some unfinished executions of a workflow (of one version of it), oldest first.
+SELECT id
+FROM execution INDEXED BY execution_by_workflow
+WHERE workflow = :name AND state = :state AND (:version IS NULL OR version = :version)
+  AND kind <> 'schedule'
+ORDER BY created_at, id
+LIMIT :limit;
+
+-- :name parts
+-- Names of the scripts that are part of a graph: those that begin with its name and a slash ('0' follows '/').
+SELECT DISTINCT name
+FROM definition
+WHERE name >= :name || '/' AND name < :name || '0' AND kind = 'script';
+
+-- :name remember_removed
+INSERT INTO definition_removed (name, version)
+SELECT :name, max(version)
+FROM definition
+WHERE name = :name AND (:version IS NULL OR version = :version)
+ON CONFLICT DO UPDATE SET version = max(definition_removed.version, excluded.version);
+
+-- :name delete
+DELETE FROM definition
+WHERE name = :name AND (:version IS NULL OR version = :version);
+
+-- :name delete_current
+DELETE FROM definition_current
+WHERE name = ?;

@@ -43,7 +43,7 @@ INSERT INTO execution (number, id, workflow, version, definition, created_at, pr
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'RUNNING');
 
 -- :name insert_flight
--- A start that has ended already, or one with a parent, a key or a notice.
+-- A start that waits or has ended already, or one with a parent, a key or a notice.
 INSERT INTO flight (number, id, state, definition, epoch, seq, live, priority, touched_at, paused_at, ended_at,
                     kind, notify)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
@@ -65,7 +65,7 @@ FROM (VALUES (?, ?, ?, ?, ?))
 WHERE number = column1;
 
 -- :name change_flight
--- A pause, a resume or the ending.
+-- A begin, a pause, a resume or the ending.
 UPDATE flight
 SET state = column2, epoch = column3, seq = column4, live = column5, touched_at = column6, paused_at = column7,
     ended_at = column8
@@ -77,6 +77,12 @@ UPDATE execution
 SET state = column2, paused_at = column3, ended_at = column4, output = column5, context = column6, error = column7
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
 WHERE number = column1;
+
+-- :name replace_input
+-- A trigger may bring another input than was submitted; the execution has not begun.
+UPDATE execution
+SET input = ?
+WHERE number = ?;
 
 -- :name untouched
 -- Walks the flight rows by id; only unfinished executions and those not swept yet are there.

@@ -1,190 +1,315 @@
--- Executions, newest first by (created_at, id). One statement per leading filter, so that each walks an index in order
--- and stops after :limit rows; the other filters are checked on the way. (:created_at, :mark) is the last row of the
--- page before. States, kinds, relations and tags are JSON lists; NULL filters nothing, but no kinds: all except schedules.
+-- Executions, newest first by (created_at, id). One statement per leading filter: each walks an index in that order and
+-- stops after :limit rows; the other filters are checked on the way. A list of states or kinds is one walk for each,
+-- merged by the caller. (:until, :mark) is the last row of the page before, or the end of the time that was asked for.
+-- States, kinds, relations, tags, words and names are JSON lists; NULL filters nothing, but no kinds: all except
+-- schedules. `count_…` tells how many rows a walk would meet, at most :most: the shortest one is taken.
+
+-- :part bounds
+  AND leading.created_at >= :since
+  AND (leading.created_at, leading.id) < (:until, :mark)
+
+-- :part checks
+  AND (:workflow IS NULL OR leading.workflow = :workflow)
+  AND (:states IS NULL OR leading.state IN (SELECT value FROM json_each(:states)))
+  AND (:parent IS NULL OR leading.parent = :parent)
+  AND (leading.kind IN (SELECT value FROM json_each(:kinds)) OR (:kinds IS NULL AND leading.kind <> 'schedule'))
+  AND (:relations IS NULL OR leading.relation IN (SELECT value FROM json_each(:relations)))
+  AND (:ended_since IS NULL OR leading.ended_at >= :ended_since)
+  AND (:ended_until IS NULL OR leading.ended_at < :ended_until)
+  AND (:tags IS NULL OR NOT EXISTS (
+      SELECT 1
+      FROM json_each(:tags) AS wanted
+      WHERE NOT EXISTS (
+          SELECT 1
+          FROM execution_tag
+          WHERE execution_tag.name = json_extract(wanted.value, '$[0]')
+            AND execution_tag.value = json_extract(wanted.value, '$[1]')
+            AND execution_tag.created_at = leading.created_at
+            AND execution_tag.execution = leading.id
+      )
+  ))
+  AND (:text IS NULL
+    OR (leading.id >= :first_id AND leading.id < :last_id)
+    OR leading.idempotency_key = :text
+    OR leading.workflow IN (SELECT value FROM json_each(:named))
+    OR EXISTS (
+        SELECT 1
+        FROM json_each(leading.tags) AS tag
+        WHERE json_extract(tag.value, '$[1]') = :text
+    )
+    OR (:words IS NOT NULL AND leading.state = 'FAILED' AND NOT EXISTS (
+        SELECT 1
+        FROM json_each(:words) AS wanted
+        WHERE NOT EXISTS (
+            SELECT 1
+            FROM failure_word
+            WHERE failure_word.word = wanted.value
+              AND failure_word.created_at = leading.created_at
+              AND failure_word.execution = leading.id
+        )
+    )))
+
+-- :part newest_first
+ORDER BY leading.created_at DESC, leading.id DESC
+LIMIT :limit
+
+-- :part from_newest
+FROM execution AS leading INDEXED BY execution_by_age
+WHERE TRUE
+-- :include bounds
+
+-- :part from_workflow
+FROM execution AS leading INDEXED BY execution_by_workflow
+WHERE leading.workflow = :of_workflow AND leading.state = :in_state
+-- :include bounds
+
+-- :part from_state
+FROM execution AS leading INDEXED BY execution_by_state
+WHERE leading.state = :in_state AND leading.kind = :of_kind
+-- :include bounds
+
+-- :part from_parent
+FROM execution AS leading INDEXED BY execution_by_parent
+WHERE leading.parent = :parent AND leading.state = :in_state
+-- :include bounds
+
+-- :part from_relation
+FROM execution AS leading INDEXED BY execution_by_relation
+WHERE leading.relation = :in_relation AND leading.state = :in_state
+-- :include bounds
+
+-- :part from_key
+FROM execution AS leading INDEXED BY execution_by_key
+WHERE leading.idempotency_key = :text
+-- :include bounds
+
+-- :part from_end
+FROM execution AS leading INDEXED BY execution_by_end
+WHERE leading.state = :in_state AND leading.ended_at >= :ended_from AND leading.ended_at < :ended_to
+
+-- :part from_id
+FROM execution AS leading INDEXED BY sqlite_autoindex_execution_1
+WHERE leading.id >= :first_id AND leading.id < :last_id
 
 -- :name newest
--- No leading filter: walks execution_by_age.
-SELECT execution_view.*
-FROM execution_view
-WHERE (created_at, id) < (:created_at, :mark)
-  AND (:workflow IS NULL OR workflow = :workflow)
-  AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-  AND (:parent IS NULL OR parent = :parent)
-  AND (kind IN (SELECT value FROM json_each(:kinds)) OR (:kinds IS NULL AND kind <> 'schedule'))
-  AND (:relations IS NULL OR relation IN (SELECT value FROM json_each(:relations)))
-  AND NOT EXISTS (
-      SELECT 1
-      FROM json_each(:tags) AS wanted
-      WHERE NOT EXISTS (
-          SELECT 1
-          FROM execution_tag
-          WHERE name = json_extract(wanted.value, '$[0]')
-            AND execution_tag.value = json_extract(wanted.value, '$[1]')
-            AND execution_tag.created_at = execution_view.created_at
-            AND execution_tag.execution = execution_view.id
-      )
-  )
-ORDER BY created_at DESC, id DESC
-LIMIT :limit;
+-- No leading filter.
+SELECT leading.created_at, leading.id
+-- :include from_newest
+-- :include checks
+-- :include newest_first
+;
 
 -- :name of_workflow
--- Walks execution_by_workflow.
-SELECT execution_view.*
-FROM execution_view
-WHERE workflow = :workflow AND (created_at, id) < (:created_at, :mark)
-  AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-  AND (:parent IS NULL OR parent = :parent)
-  AND (kind IN (SELECT value FROM json_each(:kinds)) OR (:kinds IS NULL AND kind <> 'schedule'))
-  AND (:relations IS NULL OR relation IN (SELECT value FROM json_each(:relations)))
-  AND NOT EXISTS (
-      SELECT 1
-      FROM json_each(:tags) AS wanted
-      WHERE NOT EXISTS (
-          SELECT 1
-          FROM execution_tag
-          WHERE name = json_extract(wanted.value, '$[0]')
-            AND execution_tag.value = json_extract(wanted.value, '$[1]')
-            AND execution_tag.created_at = execution_view.created_at
-            AND execution_tag.execution = execution_view.id
-      )
-  )
-ORDER BY created_at DESC, id DESC
-LIMIT :limit;
+SELECT leading.created_at, leading.id
+-- :include from_workflow
+-- :include checks
+-- :include newest_first
+;
+
+-- :name count_of_workflow
+SELECT count(*)
+FROM (SELECT 1
+-- :include from_workflow
+LIMIT :most);
 
 -- :name in_state
--- For a single state: walks execution_by_state.
-SELECT execution_view.*
-FROM execution_view
-WHERE state = :state AND (created_at, id) < (:created_at, :mark)
-  AND (:workflow IS NULL OR workflow = :workflow)
-  AND (:parent IS NULL OR parent = :parent)
-  AND (kind IN (SELECT value FROM json_each(:kinds)) OR (:kinds IS NULL AND kind <> 'schedule'))
-  AND (:relations IS NULL OR relation IN (SELECT value FROM json_each(:relations)))
-  AND NOT EXISTS (
-      SELECT 1
-      FROM json_each(:tags) AS wanted
-      WHERE NOT EXISTS (
-          SELECT 1
-          FROM execution_tag
-          WHERE name = json_extract(wanted.value, '$[0]')
-            AND execution_tag.value = json_extract(wanted.value, '$[1]')
-            AND execution_tag.created_at = execution_view.created_at
-            AND execution_tag.execution = execution_view.id
-      )
-  )
-ORDER BY created_at DESC, id DESC
-LIMIT :limit;
+-- One state and one kind.
+SELECT leading.created_at, leading.id
+-- :include from_state
+-- :include checks
+-- :include newest_first
+;
+
+-- :name count_in_state
+SELECT count(*)
+FROM (SELECT 1
+-- :include from_state
+LIMIT :most);
 
 -- :name of_parent
--- Walks execution_by_parent.
-SELECT execution_view.*
-FROM execution_view
-WHERE parent = :parent AND (created_at, id) < (:created_at, :mark)
-  AND (:workflow IS NULL OR workflow = :workflow)
-  AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-  AND (kind IN (SELECT value FROM json_each(:kinds)) OR (:kinds IS NULL AND kind <> 'schedule'))
-  AND (:relations IS NULL OR relation IN (SELECT value FROM json_each(:relations)))
-  AND NOT EXISTS (
-      SELECT 1
-      FROM json_each(:tags) AS wanted
-      WHERE NOT EXISTS (
-          SELECT 1
-          FROM execution_tag
-          WHERE name = json_extract(wanted.value, '$[0]')
-            AND execution_tag.value = json_extract(wanted.value, '$[1]')
-            AND execution_tag.created_at = execution_view.created_at
-            AND execution_tag.execution = execution_view.id
-      )
-  )
-ORDER BY created_at DESC, id DESC
-LIMIT :limit;
+SELECT leading.created_at, leading.id
+-- :include from_parent
+-- :include checks
+-- :include newest_first
+;
+
+-- :name count_of_parent
+SELECT count(*)
+FROM (SELECT 1
+-- :include from_parent
+LIMIT :most);
+
+-- :name in_relation
+SELECT leading.created_at, leading.id
+-- :include from_relation
+-- :include checks
+-- :include newest_first
+;
+
+-- :name count_in_relation
+SELECT count(*)
+FROM (SELECT 1
+-- :include from_relation
+LIMIT :most);
+
+-- :name of_key
+-- The same key may have been used for several workflows.
+SELECT leading.created_at, leading.id
+-- :include from_key
+-- :include checks
+-- :include newest_first
+;
+
+-- :name count_of_key
+SELECT count(*)
+FROM (SELECT 1
+-- :include from_key
+LIMIT :most);
+
+-- :name ended
+-- By the time of the end, and sorted: only taken where few have ended in that time.
+SELECT leading.created_at, leading.id
+-- :include from_end
+-- :include bounds
+-- :include checks
+-- :include newest_first
+;
+
+-- :name count_ended
+SELECT count(*)
+FROM (SELECT 1
+-- :include from_end
+LIMIT :most);
+
+-- :name of_id
+-- By the beginning of the id, and sorted: it is long enough to mean few.
+SELECT leading.created_at, leading.id
+-- :include from_id
+-- :include bounds
+-- :include checks
+-- :include newest_first
+;
+
+-- :name count_of_id
+SELECT count(*)
+FROM (SELECT 1
+-- :include from_id
+LIMIT :most);
 
 -- :name tagged
--- Walks the rows of one tag; the others are checked.
-SELECT execution_view.*
-FROM execution_tag AS leading
-JOIN execution_view ON execution_view.id = leading.execution
-WHERE leading.name = :tag AND leading.value = :tag_value
-  AND (leading.created_at, leading.execution) < (:created_at, :mark)
-  AND (:workflow IS NULL OR workflow = :workflow)
-  AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-  AND (:parent IS NULL OR parent = :parent)
-  AND (kind IN (SELECT value FROM json_each(:kinds)) OR (:kinds IS NULL AND kind <> 'schedule'))
-  AND (:relations IS NULL OR relation IN (SELECT value FROM json_each(:relations)))
-  AND NOT EXISTS (
-      SELECT 1
-      FROM json_each(:tags) AS wanted
-      WHERE NOT EXISTS (
-          SELECT 1
-          FROM execution_tag
-          WHERE name = json_extract(wanted.value, '$[0]')
-            AND execution_tag.value = json_extract(wanted.value, '$[1]')
-            AND execution_tag.created_at = execution_view.created_at
-            AND execution_tag.execution = execution_view.id
-      )
-  )
-ORDER BY leading.created_at DESC, leading.execution DESC
+-- Walks the rows of one tag.
+SELECT leading.created_at, leading.id
+FROM execution_tag AS tagged INDEXED BY sqlite_autoindex_execution_tag_1
+CROSS JOIN execution AS leading ON leading.id = tagged.execution
+WHERE tagged.name = :tag_name AND tagged.value = :tag_value
+  AND tagged.created_at >= :since
+  AND (tagged.created_at, tagged.execution) < (:until, :mark)
+-- :include checks
+ORDER BY tagged.created_at DESC, tagged.execution DESC
 LIMIT :limit;
 
--- :name schedules
--- Only schedules: walks execution_schedules, all of which they are.
-SELECT execution_view.*
-FROM execution AS leading INDEXED BY execution_schedules
-JOIN execution_view ON execution_view.id = leading.id
-WHERE leading.kind = 'schedule' AND (leading.created_at, leading.id) < (:created_at, :mark)
-  AND (:workflow IS NULL OR leading.workflow = :workflow)
-  AND (:states IS NULL OR execution_view.state IN (SELECT value FROM json_each(:states)))
-  AND (:parent IS NULL OR execution_view.parent = :parent)
-  AND (:relations IS NULL OR execution_view.relation IN (SELECT value FROM json_each(:relations)))
+-- :name count_tagged
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM execution_tag
+    WHERE name = :tag_name AND value = :tag_value
+      AND created_at >= :since AND (created_at, execution) < (:until, :mark)
+    LIMIT :most
+);
+
+-- :name tag_value
+-- Walks the rows of one value, whatever the tag is called. One with two such tags is met twice.
+SELECT leading.created_at, leading.id
+FROM execution_tag AS tagged INDEXED BY execution_tag_by_value
+CROSS JOIN execution AS leading ON leading.id = tagged.execution
+WHERE tagged.value = :text
+  AND tagged.created_at >= :since
+  AND (tagged.created_at, tagged.execution) < (:until, :mark)
+-- :include checks
+ORDER BY tagged.created_at DESC, tagged.execution DESC
+LIMIT :limit;
+
+-- :name count_tag_value
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM execution_tag INDEXED BY execution_tag_by_value
+    WHERE value = :text AND created_at >= :since AND (created_at, execution) < (:until, :mark)
+    LIMIT :most
+);
+
+-- :name failed_with
+-- Walks the rows of one word of an error; the other words are checked before anything else is read.
+SELECT leading.created_at, leading.id
+FROM failure_word AS said INDEXED BY sqlite_autoindex_failure_word_1
+CROSS JOIN execution AS leading ON leading.id = said.execution
+WHERE said.word = :word
+  AND said.created_at >= :since
+  AND (said.created_at, said.execution) < (:until, :mark)
   AND NOT EXISTS (
       SELECT 1
-      FROM json_each(:tags) AS wanted
+      FROM json_each(:words) AS wanted
       WHERE NOT EXISTS (
           SELECT 1
-          FROM execution_tag
-          WHERE name = json_extract(wanted.value, '$[0]')
-            AND execution_tag.value = json_extract(wanted.value, '$[1]')
-            AND execution_tag.created_at = execution_view.created_at
-            AND execution_tag.execution = execution_view.id
+          FROM failure_word
+          WHERE failure_word.word = wanted.value
+            AND failure_word.created_at = said.created_at
+            AND failure_word.execution = said.execution
       )
   )
-ORDER BY leading.created_at DESC, leading.id DESC
+-- :include checks
+ORDER BY said.created_at DESC, said.execution DESC
 LIMIT :limit;
+
+-- :name count_failed_with
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM failure_word
+    WHERE word = :word AND created_at >= :since AND (created_at, execution) < (:until, :mark)
+    LIMIT :most
+);
 
 -- :name awaiting_signal
 -- Only those with a node that waits for a signal: walks token_awaiting_signal, and sorts as many ids as there are.
-SELECT execution_view.*
+SELECT leading.created_at, leading.id
 FROM (
-    SELECT leading.id
-    FROM (
-        SELECT DISTINCT execution
-        FROM token INDEXED BY token_awaiting_signal
-        WHERE state = 'parked' AND awaits >= 'signal:' AND awaits < 'signal;'
-    ) AS waiting
-    CROSS JOIN execution AS leading ON leading.number = waiting.execution
-    WHERE (leading.created_at, leading.id) < (:created_at, :mark)
-      AND (:workflow IS NULL OR workflow = :workflow)
-      AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-      AND (:parent IS NULL OR parent = :parent)
-      AND (kind IN (SELECT value FROM json_each(:kinds)) OR (:kinds IS NULL AND kind <> 'schedule'))
-      AND (:relations IS NULL OR relation IN (SELECT value FROM json_each(:relations)))
-      AND NOT EXISTS (
-          SELECT 1
-          FROM json_each(:tags) AS wanted
-          WHERE NOT EXISTS (
-              SELECT 1
-              FROM execution_tag
-              WHERE name = json_extract(wanted.value, '$[0]')
-                AND execution_tag.value = json_extract(wanted.value, '$[1]')
-                AND execution_tag.created_at = leading.created_at
-                AND execution_tag.execution = leading.id
-          )
-      )
-    ORDER BY leading.created_at DESC, leading.id DESC
-    LIMIT :limit
-) AS page
-CROSS JOIN execution_view ON execution_view.id = page.id
-ORDER BY created_at DESC, execution_view.id DESC;
+    SELECT DISTINCT execution
+    FROM token INDEXED BY token_awaiting_signal
+    WHERE state = 'parked' AND awaits >= 'signal:' AND awaits < 'signal;'
+) AS waiting
+CROSS JOIN execution AS leading ON leading.number = waiting.execution
+WHERE TRUE
+-- :include bounds
+-- :include checks
+-- :include newest_first
+;
+
+-- :name workflows
+-- The different names of workflows that have executions: from each the next greater one, never the rows between.
+WITH RECURSIVE known (name) AS (
+    SELECT (SELECT workflow FROM execution INDEXED BY execution_by_workflow ORDER BY workflow LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT workflow
+        FROM execution INDEXED BY execution_by_workflow
+        WHERE workflow > known.name
+        ORDER BY workflow
+        LIMIT 1
+    )
+    FROM known
+    WHERE known.name IS NOT NULL
+)
+SELECT name
+FROM known
+WHERE name IS NOT NULL;
+
+-- :name views
+-- The executions of a page, in any order.
+SELECT execution_view.*
+FROM json_each(?) AS wanted
+CROSS JOIN execution_view ON execution_view.id = wanted.value;
 
 -- :name one
 SELECT *
@@ -202,3 +327,20 @@ WHERE id = ?;
 SELECT id, state
 FROM execution
 WHERE id IN (SELECT value FROM json_each(?));
+
+-- :name newest_events
+-- Numbers of the newest events of the executions named in a JSON list: asked again and again while somebody watches.
+SELECT execution.id, coalesce(flight.seq, execution.seq, 0)
+FROM json_each(?) AS wanted
+CROSS JOIN execution ON execution.id = wanted.value
+LEFT JOIN flight ON flight.number = execution.number;
+
+-- :name is_told
+-- Whether nothing will be added to the history: no token is left of which the sweep has to tell.
+SELECT ended_at IS NOT NULL AND NOT EXISTS (
+    SELECT 1
+    FROM token
+    WHERE token.execution = execution.number AND token.state <> 'consumed'
+)
+FROM execution
+WHERE id = ?;

@@ -3,7 +3,7 @@
 
 -- :name ended
 -- Executions whose rows are still to be swept, oldest ending first.
-SELECT number, id
+SELECT number, id, state
 FROM flight
 WHERE ended_at IS NOT NULL
 ORDER BY ended_at
@@ -119,25 +119,77 @@ UPDATE flight
 SET seq = ?
 WHERE number = ?;
 
--- :name outdated
--- Ended executions past the retention time, but for those whose ending is still to be told: whoever tells it reads
--- what the execution came to.
-SELECT number, id
+-- :name failure
+-- What an execution failed with.
+SELECT created_at, id, error
 FROM execution
-WHERE ended_at IS NOT NULL AND ended_at < ?
+WHERE number = ?;
+
+-- :name insert_word
+INSERT OR IGNORE INTO failure_word (word, created_at, execution)
+VALUES (?, ?, ?);
+
+-- :name delete_word
+DELETE FROM failure_word
+WHERE word = ? AND created_at = ? AND execution = ?;
+
+-- :name outdated
+-- Executions that ended in one state past its retention time, but for those whose ending is still to be told: whoever
+-- tells it reads what the execution came to. With the number of events of those that were swept (the others have none
+-- here), by which one sees how much there is to remove.
+SELECT number, id, state, coalesce(seq, 0)
+FROM execution INDEXED BY execution_by_end
+WHERE state = ? AND ended_at IS NOT NULL AND ended_at < ?
   AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = execution.id || '/ended')
 ORDER BY ended_at
 LIMIT ?;
 
--- :name delete_tags
+-- :name removable
+-- The same of those that a JSON list names.
+SELECT number, execution.id, state, coalesce(seq, 0)
+FROM json_each(?) AS wanted
+CROSS JOIN execution ON execution.id = wanted.value
+WHERE ended_at IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = execution.id || '/ended');
+
+-- :name tags_of_all
+-- The rows of their tags, by a JSON list of numbers.
+SELECT json_extract(tag.value, '$[0]'), json_extract(tag.value, '$[1]'), created_at, execution.id
+FROM json_each(?) AS wanted
+CROSS JOIN execution ON execution.number = wanted.value
+CROSS JOIN json_each(execution.tags) AS tag;
+
+-- :name delete_tag
+-- By its whole key: a common tag has as many rows as there are executions.
 DELETE FROM execution_tag
-WHERE (name, value, created_at, execution) IN (
-    SELECT json_extract(tag.value, '$[0]'), json_extract(tag.value, '$[1]'), created_at, execution.id
-    FROM execution
-    JOIN json_each(execution.tags) AS tag
-    WHERE execution.number = :execution
-);
+WHERE name = ? AND value = ? AND created_at = ? AND execution = ?;
 
 -- :name delete_execution
 DELETE FROM execution
 WHERE number = :execution;
+
+-- Whole executions, named by a JSON list of numbers: swept ones with few events.
+
+-- :name delete_left_of_all
+DELETE FROM left_context
+WHERE execution IN (SELECT value FROM json_each(?));
+
+-- :name delete_output_of_all
+DELETE FROM output
+WHERE execution IN (SELECT value FROM json_each(?));
+
+-- :name delete_blob_of_all
+DELETE FROM blob
+WHERE execution IN (
+    SELECT execution.id
+    FROM json_each(?) AS wanted
+    CROSS JOIN execution ON execution.number = wanted.value
+);
+
+-- :name delete_event_of_all
+DELETE FROM event
+WHERE execution IN (SELECT value FROM json_each(?));
+
+-- :name delete_execution_of_all
+DELETE FROM execution
+WHERE number IN (SELECT value FROM json_each(?));

@@ -3,7 +3,7 @@
 
 -- :name one
 SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
-       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, allowance
 FROM token
 JOIN flight ON flight.number = token.execution
 WHERE token.execution = ? AND token.id = ?;
@@ -11,7 +11,7 @@ WHERE token.execution = ? AND token.id = ?;
 -- :name many
 -- From a JSON list of [execution number, id] pairs. Only warms: what is not found is asked for again one by one.
 SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
-       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, allowance
 FROM json_each(?) AS wanted
 JOIN token ON token.execution = json_extract(wanted.value, '$[0]')
     AND token.id = json_extract(wanted.value, '$[1]')
@@ -20,7 +20,7 @@ JOIN flight ON flight.number = token.execution;
 -- :name unfinished
 -- What has neither been consumed nor cancelled in one execution.
 SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
-       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, allowance
 FROM flight
 JOIN token ON token.execution = flight.number
 WHERE flight.id = ? AND token.state IN ('ready', 'leased', 'parked', 'held');
@@ -28,19 +28,19 @@ WHERE flight.id = ? AND token.state IN ('ready', 'leased', 'parked', 'held');
 -- :name awaiting
 -- Parked tokens of one execution that wait for this, in no order.
 SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
-       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, allowance
 FROM token
 JOIN flight ON flight.number = token.execution
 WHERE token.execution = ? AND token.awaits = ? AND token.state = 'parked';
 
 -- :name ready
--- Ready tokens of one queue by priority, then age: reads as many index entries as it returns. The second parameter
+-- Ready tokens of one queue without a limit key by priority, then age: reads as many index entries as it returns. The second parameter
 -- chooses the line: 0 for innocent tokens, 1 for those that killed workers before. The turn comes last.
 SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
-       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, turn
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, allowance, turn
 FROM token
 CROSS JOIN flight ON flight.number = token.execution
-WHERE token.state = 'ready' AND queue = ? AND (losses >= 3) = ?
+WHERE token.state = 'ready' AND limit_key IS NULL AND queue = ? AND (losses >= 3) = ?
 ORDER BY token.priority DESC, ready_at, turn
 LIMIT ?;
 
@@ -53,7 +53,7 @@ WHERE worker.id = ? AND token.state = 'leased' AND token.owner = worker.id;
 -- :name due
 -- Parked tokens whose time has come, earliest first.
 SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
-       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits
+       token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, allowance
 FROM token
 CROSS JOIN flight ON flight.number = token.execution
 WHERE token.state = 'parked' AND due IS NOT NULL AND due <= ?
@@ -89,8 +89,8 @@ FROM token;
 -- :name insert
 -- Fails when the id exists in its execution: spawning is judged before.
 INSERT INTO token (number, execution, id, scope, kind, node, data, queue, priority, limit_key, live, state, due,
-                   fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, turn)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                   fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, allowance, turn)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- :name insert_kept
 -- The hot path of a chain: a token that its spawner keeps, leased from birth.

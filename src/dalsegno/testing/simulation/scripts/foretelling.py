@@ -41,8 +41,9 @@ from dalsegno.testing.simulation.scripts.program import (
 from dalsegno.testing.simulation.scripts.tasks import work_result
 from dalsegno.testing.simulation.visits import OrderMattersError, UnforeseeableError
 
-Order = Mapping[str, Mapping[int, int]]
-"""By execution and number of a promise: its place in time. What is missing was not settled."""
+Order = Mapping[str, Mapping[int | tuple[str, int], int]]
+"""By execution, and number of a promise or name and number of a signal: its place in time. What is missing was not
+settled."""
 
 
 class Thrown(Exception):
@@ -71,10 +72,19 @@ class Foretold:
     error: str | None = None
     tasks: set[str] = field(default_factory=set)
     perhaps: set[str] = field(default_factory=set)
+    cancellable: set[str] = field(default_factory=set)
+    """Children of a parent that fails: where they are interrupted, and what they ask for then, is not foretold."""
 
 
 class _Leaf:
-    def __init__(self, number: int, value: Any, error: str | None, *, timer: bool = False) -> None:
+    def __init__(
+        self,
+        number: int | tuple[str, int],
+        value: Any,
+        error: str | None,
+        *,
+        timer: bool = False,
+    ) -> None:
         self.number = number
         self.value = value
         self.error = error
@@ -100,10 +110,12 @@ class _Reading:
         self.program = program
         self.execution = execution
         self.order = order
-        self.signals = {name: iter(payloads) for name, payloads in signals.items()}
+        self.signals = {name: enumerate(payloads) for name, payloads in signals.items()}
         self.tasks: set[str] = set()
         self.of_children: set[str] = set()
         self.perhaps: set[str] = set()
+        self.children: set[str] = set()
+        self.cancellable: set[str] = set()
         self.seen: list[Any] = []
         self.variables: dict[str, _Leaf | _Join] = {}
         self._numbers = count()
@@ -177,8 +189,9 @@ class _Reading:
                 return _Join(kind, [self._make(item, index) for item in items])
 
     def _signal(self, name: str) -> _Leaf:
-        for payload in self.signals.get(name, ()):
-            return _Leaf(next(self._numbers), payload, None)
+        for number, payload in self.signals.get(name, ()):
+            next(self._numbers)
+            return _Leaf((name, number), payload, None)
         raise UnforeseeableError("a signal that nobody sends")
 
     def _work(self, work: Work, index: int) -> _Leaf:
@@ -196,6 +209,9 @@ class _Reading:
         certain = self.tasks if detached else self.of_children
         certain |= foretold.tasks
         self.perhaps |= foretold.perhaps
+        self.cancellable |= foretold.cancellable
+        if not detached:
+            self.children.add(child)
         return _Leaf(number, foretold.result, foretold.error)
 
     def _given(self, given: Given, index: int) -> Any:
@@ -290,8 +306,9 @@ def _foretell(
         reading.run(program.workflows[workflow])
     except Thrown as error:
         perhaps = reading.perhaps | reading.of_children
-        return Foretold(None, error.code, reading.tasks, perhaps)
-    return Foretold(reading.seen, None, reading.tasks | reading.of_children, reading.perhaps)
+        return Foretold(None, error.code, reading.tasks, perhaps, reading.cancellable | reading.children)
+    tasks = reading.tasks | reading.of_children
+    return Foretold(reading.seen, None, tasks, reading.perhaps, reading.cancellable)
 
 
 def foretell(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from random import Random
 from typing import Any
@@ -111,16 +112,20 @@ def _explained(scenario: ScriptScenario, run: ScriptObservation) -> Foretold | N
         return None
 
 
-def _order(execution: str, run: ScriptObservation) -> dict[int, int]:
+def _order(execution: str, run: ScriptObservation) -> dict[int | tuple[str, int], int]:
     tokens = {promise_token_id(execution, number): number for number in range(MOST_PROMISES)}
     children = {child_execution_id(execution, promise_id(number)): number for number in range(MOST_PROMISES)}
-    found: dict[int, int] = {}
+    found: dict[int | tuple[str, int], int] = {}
+    signals: Counter[str] = Counter()
     for event in run.executions[execution].events:
-        number = None
+        number: int | tuple[str, int] | None = None
         if event.kind in DONE or event.kind == "TimerFired":
             number = tokens.get(event.token or "")
         elif event.kind == "ChildEnded" and event.data is not None:
             number = children.get(msgspec.json.decode(event.data)["execution"])
+        elif event.kind == "SignalReceived":
+            number = (event.node, signals[event.node])
+            signals[event.node] += 1
         if number is not None:
             found.setdefault(number, event.seq)
     return found
@@ -146,14 +151,33 @@ def _outcome(view: ExecutionView) -> tuple[Any, str | None]:
 
 def _tasks_missing(expected: Foretold, run: ScriptObservation) -> list[str]:
     """Every task that was started came to an end, awaited or not, and no other one."""
-    done = {event.token for ended in run.executions.values() for event in ended.events if event.kind in DONE}
+    done = {
+        event.token: name
+        for name, ended in run.executions.items()
+        for event in ended.events
+        if event.kind in DONE
+    }
     kinds = {name: ended.view.kind for name, ended in run.executions.items()}
     alone = {name for name in expected.tasks if kinds.get(task_execution_id(name)) == "task"}
-    missing = expected.tasks - done - alone
-    extra = done - expected.tasks - expected.perhaps
+    missing = expected.tasks - done.keys() - alone
+    extra = {
+        token
+        for token in done.keys() - expected.tasks - expected.perhaps
+        if not _may_be_cancelled(done[token], expected, run)
+    }
     return [f"task {name} was started, but never ended" for name in sorted(missing)[:3]] + [
         f"task {name} ran, but nobody had asked for it" for name in sorted(extra, key=str)[:3]
     ]
+
+
+def _may_be_cancelled(execution: str | None, expected: Foretold, run: ScriptObservation) -> bool:
+    """Whether it, or what it comes from, is a child that its failing parent cancels: it may clean up in its own way."""
+    while execution is not None:
+        if execution in expected.cancellable:
+            return True
+        ended = run.executions.get(execution)
+        execution = ended.view.parent if ended is not None else None
+    return False
 
 
 def _replayed(scenario: ScriptScenario, run: ScriptObservation) -> list[str]:

@@ -1,0 +1,22 @@
+-- How long the queues are. For a person, a page or a metric that asks, never for the engine's loops.
+
+-- :name ready
+-- From the index of the line alone.
+SELECT queue, count(*), min(ready_at)
+FROM token
+WHERE state = 'ready' AND limit_key IS NULL
+GROUP BY queue;
+
+-- :name in_line
+-- The same, of tokens with a limit key.
+SELECT queue, count(*), min(ready_at)
+FROM token
+WHERE state = 'ready' AND limit_key IS NOT NULL
+GROUP BY queue;
+
+-- :name running
+-- A scan of all tokens: an index of leased ones would cost every step of every chain.
+SELECT queue, count(*)
+FROM token
+WHERE state = 'leased'
+GROUP BY queue;

@@ -1,0 +1,192 @@
+"""``credentials``: secrets that workflows use by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dalsegno.cli.options import Json, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from dalsegno.engine.secrets import Vault
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The credential's name.", show_default=False)]
+
+commands = typer.Typer(
+    name="credentials",
+    help="Secrets that workflows use by name. Their values are sealed in the store and never shown.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(commands)
+
+
+@commands.command("add")
+def add(
+    name: Name,
+    type: Annotated[
+        str, typer.Option("--type", "-t", metavar="TYPE", help="bearer, basic, header, query or custom.")
+    ] = "bearer",
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host",
+            metavar="HOST",
+            help="Where it may be sent: api.example.com, '*.example.com'; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    workflow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--workflow",
+            "-w",
+            metavar="NAME",
+            help="Who may use it: a name or pattern, several times; without it every workflow.",
+            show_default=False,
+        ),
+    ] = None,
+    sent_as: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="The header or query parameter that carries it.", show_default=False
+        ),
+    ] = "",
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env", metavar="FIELD=VARIABLE", help="Take a value from the environment.", show_default=False
+        ),
+    ] = None,
+    stdin: Annotated[
+        bool, typer.Option("--stdin", help="Take the values from stdin: a JSON object, or the only value.")
+    ] = False,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--field",
+            metavar="FIELD=VALUE",
+            help="Give a value here, where others may see it.",
+            show_default=False,
+        ),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the stored values, change the rest.")] = False,
+    description: Annotated[
+        str, typer.Option(metavar="TEXT", help="What it is for.", show_default=False)
+    ] = "",
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Add a credential, or change one. Values that no option gives are asked for."""
+    from dalsegno.cli.credentials import as_object, say_made, values_for
+    from dalsegno.cli.output import emit
+    from dalsegno.engine.secrets import NewCredential
+
+    values = None if keep else values_for(type, env or (), field or (), from_stdin=stdin)
+    new = NewCredential(name, type, values, host or (), workflow or ("*",), sent_as, description)
+
+    async def put(vault: Vault) -> None:
+        vault.keys.may_make = True  # one person, one machine
+        info, is_new = await vault.put(new)
+        say_made(vault)
+        emit(as_object(info)) if json else print(f"{'added' if is_new else 'changed'} credential '{name}'")
+
+    _with_vault(put, store, make_store=True)
+
+
+@commands.command("ls")
+def list_credentials(store: Store = None, json: Json = False) -> None:
+    """List credentials: their types, hosts and workflows, without values."""
+    from dalsegno.cli.credentials import all_of, as_object, print_credentials
+    from dalsegno.cli.output import emit
+
+    async def look(vault: Vault) -> None:
+        found = await all_of(vault)
+        emit({"credentials": [as_object(each) for each in found]}) if json else print_credentials(found)
+
+    _with_vault(look, store)
+
+
+@commands.command("rm")
+def remove(name: Name, store: Store = None, json: Json = False) -> None:
+    """Remove a credential. Runs that need it fail from now on."""
+    from dalsegno.cli.output import emit
+
+    async def drop(vault: Vault) -> None:
+        await vault.remove(name)
+        emit({"removed": name}) if json else print(f"removed credential '{name}'")
+
+    _with_vault(drop, store)
+
+
+@commands.command("rotate")
+def rotate(store: Store = None, json: Json = False) -> None:
+    """Seal everything anew with the first key. It may be interrupted and run again.
+
+    Exit code 1 if a credential cannot be read with any of the keys.
+    """
+    from dalsegno.cli.credentials import print_rotation
+    from dalsegno.cli.output import emit
+
+    async def turn(vault: Vault) -> None:
+        done = await vault.rotate()
+        if json:
+            emit({"rotated": done.rotated, "current": done.current, "unreadable": done.unreadable})
+        else:
+            print_rotation(done)
+        if done.unreadable:
+            raise typer.Exit(1)
+
+    _with_vault(turn, store)
+
+
+@commands.command("new-key")
+def new_key(
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            metavar="PATH",
+            help="Put it first into this file, before the keys that are there, instead of printing it.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Make a key for sealing credentials, and print it."""
+    from dalsegno.cli.credentials import advise
+    from dalsegno.cli.output import emit
+    from dalsegno.engine.secrets.key_source import add_key
+    from dalsegno.engine.secrets.keys import new_key as make
+
+    if file is None:
+        key = make()
+        emit({"key": key}) if json else print(key)
+    else:
+        add_key(file)
+        if json:
+            emit({"file": str(file)})
+    advise(file)
+
+
+def _with_vault(
+    work: Callable[[Vault], Awaitable[None]], store: str | None, *, make_store: bool = False
+) -> None:
+    import asyncio
+
+    from dalsegno.cli.opening import make_app, opened
+
+    async def run() -> None:
+        made = make_app(store)
+        async with opened(made, create=make_store):
+            await work(made.engine.vault)
+
+    asyncio.run(run())

@@ -1,0 +1,145 @@
+"""Credentials on a terminal: where their values come from, and what is shown of them."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from dalsegno.cli.output import iso, print_table, stderr, stdout
+from dalsegno.cli.problems import Refusal
+from dalsegno.engine.secrets import CredentialInfo, Rotation, Vault
+from dalsegno.engine.secrets.credentials import TYPES
+from dalsegno.engine.secrets.key_source import FILE_VARIABLE, KEY_VARIABLE
+
+PAGE = 100
+
+
+def values_for(
+    type: str, variables: Sequence[str], written: Sequence[str], *, from_stdin: bool
+) -> dict[str, str]:
+    """The fields' values: from the environment, the command line, stdin, and by asking for the rest."""
+    wanted = TYPES.get(type)
+    values = {name: _from_environment(name, variable) for name, variable in _pairs(variables, "--env")}
+    given = dict(_pairs(written, "--field"))
+    if given:
+        stderr().print(
+            "warning: values on the command line are seen by whoever lists the processes, and stay in the shell's "
+            "history; use --env, --stdin, or let yourself be asked",
+            style="yellow",
+            soft_wrap=True,
+        )
+    values |= given
+    missing = [name for name in wanted or () if name not in values]
+    if from_stdin:
+        return values | _from_stdin(missing)
+    return values | {name: _asked(name) for name in missing}
+
+
+def _pairs(entries: Sequence[str], option: str) -> list[tuple[str, str]]:
+    pairs = []
+    for entry in entries:
+        name, sign, value = entry.partition("=")
+        if not sign or not name:
+            raise Refusal(f"{option} needs FIELD=…", f"Write it like {option} token=CRM_TOKEN.")
+        pairs.append((name, value))
+    return pairs
+
+
+def _from_environment(name: str, variable: str) -> str:
+    value = os.environ.get(variable)
+    if value is None:
+        raise Refusal(f"the variable {variable} for the field '{name}' is not set", "Export it first.")
+    return value
+
+
+def _from_stdin(missing: Sequence[str]) -> dict[str, str]:
+    """A JSON object of texts; or, where one field is missing, the text itself without the line break at its end."""
+    text = sys.stdin.read()
+    if len(missing) == 1 and not text.lstrip().startswith("{"):
+        return {missing[0]: text.rstrip("\r\n")}
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        example = json.dumps(dict.fromkeys(missing or ("token",), "…"), ensure_ascii=False)
+        raise Refusal("stdin holds no JSON object of texts", f"Write it like {example}.")
+    return found
+
+
+def _asked(name: str) -> str:
+    if not sys.stdin.isatty():
+        raise Refusal(
+            f"no value for the field '{name}'", "Give it with --env or --stdin, or run this on a terminal."
+        )
+    return getpass.getpass(f"{name}: ")
+
+
+async def all_of(vault: Vault) -> list[CredentialInfo]:
+    found: list[CredentialInfo] = []
+    while page := await vault.page(found[-1].name if found else "", PAGE):
+        found += page
+    return found
+
+
+def as_object(info: CredentialInfo) -> Mapping[str, Any]:
+    return {
+        "name": info.name,
+        "type": info.type,
+        "fields": list(info.fields),
+        "hosts": list(info.hosts),
+        "workflows": list(info.workflows),
+        "sent_as": info.sent_as or None,
+        "description": info.description,
+        "keys": list(info.keys),
+        "changed_at": iso(info.changed_at),
+    }
+
+
+def print_credentials(found: Sequence[CredentialInfo]) -> None:
+    console = stdout()
+    if not found:
+        console.print("no credentials; `dalsegno credentials add NAME` adds one", style="dim", markup=False)
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("name", "type", "hosts", "workflows", "description"):
+        table.add_column(title)
+    for each in found:
+        kind = f"{each.type} {each.sent_as}".rstrip()
+        table.add_row(
+            each.name, kind, ", ".join(each.hosts) or "-", ", ".join(each.workflows) or "-", each.description
+        )
+    print_table(console, table)
+
+
+def print_rotation(done: Rotation) -> None:
+    print(f"{len(done.rotated)} sealed anew, {done.current} were so already")
+    for name, reason in done.unreadable.items():
+        stderr().print(f"'{name}' was left as it is: {reason}", style="red", markup=False, soft_wrap=True)
+
+
+def say_made(vault: Vault) -> None:
+    """A key file appears beside the store: whoever copies or deletes one of the two should know."""
+    if vault.keys.made is not None:
+        text = f"made the key file {vault.keys.made}; keep it: without it no credential can be read again"
+        stderr().print(text, style="dim", markup=False, soft_wrap=True)
+
+
+def advise(file: Path | None) -> None:
+    if file is None:
+        text = (
+            f"Give it to every server and worker as {KEY_VARIABLE}; of several (with commas) the first seals."
+        )
+    else:
+        text = (
+            f"Put first into {file}. Give the file to every server and worker as {FILE_VARIABLE}, then run "
+            "`dalsegno credentials rotate`, then remove the old keys."
+        )
+    stderr().print(text, style="dim", markup=False, soft_wrap=True)

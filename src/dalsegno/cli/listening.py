@@ -1,0 +1,196 @@
+"""The server of this process: its socket, how it announces itself, and how it stops without dropping anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from dalsegno.app import App
+from dalsegno.cli.output import emit, span
+from dalsegno.cli.problems import Refusal
+from dalsegno.cli.serving import egress_words, log_lines
+from dalsegno.cli.session import Stopping, stop_signals
+from dalsegno.engine.memory import tune_memory
+from dalsegno.server import ServerSettings, create_application
+from dalsegno.server.application import Roles
+from dalsegno.server.connections import http_protocol
+from dalsegno.server.doorman import check_listening
+from dalsegno.version import __version__
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+BACKLOG = 2048
+
+say = logging.getLogger("dalsegno.cli").info
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one process is to do."""
+
+    app: App
+    settings: ServerSettings
+    roles: Roles
+    quiet: bool = False
+    as_json: bool = False
+
+
+class QuietServer(uvicorn.Server):
+    """Signals are ours: the first one drains, the second one ends the process."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def listen(plan: Plan) -> None:
+    """Until SIGINT or SIGTERM; then requests and steps that run are finished or handed back."""
+    log_lines(quiet=plan.quiet)
+    tune_memory()
+    with bound(plan.settings.host, plan.settings.port) as listener:
+        settings = replace(plan.settings, port=listener.getsockname()[1])
+        await plan.app.host_here()  # a store that cannot be opened is told here, not in a traceback
+        try:
+            stack = plan.app.client.stack
+            door = await check_listening(stack.records, stack.clock, settings)
+            application = create_application(plan.app, settings, plan.roles)
+            with stop_signals() as stopping:
+                await _serve(plan, settings, application, listener, door, stopping)
+        finally:
+            await plan.app.aclose()
+    say("stopped")
+
+
+async def _serve(
+    plan: Plan,
+    settings: ServerSettings,
+    application: FastAPI,
+    listener: socket.socket,
+    door: str | None,
+    stopping: Stopping,
+) -> None:
+    server = QuietServer(_config(application, settings, plan.app.settings.grace))
+    serving = asyncio.ensure_future(server.serve([listener]))
+    await _first_of(server.ready, serving)
+    if not serving.done():
+        _announce(plan, settings, door)
+        await _first_of(stopping.event, serving)
+        say("stopping: requests and steps that run may finish within %s", span(plan.app.settings.grace))
+        application.state.office.closing.set()
+        server.should_exit = True
+    await serving
+
+
+async def _first_of(event: asyncio.Event, serving: asyncio.Future[None]) -> None:
+    """A server that breaks is not waited for."""
+    happened = asyncio.ensure_future(event.wait())
+    await asyncio.wait((happened, serving), return_when="FIRST_COMPLETED")
+    happened.cancel()
+
+
+def _config(application: FastAPI, settings: ServerSettings, grace: float) -> uvicorn.Config:
+    return uvicorn.Config(
+        application,
+        loop="none",  # the engine's own is running already
+        http=http_protocol(settings),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        headers=[("Server", f"dalsegno/{__version__}")],
+        timeout_graceful_shutdown=max(round(grace), 1),
+    )
+
+
+# -- the socket -----------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def bound(host: str, port: int) -> Iterator[socket.socket]:
+    """A listening socket; a port that cannot be had is a Refusal."""
+    listener = _bind(host, port)
+    try:
+        yield listener
+    finally:
+        listener.close()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise _refused(host, port, error) from None
+
+
+_HOST_HINT = "Write --host 127.0.0.1 for this machine alone, or --host 0.0.0.0 for all its addresses."
+
+
+def _refused(host: str, port: int, error: OSError) -> Refusal:
+    if error.errno == errno.EADDRINUSE:
+        return Refusal(
+            f"port {port} of {host} is taken: another program listens there, perhaps another Dal Segno server",
+            f"Choose another one with --port {port + 1}; --port 0 takes any that is free.",
+        )
+    if error.errno == errno.EADDRNOTAVAIL or (error.errno or 0) < 0:  # a name without an address is below 0
+        return Refusal(f"{host} is no address of this machine", _HOST_HINT)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return Refusal(
+            f"port {port} may not be used by this user", "Ports from 1024 on are free for everybody."
+        )
+    return Refusal(f"cannot listen on {host} port {port}: {error.strerror or error}")
+
+
+# -- announcing -----------------------------------------------------------------------------------------------
+
+
+def url_of(settings: ServerSettings) -> str:
+    """How it is reached from this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)  # noqa: S104 - only compared
+    shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return f"http://{shown}:{settings.port}"
+
+
+def _announce(plan: Plan, settings: ServerSettings, door: str | None) -> None:
+    url = url_of(settings)
+    runs = ["server"]
+    runs += [f"worker of {', '.join(plan.app.settings.queues)}"] if plan.roles.worker else []
+    runs += ["scheduler"] if plan.roles.scheduler else []
+    say("Dal Segno %s listens at %s", __version__, url)
+    say("reference of the API: %s/docs", url)
+    say("store: %s", plan.app.url)
+    say("in this process: %s", ", ".join(runs))
+    if plan.app.tasks.names():
+        say("tasks: %s", ", ".join(plan.app.tasks.names()))
+    if plan.app.workflows.names():
+        say("Python workflows: %s", ", ".join(plan.app.workflows.names()))
+    say(egress_words(plan.app.egress))
+    say(door or "callers need a key: `dalsegno keys ls` lists them")
+    if plan.as_json:
+        emit(
+            {
+                "url": url,
+                "docs": f"{url}/docs",
+                "store": plan.app.url,
+                "runs": runs,
+                "open": door is not None,
+            }
+        )

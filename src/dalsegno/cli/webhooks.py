@@ -1,0 +1,111 @@
+"""Webhooks on a terminal: their secrets come in, deliveries go out, and the rest is shown."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import msgspec
+from pydantic import ValidationError
+from rich.table import Table
+
+from dalsegno.cli.output import iso, print_table, stderr, stdout
+from dalsegno.cli.problems import Refusal
+from dalsegno.server.schemas.webhooks import WebhookSetting
+from dalsegno.server.signatures import sign
+from dalsegno.server.webhooks import Webhook, WebhookBook
+
+PAGE = 100
+
+
+def secret_for(style: str, variable: str | None, *, from_stdin: bool, keep: bool) -> tuple[str | None, bool]:
+    """The secret, and whether it was made here."""
+    if keep or style == "none":
+        return None, False
+    if variable is not None:
+        if variable not in os.environ:
+            raise Refusal(f"the variable {variable} with the secret is not set", "Export it first.")
+        return os.environ[variable], False
+    if from_stdin:
+        return sys.stdin.read().rstrip("\r\n"), False
+    if style == "standard":
+        raise Refusal("this style's secret comes from the sender", "Give it with --env or --stdin.")
+    return secrets.token_hex(32), True
+
+
+def read_setting(**given: Any) -> WebhookSetting:
+    try:
+        return WebhookSetting.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise Refusal(
+            f"{where}: {first['msg']}", "`dalsegno webhook add --help` tells what is possible."
+        ) from None
+
+
+async def all_of(book: WebhookBook) -> list[Webhook]:
+    found: list[Webhook] = []
+    while page := await book.page(found[-1].id if found else "", PAGE):
+        found += page
+    return found
+
+
+def as_object(webhook: Webhook) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(webhook)
+    return {**told, "url": f"/v1/hooks/{webhook.path}", "created_at": iso(webhook.created_at)}
+
+
+def print_added(webhook: Webhook, secret: str | None, *, is_new: bool) -> None:
+    """A secret that was made alone on stdout, so that it can be piped to where it is needed."""
+    if secret is not None:
+        print(secret)
+    console = stderr() if secret is not None else stdout()
+    verb = "added" if is_new else "changed"
+    console.print(
+        f"{verb} webhook '{webhook.id}': /v1/hooks/{webhook.path} starts {webhook.workflow}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    if secret is not None:
+        console.print("Its secret is shown this once: give it to the sender.", style="dim")
+
+
+def print_webhooks(found: Sequence[Webhook]) -> None:
+    console = stdout()
+    if not found:
+        console.print("no webhooks; `dalsegno webhook add ID` adds one", style="dim", markup=False)
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("id", "path", "workflow", "signature", "answers", "state"):
+        table.add_column(title)
+    for each in found:
+        answers = "at once" if each.sync_seconds is None else f"after {each.sync_seconds:g} s at most"
+        state = "enabled" if each.enabled else "disabled"
+        table.add_row(each.id, f"/v1/hooks/{each.path}", each.workflow, each.signature.style, answers, state)
+    print_table(console, table)
+
+
+async def send_signed(book: WebhookBook, id: str, body: Any, server: str) -> tuple[int, str]:
+    webhook = await book.get(id)
+    content = msgspec.json.encode(body)
+    delivery = f"test-{secrets.token_hex(8)}"
+    headers = sign(webhook.signature, await book.secret(webhook), content, time.time(), delivery)
+    headers["content-type"] = "application/json"
+    if webhook.delivery_header:
+        headers[webhook.delivery_header] = delivery
+    url = f"{server.rstrip('/')}/v1/hooks/{webhook.path}"
+    try:
+        async with httpx.AsyncClient(timeout=90) as client:
+            answer = await client.request(webhook.methods[0], url, content=content, headers=headers)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise Refusal(
+            f"{url} does not answer: {error or type(error).__name__}", "Is the server there? See --to."
+        ) from None
+    return answer.status_code, answer.text

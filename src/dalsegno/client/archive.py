@@ -1,0 +1,118 @@
+"""Definitions, versions and aliases of a server's store, by the names that the archive has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from dalsegno.client.problems import Place
+from dalsegno.client.replies import DefinitionPage, DefinitionReply, ProgramReply
+from dalsegno.client.transport import Transport
+from dalsegno.errors import Finding, InvalidDefinition, NotFound
+from dalsegno.model.definition import Definition, Version
+
+Source = str | bytes | Mapping[str, Any]
+
+
+class Checked(Struct):
+    """What validation found. Nothing was stored."""
+
+    valid: bool
+    name: str | None = None
+    kind: str | None = None
+    findings: list[Place] = []
+
+
+class ServerArchive:
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self._programs: dict[str, Definition] = {}
+
+    # -- storing ----------------------------------------------------------------------------------------------
+
+    async def validate(self, source: Source, name: str | None = None, *, script: bool = False) -> Checked:
+        body = _body(source, name, script=script)
+        return await self.transport.send("POST", "definitions/validate", Checked, body, repeatable=True)
+
+    async def deploy(self, source: Source, name: str | None = None, *, script: bool = False) -> Definition:
+        """The same content again is the same version, so it may be sent twice."""
+        body = _body(source, name, script=script)
+        reply = await self.transport.send("POST", "definitions", DefinitionReply, body, repeatable=True)
+        return reply.definition()
+
+    async def set_alias(self, name: str, alias: str, version: int) -> None:
+        path = f"{_path(name)}/aliases/{quote(alias, safe='')}"
+        await self.transport.send("PUT", path, Any, {"version": version}, repeatable=True)
+
+    async def remove_alias(self, name: str, alias: str) -> bool:
+        """Whether there was one."""
+        try:
+            await self.transport.send("DELETE", f"{_path(name)}/aliases/{quote(alias, safe='')}", Any)
+        except NotFound:
+            return False
+        return True
+
+    # -- looking ----------------------------------------------------------------------------------------------
+
+    async def definition(self, name: str, version: Version = None) -> Definition | None:
+        """With its stored form; None where there is none."""
+        query = {"version": str(version) if version is not None else None}
+        try:
+            reply = await self.transport.get(_path(name), DefinitionReply, query)
+        except NotFound:
+            return None
+        return await self.definition_by_hash(reply.hash, reply)
+
+    async def definition_by_hash(self, hash: str, named: DefinitionReply | None = None) -> Definition | None:
+        """``named``: which of the definitions with this content is meant."""
+        known = self._programs.get(hash)
+        if known is None:
+            try:
+                reply = await self.transport.get(f"programs/{quote(hash, safe='')}", ProgramReply)
+            except NotFound:
+                return None
+            known = self._programs[hash] = reply.definition()
+        return known if named is None else named.definition(known.source)
+
+    async def definitions(self) -> list[Definition]:
+        found: list[Definition] = []
+        cursor: str | None = None
+        while True:
+            query = {"limit": 500, "cursor": cursor}
+            page = await self.transport.get("definitions", DefinitionPage, query)
+            found += [each.definition() for each in page.items]
+            cursor = page.next
+            if cursor is None:
+                return found
+
+    async def versions(self, name: str) -> list[Definition]:
+        """Newest first, without their stored form; none where the name is not known."""
+        return [each.definition() for each in await self._versions(name)]
+
+    async def aliases(self, name: str) -> dict[str, int]:
+        found = await self._versions(name)
+        return dict(sorted((alias, each.version) for each in found for alias in each.aliases))
+
+    async def _versions(self, name: str) -> list[DefinitionReply]:
+        try:
+            return await self.transport.get(f"{_path(name)}/versions", list[DefinitionReply])
+        except NotFound:
+            return []
+
+
+def _path(name: str) -> str:
+    return f"definitions/{quote(name)}"
+
+
+def _body(source: Source, name: str | None, *, script: bool) -> dict[str, Any]:
+    named = {} if name is None else {"name": name}
+    if isinstance(source, Mapping):
+        return {"document": dict(source), **named}
+    try:
+        text = source if isinstance(source, str) else bytes(source).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidDefinition([Finding("", "encoding", f"The document is not UTF-8: {error}.")]) from None
+    return {"source": text, "kind": "script" if script else "graph", **named}

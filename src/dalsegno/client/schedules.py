@@ -1,0 +1,194 @@
+"""``client.schedules``: the schedules of a server's store, with the calls of ``app.schedules``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from msgspec import Raw, Struct, structs
+
+from dalsegno.client.replies import ExecutionReply, maybe_seconds, seconds
+from dalsegno.client.transport import Transport
+from dalsegno.core.schedules import MissedPolicy, OverlapPolicy, ScheduleSpec
+from dalsegno.engine.schedule_request import Moment, NewSchedule
+from dalsegno.engine.schedules import SHOWN_TIMES, ScheduleView
+from dalsegno.handle import Handle, Runtime
+from dalsegno.model.definition import Version
+from dalsegno.model.execution import ExecutionState
+from dalsegno.schedules import ScheduleCalls, ScheduleOptions, Target, read_request
+
+Views: TypeAlias = list[ScheduleView]
+
+
+class ScheduleReply(Struct):
+    name: str
+    execution: str
+    state: ExecutionState
+    workflow: str
+    created_at: datetime
+    version: Version = None
+    input: Raw = Raw(b"{}")
+    cron: str | None = None
+    every: float | None = None
+    timezone: str = "UTC"
+    missed: MissedPolicy = "skip"
+    overlap: OverlapPolicy = "allow"
+    grace: float = 60.0
+    catch_up: int = 1000
+    jitter: float = 0.0
+    start: datetime | None = None
+    end: datetime | None = None
+    tags: dict[str, str] = {}
+    priority: int = 0
+    next: list[datetime] = []
+    last: datetime | None = None
+    last_execution: str | None = None
+    started: int = 0
+    passed: int = 0
+    overdue: datetime | None = None
+    error: dict[str, object] | None = None
+
+    def view(self) -> ScheduleView:
+        return ScheduleView(
+            name=self.name,
+            execution=self.execution,
+            state=self.state,
+            spec=self._spec(),
+            created_at=seconds(self.created_at),
+            next=tuple(seconds(time) for time in self.next),
+            last=maybe_seconds(self.last),
+            last_execution=self.last_execution,
+            started=self.started,
+            passed=self.passed,
+            overdue=maybe_seconds(self.overdue),
+            error=self.error,
+        )
+
+    def _spec(self) -> ScheduleSpec:
+        return ScheduleSpec(
+            name=self.name,
+            workflow=self.workflow,
+            version=self.version,
+            input=Raw(bytes(self.input)),
+            cron=self.cron,
+            every=self.every,
+            timezone=self.timezone,
+            missed=self.missed,
+            overlap=self.overlap,
+            grace=self.grace,
+            catch_up=self.catch_up,
+            jitter=self.jitter,
+            start=maybe_seconds(self.start),
+            end=maybe_seconds(self.end),
+            tags=tuple(sorted(self.tags.items())),
+            priority=self.priority,
+        )
+
+
+class SchedulePage(Struct):
+    items: list[ScheduleReply]
+    next: str | None = None
+
+
+class ServerBook:
+    """What the engine's own book of schedules answers, asked of a server."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    async def add(
+        self, new: NewSchedule, *, replace: bool = False, allow_unknown: bool = False
+    ) -> ScheduleView:
+        body = {**_body(new), "replace": replace, "allow_unknown": allow_unknown}
+        return (await self.transport.send("POST", "schedules", ScheduleReply, body)).view()
+
+    async def list(self) -> Views:
+        found: Views = []
+        cursor: str | None = None
+        while True:
+            page = await self.transport.get("schedules", SchedulePage, {"limit": 500, "cursor": cursor})
+            found += [each.view() for each in page.items]
+            cursor = page.next
+            if cursor is None:
+                return found
+
+    async def describe(self, name: str, times: int = SHOWN_TIMES) -> ScheduleView:
+        """With its next ``times`` times; a server tells one at least."""
+        view = (await self.transport.get(_path(name), ScheduleReply, {"times": max(times, 1)})).view()
+        return structs.replace(view, next=view.next[:times])
+
+    async def pause(self, name: str) -> None:
+        await self.transport.send("POST", f"{_path(name)}/pause", Any, repeatable=True)
+
+    async def resume(self, name: str) -> None:
+        await self.transport.send("POST", f"{_path(name)}/resume", Any, repeatable=True)
+
+    async def remove(self, name: str) -> None:
+        await self.transport.send("DELETE", _path(name), Any)
+
+    async def trigger(self, name: str) -> str:
+        """The execution that was started."""
+        return (await self.transport.send("POST", f"{_path(name)}/trigger", ExecutionReply)).id
+
+
+class ClientSchedules(ScheduleCalls):
+    __slots__ = ("_book",)
+
+    def __init__(self, runtime: Runtime, book: Callable[[], ServerBook]) -> None:
+        super().__init__(runtime)
+        self._book = book
+
+    async def _add(self, name: str, cron: str, workflow: Target, options: ScheduleOptions) -> ScheduleView:
+        new, replace, allow_unknown = read_request(name, cron, workflow, options)
+        return await self._book().add(new, replace=replace, allow_unknown=allow_unknown)
+
+    async def _list(self) -> Views:
+        return await self._book().list()
+
+    async def _get(self, name: str, times: int) -> ScheduleView:
+        return await self._book().describe(name, times)
+
+    async def _pause(self, name: str) -> None:
+        await self._book().pause(name)
+
+    async def _resume(self, name: str) -> None:
+        await self._book().resume(name)
+
+    async def _remove(self, name: str) -> None:
+        await self._book().remove(name)
+
+    async def _trigger(self, name: str) -> Handle:
+        return Handle(self._runtime, await self._book().trigger(name))
+
+
+def _path(name: str) -> str:
+    return f"schedules/{quote(name, safe='')}"
+
+
+def _body(new: NewSchedule) -> dict[str, Any]:
+    told = {
+        "name": new.name,
+        "timing": new.timing,
+        "workflow": new.workflow,
+        "input": new.input,
+        "timezone": new.timezone,
+        "missed": new.missed,
+        "overlap": new.overlap,
+        "grace": new.grace,
+        "catch_up": new.catch_up,
+        "jitter": new.jitter,
+        "start": _moment(new.start),
+        "end": _moment(new.end),
+        "tags": dict(new.tags),
+        "priority": new.priority,
+    }
+    return {name: each for name, each in told.items() if each is not None}
+
+
+def _moment(given: Moment | None) -> str | None:
+    """Text goes as it is: without an offset it is meant in the schedule's own zone, which the server knows."""
+    if given is None or isinstance(given, str):
+        return given
+    return (datetime.fromtimestamp(given, UTC) if isinstance(given, int | float) else given).isoformat()

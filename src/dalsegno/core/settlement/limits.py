@@ -1,0 +1,100 @@
+"""Limits by key: which rule holds for a token, and whether it leaves room for one more.
+
+A slot is a lease of a token with that key, or an execution that holds one from its beginning to its end; stores find
+both by an index and count nothing. So a slot is free exactly when its token is no longer leased or its execution has
+ended, whoever crashed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from dalsegno.model.limits import UNBOUNDED, Allowance, LimitView
+
+if TYPE_CHECKING:
+    from dalsegno.core.settlement.effects import Application
+
+decode = msgspec.json.Decoder(Allowance).decode
+encode = msgspec.json.Encoder().encode
+
+NthStart = Callable[[int], float | None]
+"""The time of the n-th last start of a key; None: there were not so many, or they no longer matter."""
+
+
+def stored_allowance(allowance: Allowance | None) -> str | None:
+    return encode(allowance).decode() if allowance is not None else None
+
+
+def bound_of(own: str | None, rule: Allowance) -> Allowance:
+    """What operators have set comes first, number by number; else what the token's definition says."""
+    declared = _declared(own) if own is not None else UNBOUNDED
+    return Allowance(
+        rule.concurrency if rule.concurrency is not None else declared.concurrency,
+        rule.rate if rule.rate is not None else declared.rate,
+    )
+
+
+@lru_cache(1024)
+def _declared(own: str) -> Allowance:
+    return decode(own)
+
+
+class Room(Struct, frozen=True, gc=False):
+    """Whether one more may start. ``opens_at``: when it may, where only a rate stands in the way."""
+
+    free: bool
+    opens_at: float | None = None
+
+
+FREE = Room(True)
+FULL = Room(False)
+
+
+def room(bound: Allowance, in_use: int, nth_start: NthStart, now: float) -> Room:
+    if bound.concurrency is not None and in_use >= bound.concurrency:
+        return FULL
+    opens_at = next_start(bound, nth_start)
+    if opens_at is not None and opens_at > now:
+        return Room(False, opens_at)
+    return FREE
+
+
+def next_start(bound: Allowance, nth_start: NthStart) -> float | None:
+    """When the rate allows another start: a period after the one that is so many starts ago."""
+    rate = bound.rate
+    if rate is None:
+        return None
+    began = nth_start(rate.starts)
+    return began + rate.period if began is not None else None
+
+
+def limit_view(
+    key: str, own: str | None, rule: Allowance, in_use: int, waiting: int, nth_start: NthStart, now: float
+) -> LimitView:
+    bound = bound_of(own, rule)
+    opens_at = next_start(bound, nth_start)
+    later = opens_at if opens_at is not None and opens_at > now else None
+    return LimitView(key, rule, bound, in_use, waiting, later, own)
+
+
+def give_up_slot(work: Application, key: str | None) -> None:
+    """A token with this key is no longer leased: whoever is next in line is worth announcing."""
+    if key is not None:
+        work.ready.extend(work.rows.free_slot(key))
+
+
+def keep_slot(work: Application, key: str | None) -> None:
+    """The token that begins an execution passes its slot on to it."""
+    if key is not None:
+        work.rows.hold_slot(work.execution.id, key)
+
+
+def give_up_all_slots(work: Application) -> None:
+    """The execution ends: what its tokens or it itself held is free."""
+    for key in work.rows.let_go(work.execution.id):
+        give_up_slot(work, key)

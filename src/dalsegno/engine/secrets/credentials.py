@@ -1,0 +1,173 @@
+"""Credentials as people set them up: their types, what is checked before one is stored, and what may be shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+import msgspec
+from msgspec import Struct
+
+from dalsegno.engine.secrets.keys import Sealed
+from dalsegno.errors import InvalidInput
+from dalsegno.model.definition import PART_SIGN
+from dalsegno.ports.secrets import EVERYTHING, split_port
+
+TYPES: dict[str, tuple[str, ...] | None] = {
+    "bearer": ("token",),
+    "basic": ("username", "password"),
+    "header": ("value",),
+    "query": ("value",),
+    "custom": None,
+}
+"""The fields of each type; ``custom`` has whichever one gives it, for tasks."""
+CARRIED = ("header", "query")
+"""Types that need the name of a header or query parameter."""
+AUTHORISING = frozenset(("token", "password", "value"))
+
+SHORTEST = 6
+"""Characters from which on a value is looked for in outputs: shorter ones are found everywhere by chance."""
+LONGEST_VALUE = 8192
+MOST_FIELDS = 50
+MOST_PATTERNS = 100
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+_CARRIER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+_HOST = re.compile(r"\*|\[[0-9a-f:.]+\]|(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class NewCredential:
+    """What somebody wants to store. ``fields``: None keeps the values that are stored."""
+
+    name: str
+    type: str
+    fields: Mapping[str, str] | None = field(repr=False)
+    hosts: Sequence[str] = ()
+    workflows: Sequence[str] = (EVERYTHING,)
+    sent_as: str = ""
+    description: str = ""
+
+    def check(self) -> None:
+        """Raises InvalidInput that names the place, and never a value."""
+        check_name(self.name)
+        if self.type not in TYPES:
+            listed = ", ".join(f"'{each}'" for each in TYPES)
+            raise InvalidInput(f"'type' must be one of {listed}, not {self.type[:50]!r}")
+        self._check_carrier()
+        self._check_lists()
+        if self.fields is not None:
+            _check_fields(self.type, self.fields)
+
+    def _check_carrier(self) -> None:
+        if self.type in CARRIED and not _CARRIER.fullmatch(self.sent_as):
+            what = "header" if self.type == "header" else "query parameter"
+            raise InvalidInput(f"a credential of type '{self.type}' needs 'sent_as': the name of the {what}")
+        if self.type not in CARRIED and self.sent_as:
+            raise InvalidInput(f"'sent_as' means nothing for a credential of type '{self.type}'")
+
+    def _check_lists(self) -> None:
+        if len(self.hosts) > MOST_PATTERNS or len(self.workflows) > MOST_PATTERNS:
+            raise InvalidInput(f"'hosts' and 'workflows' take at most {MOST_PATTERNS} entries")
+        for index, host in enumerate(self.hosts):
+            _check_host(host, f"hosts/{index}")
+        for index, pattern in enumerate(self.workflows):
+            if not 0 < len(pattern) <= 200:
+                raise InvalidInput(f"'workflows/{index}' must be 1 to 200 characters, such as 'billing-*'")
+        if self.type != "custom" and not self.hosts:
+            raise InvalidInput(
+                f"a credential of type '{self.type}' needs 'hosts': where it may be sent, such as 'api.example.com' or "
+                "'*.example.com' ('*' means anywhere)"
+            )
+
+
+class Stored(Struct, frozen=True):
+    """The record's data."""
+
+    type: str
+    fields: dict[str, Sealed]
+    hosts: tuple[str, ...] = ()
+    workflows: tuple[str, ...] = (EVERYTHING,)
+    sent_as: str = ""
+    description: str = ""
+
+    def bound_to(self, name: str, field: str) -> bytes:
+        """What a sealed value belongs to. Whoever changes any of it in the store makes the value unreadable."""
+        return msgspec.json.encode(
+            ["dalsegno/credential/1", name, field, self.type, self.hosts, self.workflows, self.sent_as]
+        )
+
+    def permits_workflow(self, workflow: str) -> bool:
+        """A script inside a graph counts as the graph."""
+        name = workflow.partition(PART_SIGN)[0]
+        return any(fnmatchcase(name, pattern) for pattern in self.workflows)
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialInfo:
+    """What may be shown: everything but the values."""
+
+    name: str
+    type: str
+    fields: tuple[str, ...]
+    hosts: tuple[str, ...]
+    workflows: tuple[str, ...]
+    sent_as: str
+    description: str
+    keys: tuple[str, ...]
+    """Ids of the keys that its values are sealed with."""
+    version: int
+    created_at: float
+    changed_at: float
+
+
+def check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name[:100]!r} cannot be a credential's name: use up to 100 letters, digits, '_', '-' and '.', and begin "
+            "with a letter or a digit"
+        )
+
+
+def _check_host(host: str, where: str) -> None:
+    try:
+        name, _ = split_port(host.lower())
+    except ValueError:
+        name = ""
+    if len(host) > 260 or not _HOST.fullmatch(name):
+        raise InvalidInput(
+            f"'{where}': {host[:100]!r} is no host; write it like 'api.example.com', 'api.example.com:8443', "
+            "'*.example.com' or '[::1]', without scheme and path"
+        )
+
+
+def _check_fields(type: str, fields: Mapping[str, str]) -> None:
+    known = TYPES[type]
+    if known is not None and set(fields) != set(known):
+        needed = " and ".join(f"'{name}'" for name in known)
+        raise InvalidInput(f"a credential of type '{type}' has the fields {needed}, and no other")
+    if not fields or len(fields) > MOST_FIELDS:
+        raise InvalidInput(f"a credential has 1 to {MOST_FIELDS} fields")
+    for name, value in fields.items():
+        if not _FIELD.fullmatch(name):
+            raise InvalidInput(f"'fields': {name[:100]!r} cannot be a field's name: use letters, digits, '_'")
+        _check_value(type, name, value)
+
+
+def _check_value(type: str, name: str, value: str) -> None:
+    if len(value) > LONGEST_VALUE:
+        raise InvalidInput(f"'fields/{name}' is longer than {LONGEST_VALUE} characters")
+    if any("\ud800" <= sign <= "\udfff" for sign in value):
+        raise InvalidInput(f"'fields/{name}' holds half of a surrogate pair, which is no valid text")
+    if type == "custom":
+        return
+    if any(sign < " " or sign == "\x7f" for sign in value):
+        raise InvalidInput(f"'fields/{name}' holds a control character (a line break at its end?)")
+    left_empty = name == "password" and not value  # some services take their key as the user's name
+    if name in AUTHORISING and len(value) < SHORTEST and not left_empty:
+        raise InvalidInput(
+            f"'fields/{name}' is shorter than {SHORTEST} characters: too short for a secret, and to be found in outputs"
+        )

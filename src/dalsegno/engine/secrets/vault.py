@@ -1,0 +1,199 @@
+"""The vault: credentials in the store, sealed field by field."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from dalsegno.engine.secrets.credentials import (
+    CredentialInfo,
+    NewCredential,
+    Stored,
+    check_name,
+)
+from dalsegno.engine.secrets.key_source import KeySource
+from dalsegno.engine.secrets.keys import Keyring, SecretKey
+from dalsegno.errors import (
+    CredentialNotFound,
+    CredentialRefused,
+    DalSegnoError,
+    InvalidInput,
+    SecretUnreadable,
+)
+from dalsegno.ports.archive import Archive
+from dalsegno.ports.records import Record, Records
+from dalsegno.ports.secrets import Credential
+
+KIND = "credential"
+PAGE = 100
+
+_decode = msgspec.json.Decoder(Stored).decode
+_encode = msgspec.json.encode
+
+
+@dataclass(slots=True)
+class Rotation:
+    """What a rotation did. It can be interrupted at any moment and run again."""
+
+    rotated: list[str] = field(default_factory=list)
+    current: int = 0
+    """Those that the first key had sealed already."""
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Name → why. They were left as they are."""
+
+
+class Vault:
+    """Implements ports.secrets.Secrets, and what people do with credentials."""
+
+    def __init__(self, records: Records, archive: Archive, keys: KeySource) -> None:
+        self.records = records
+        self.archive = archive
+        self.keys = keys
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The engine's, for tasks that ask from their own threads."""
+
+    async def put(self, new: NewCredential) -> tuple[CredentialInfo, bool]:
+        """Creates or changes one; whether it is new. Raises InvalidInput or NoSecretKey."""
+        new.check()
+        while True:
+            before = await self.records.get(KIND, new.name)
+            values = new.fields if new.fields is not None else self._kept(new, before)
+            key = (await self._ring_to_write()).first
+            data = _encode(_sealed(new, values, key))
+            stored = await self.records.put(KIND, new.name, data, before.version if before is not None else 0)
+            if stored is not None:
+                return _info(stored), before is None
+
+    def _kept(self, new: NewCredential, before: Record | None) -> Mapping[str, str]:
+        if before is None:
+            raise InvalidInput(f"there is no credential '{new.name}' yet; give its 'fields'")
+        stored = _decode(before.data)
+        if stored.type != new.type:
+            raise InvalidInput(f"'type' changes from '{stored.type}' to '{new.type}'; give the new 'fields'")
+        return self._opened(new.name, stored)
+
+    async def _ring_to_write(self) -> Keyring:
+        is_first = not await self.records.page(KIND, limit=1)
+        # Off the loop: it may read a file, and make a key of a passphrase.
+        return await asyncio.to_thread(self.keys.ring_or_make, is_first=is_first)
+
+    async def info(self, name: str) -> CredentialInfo:
+        return _info(await self._record(name))
+
+    async def page(self, after: str = "", limit: int = PAGE) -> list[CredentialInfo]:
+        return [_info(record) for record in await self.records.page(KIND, after, limit)]
+
+    async def remove(self, name: str) -> None:
+        check_name(name)
+        if not await self.records.remove(KIND, name):
+            raise CredentialNotFound(_unknown(name))
+
+    async def resolve(self, name: str, workflow: str) -> Credential:
+        stored = _decode((await self._record(name)).data)
+        if not stored.permits_workflow(workflow):
+            raise CredentialRefused(
+                f"credential '{name}' may not be used by workflow '{workflow}'; whoever looks after it can add the "
+                "workflow to its list"
+            )
+        return await self._credential(name, stored)
+
+    async def open(self, name: str) -> Credential:
+        """For a server's own needs, such as the signatures of webhooks: an empty list of workflows keeps a credential
+        for them alone."""
+        return await self._credential(name, _decode((await self._record(name)).data))
+
+    async def _credential(self, name: str, stored: Stored) -> Credential:
+        if not self.keys.is_read:
+            await asyncio.to_thread(self.keys.ring)  # a passphrase takes its time
+        return Credential(name, stored.type, self._opened(name, stored), stored.hosts, stored.sent_as)
+
+    async def workflow_of(self, definition: str) -> str | None:
+        """The name of the workflow with this content hash; None for a task that nobody's workflow runs."""
+        found = await self.archive.definition_by_hash(definition) if definition else None
+        return found.name if found is not None else None
+
+    async def rotate(self) -> Rotation:
+        """Seals everything anew with the first key. One credential at a time, each whole; changes made by others
+        meanwhile are kept."""
+        done, after = Rotation(), ""
+        key = self.keys.ring(again=True).first
+        while page := await self.records.page(KIND, after, PAGE):
+            for record in page:
+                await self._rotate(record, key, done)
+            after = page[-1].id
+        return done
+
+    async def _rotate(self, record: Record | None, key: SecretKey, done: Rotation) -> None:
+        while record is not None:
+            stored = _decode(record.data)
+            if all(sealed.key == key.id for sealed in stored.fields.values()):
+                done.current += 1
+                return
+            try:
+                values = self._opened(record.id, stored)
+            except DalSegnoError as error:
+                done.unreadable[record.id] = str(error)
+                return
+            fields = {
+                name: key.seal(value, stored.bound_to(record.id, name)) for name, value in values.items()
+            }
+            data = _encode(msgspec.structs.replace(stored, fields=fields))
+            if await self.records.put(KIND, record.id, data, record.version) is not None:
+                done.rotated.append(record.id)
+                return
+            record = await self.records.get(KIND, record.id)  # somebody was faster: look again
+
+    async def _record(self, name: str) -> Record:
+        check_name(name)
+        record = await self.records.get(KIND, name)
+        if record is None:
+            raise CredentialNotFound(_unknown(name))
+        return record
+
+    def _opened(self, name: str, stored: Stored) -> dict[str, str]:
+        return {
+            field: self._key(name, sealed.key).open(sealed, stored.bound_to(name, field))
+            for field, sealed in stored.fields.items()
+        }
+
+    def _key(self, name: str, id: str) -> SecretKey:
+        """A file may have got a new key while this process ran."""
+        key = self.keys.ring().find(id) or self.keys.ring(again=True).find(id)
+        if key is None:
+            known = ", ".join(self.keys.ring().ids())
+            raise SecretUnreadable(
+                f"credential '{name}' is sealed with key {id}, and this process has {known}; give it that key too "
+                "(several are separated by commas or lines), or set the credential again"
+            )
+        return key
+
+
+def _sealed(new: NewCredential, values: Mapping[str, str], key: SecretKey) -> Stored:
+    hosts, workflows = tuple(map(str.lower, new.hosts)), tuple(new.workflows)
+    empty = Stored(new.type, {}, hosts, workflows, new.sent_as, new.description)
+    fields = {field: key.seal(value, empty.bound_to(new.name, field)) for field, value in values.items()}
+    return msgspec.structs.replace(empty, fields=fields)
+
+
+def _info(record: Record) -> CredentialInfo:
+    stored = _decode(record.data)
+    return CredentialInfo(
+        name=record.id,
+        type=stored.type,
+        fields=tuple(stored.fields),
+        hosts=stored.hosts,
+        workflows=stored.workflows,
+        sent_as=stored.sent_as,
+        description=stored.description,
+        keys=tuple(sorted({sealed.key for sealed in stored.fields.values()})),
+        version=record.version,
+        created_at=record.created_at,
+        changed_at=record.changed_at,
+    )
+
+
+def _unknown(name: str) -> str:
+    return f"there is no credential '{name}' in this store; `dalsegno credentials ls` lists them"

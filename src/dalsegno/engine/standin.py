@@ -1,0 +1,133 @@
+"""Stands in for the tasks of this process while a step of a remote worker's task is taken.
+
+The same step functions run twice for such a task: once to *ask* (the parameters are rendered, the task's name and input
+come out as a `Question`, nothing is committed), and once to *answer* (the task returns at once what the remote worker
+sent, and the step goes on as if it had run here: retries, error strategies and joins hold).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any, NoReturn
+
+from msgspec import Struct
+
+from dalsegno.core.complete import Step
+from dalsegno.core.script_bodies import decode_task
+from dalsegno.core.task_options import task_options
+from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
+from dalsegno.engine.steps import Steps
+from dalsegno.engine.tasks import Task, Tasks
+from dalsegno.model.execution import SCRIPTED
+from dalsegno.model.failure import Failure
+from dalsegno.model.token import Lease
+from dalsegno.ports.node import NodeContext, NodeError
+
+
+class Question(Struct, frozen=True):
+    """What a remote worker is asked to do."""
+
+    task: str
+    input: Any
+    key: str
+    """The same for every attempt."""
+    workflow: str
+    timeout: float | None
+
+
+class Answer(Struct, frozen=True):
+    """What it came to: an output, or a failure."""
+
+    output: Any = None
+    failure: Failure | None = None
+
+
+class _Asked(BaseException):
+    """Carries a question out of the step, past everything that turns exceptions into failures of the node."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question.task)
+        self.question = question
+
+
+class Remotely:
+    """The step functions of one engine, for tasks that run elsewhere."""
+
+    def __init__(self, steps: Steps, scripts: ScriptSteps, tasks: Tasks | None) -> None:
+        self.steps = steps
+        self.scripts = scripts
+        self.tasks = tasks
+
+    async def ask(self, lease: Lease) -> Question | Step | ScriptStep:
+        """The question, or the step itself where it needs no task: a wait that is over, parameters that cannot be
+        rendered, a node of another type."""
+        try:
+            return await self._step(lease, None, None)
+        except _Asked as asked:
+            return asked.question
+
+    async def answer(self, lease: Lease, answer: Answer, began: float) -> Step | ScriptStep:
+        """``began``: when the remote worker was given the task."""
+        return await self._step(lease, answer, began)
+
+    async def _step(self, lease: Lease, answer: Answer | None, began: float | None) -> Step | ScriptStep:
+        standin = _StandIn(self.tasks, answer, lambda: self._timeout(lease))
+        if is_scripted(lease):
+            scripts, runner = copy(self.scripts), copy(self.scripts.tasks)
+            runner.services = {**runner.services, "tasks": standin}
+            scripts.tasks = runner
+            return await scripts.step(lease, began)
+        steps, nodes = copy(self.steps), copy(self.steps.runner)
+        nodes.services = {**nodes.services, "tasks": standin}
+        steps.runner = nodes
+        return await steps.step(lease, None, began)
+
+    def _timeout(self, lease: Lease) -> float | None:
+        if lease.kind == "task":
+            return task_options(decode_task(lease.data).options).timeout
+        program = self.steps.definitions.cached(lease.definition)
+        node = program.plan.nodes.get(lease.node) if program is not None else None
+        return node.timeout if node is not None else None
+
+
+class _StandIn(Tasks):
+    def __init__(
+        self, known: Tasks | None, answer: Answer | None, timeout: Callable[[], float | None]
+    ) -> None:
+        super().__init__()
+        self._known = known
+        self._answer = answer
+        self._timeout = timeout
+
+    async def run(self, name: str, payload: Any, ctx: NodeContext) -> Any:
+        task = self._known.find(name) if self._known is not None else None
+        use_retry = getattr(ctx, "use_retry", None)
+        if task is not None and use_retry is not None:
+            use_retry(task.retry)
+        if self._answer is None:
+            raise _Asked(self._question(name, payload, ctx, task))
+        if self._answer.failure is not None:
+            _fail(self._answer.failure)
+        return self._answer.output
+
+    def _question(self, name: str, payload: Any, ctx: NodeContext, task: Task | None) -> Question:
+        limits = [self._timeout(), task.timeout if task is not None else None]
+        timeout = min((limit for limit in limits if limit is not None), default=None)
+        return Question(name, payload, ctx.idempotency_key, ctx.workflow, timeout)
+
+
+class RemoteError(NodeError):
+    """What a remote worker reported; it keeps the type that it had there."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message, code=failure.code)
+        self.failure = failure
+
+
+def _fail(failure: Failure) -> NoReturn:
+    raise RemoteError(failure)
+
+
+def is_scripted(lease: Lease) -> bool:
+    return lease.kind == "task" or lease.execution_kind in SCRIPTED

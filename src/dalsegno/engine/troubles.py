@@ -1,0 +1,82 @@
+"""What a process cannot do and keeps trying: kept where every process and every person can read why."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from dalsegno.errors import OperatorError
+from dalsegno.ports.clock import Clock
+from dalsegno.ports.records import Records
+
+logger = logging.getLogger("dalsegno.troubles")
+
+KIND = "trouble"
+"""Of the records."""
+TELLING_TRIES = 3
+"""What fails less often may be on its way to a process that can do it."""
+REMEMBERED = 10_000
+LONGEST_REASON = 2000
+
+
+class Trouble(Struct, frozen=True):
+    """``id`` of an outbox entry, or of a token that is put off again and again."""
+
+    kind: Literal["outbox", "token"]
+    id: str
+    execution: str
+    reason: str
+    tries: int
+
+
+class Written(Struct, frozen=True):
+    trouble: Trouble
+    since: float
+
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(Written).decode
+
+
+def record_id(kind: str, id: str) -> str:
+    return f"{kind}:{id}"
+
+
+class Troubles:
+    def __init__(self, records: Records, clock: Clock) -> None:
+        self._records = records
+        self._clock = clock
+        self._told: OrderedDict[str, str] = OrderedDict()
+        self._writing: set[asyncio.Task[None]] = set()
+
+    def note(self, trouble: Trouble) -> None:
+        """Written once per reason, and not at once: whoever notes it is in the middle of its work."""
+        name = record_id(trouble.kind, trouble.id)
+        if trouble.tries < TELLING_TRIES or self._told.get(name) == trouble.reason:
+            return
+        self._told[name] = trouble.reason
+        if len(self._told) > REMEMBERED:
+            self._told.popitem(last=False)
+        bounded = msgspec.structs.replace(trouble, reason=trouble.reason[:LONGEST_REASON])
+        task = asyncio.ensure_future(self._write(name, bounded))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def _write(self, name: str, trouble: Trouble) -> None:
+        try:
+            await self._records.put(KIND, name, encode(Written(trouble, self._clock.now())))
+        except OperatorError as error:
+            logger.warning("a trouble with %s is not written down: %s", name, error)
+            self._told.pop(name, None)
+
+    def forget(self, kind: str, id: str) -> None:
+        """Told again if it happens again."""
+        self._told.pop(record_id(kind, id), None)
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._writing, return_exceptions=True)

@@ -1,0 +1,65 @@
+"""What a worker's row in the ledger says about it, written with every heartbeat and read by people."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from dalsegno.engine.worker import Worker
+from dalsegno.ports.clock import Clock
+
+SHOWN = 20
+"""Steps in progress that are named; the others are counted."""
+
+
+class Running(Struct, frozen=True, omit_defaults=True):
+    """A step in progress."""
+
+    execution: str
+    node: str
+    kind: str
+    queue: str
+    attempt: int = 1
+
+
+class WorkerInfo(Struct, frozen=True, omit_defaults=True):
+    queues: tuple[str, ...] = ()
+    concurrency: int = 0
+    since: float = 0.0
+    host: str = ""
+    process: int = 0
+    running: tuple[Running, ...] = ()
+    """As of the last heartbeat, at most a few."""
+    remote: str | None = None
+    """The name of a remote worker, whose tasks a server holds for it."""
+    tasks: tuple[str, ...] = ()
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(WorkerInfo).decode
+
+
+def describe(worker: Worker, clock: Clock) -> Callable[[], bytes]:
+    """Called from the thread of the heartbeat: it only copies."""
+    since, host = clock.now(), socket.gethostname()
+
+    def info() -> bytes:
+        leases = list(worker.running.values())[:SHOWN]
+        running = tuple(
+            Running(lease.execution, lease.node, lease.kind, lease.queue, lease.attempt) for lease in leases
+        )
+        return _encode(WorkerInfo(worker.queues, worker.concurrency, since, host, os.getpid(), running))
+
+    return info
+
+
+def read_info(info: bytes) -> WorkerInfo:
+    """Of another version, as far as it can be read."""
+    try:
+        return _decode(info) if info else WorkerInfo()
+    except msgspec.DecodeError:
+        return WorkerInfo()

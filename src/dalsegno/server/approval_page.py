@@ -1,0 +1,174 @@
+"""The pages of approval links: plain HTML that works without script and loads nothing from elsewhere.
+
+Whatever comes from a workflow is escaped here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from html import escape
+from typing import Any
+
+import msgspec
+
+from dalsegno.engine.approvals import Approval
+from dalsegno.server.approvals import Found, Link
+from dalsegno.server.forms import FormField, fields_of, written
+from dalsegno.server.schemas.values import moment
+
+STYLE = "/v1/approvals/links/approval.css"
+LONGEST_DATA = 20_000
+_REJECTING = "<p><small>A rejection sends nothing of what was filled in.</small></p>"
+ENDINGS: dict[str, tuple[str, str]] = {
+    "unknown": ("This link is not valid", "Check that the whole address was copied, or ask for a new link."),
+    "expired": (
+        "This link has expired",
+        "It was valid until {until}. Nothing was decided by it; ask for a new link.",
+    ),
+    "used": ("This has been decided", "It was {decision} with this link on {used}. A link works once."),
+    "decided": (
+        "There is nothing to decide any more",
+        "Somebody else has decided, the time is over, or the workflow has ended. This link has changed nothing.",
+    ),
+}
+
+
+def question_page(
+    found: Found, text: str, given: Mapping[str, str] | None = None, problem: str | None = None
+) -> str:
+    approval, link = found.approval, found.link
+    if approval is None or link is None:
+        return ending_page(found)
+    title = approval.message or f"Decide '{approval.node}'"
+    parts = [
+        f"<p class=from>{escape(approval.workflow)}</p><h1>{escape(title)}</h1>",
+        _facts(approval, link),
+        f"<p class=problem role=alert id=problem>{_lines(problem)}</p>" if problem else "",
+        _data(found.context),
+        _form(approval, link, text, given or {}),
+    ]
+    return _page(title, "".join(parts))
+
+
+def ending_page(found: Found) -> str:
+    title, words = ENDINGS[found.state]
+    link = found.link
+    if link is not None:
+        used = _time(link.used_at) if link.used_at is not None else ""
+        words = words.format(until=_time(link.expires_at), used=used, decision=link.decision or "decided")
+    return _page(title, f"<h1>{escape(title)}</h1><p>{escape(words)}</p>")
+
+
+def thanks_page(decision: str, by: str | None) -> str:
+    title = "Approved" if decision == "approved" else "Rejected"
+    who = f" by {escape(by)}" if by else ""
+    words = f"<p>This was {decision}{who}. The workflow goes on; you can close this page.</p>"
+    return _page(title, f'<h1 class="{decision}">{title}</h1>{words}')
+
+
+def _page(title: str, inside: str) -> str:
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="robots" content="noindex"><meta name="color-scheme" content="light dark">'
+        f'<title>{escape(title)} · Dal Segno</title><link rel="stylesheet" href="{STYLE}"></head>'
+        f"<body><main>{inside}</main></body></html>"
+    )
+
+
+def _facts(approval: Approval, link: Link) -> str:
+    facts = [("Asked", _time(approval.since))]
+    if approval.approvers:
+        facts.append(("For", ", ".join(approval.approvers)))
+    facts.append(("Link valid until", _time(link.expires_at)))
+    if approval.due is not None:
+        facts.append(("Question open until", _time(approval.due)))
+    rows = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts)
+    return f"<dl>{rows}</dl>"
+
+
+def _data(context: dict[str, Any] | None) -> str:
+    given = (context or {}).get("input")
+    if given in (None, {}, []):
+        return ""
+    text = msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
+    more = "\n…" if len(text) > LONGEST_DATA else ""
+    return (
+        "<details open><summary>What the workflow was started with</summary>"
+        f'<pre tabindex="0">{escape(text[:LONGEST_DATA])}{more}</pre></details>'
+    )
+
+
+def _form(approval: Approval, link: Link, text: str, given: Mapping[str, str]) -> str:
+    fields = "".join(_input(field, given, number) for number, field in enumerate(fields_of(approval.form)))
+    who = (
+        f"<p class=who>You decide as <strong>{escape(link.by)}</strong>.</p>"
+        if link.by
+        else _label(
+            "by",
+            "Your name",
+            f'<input id="by" name="by" maxlength="200" autocomplete="name" '
+            f'value="{escape(given.get("by", ""))}">',
+        )
+    )
+    return (
+        f'<form method="post" accept-charset="utf-8"><input type="hidden" name="token" value="{escape(text)}">'
+        f'{fields}{who}<div class=buttons><button name="decision" value="approved" class=approved>Approve</button>'
+        '<button name="decision" value="rejected" class=rejected formnovalidate>Reject</button></div>'
+        f"{_REJECTING if approval.form else ''}</form>"
+    )
+
+
+def _label(id: str, label: str, control: str, help: str = "", *, required: bool = False) -> str:
+    star = " <span class=needed>(needed to approve)</span>" if required else ""
+    note = f'<small id="{id}-help">{escape(help)}</small>' if help else ""
+    return f'<div class=field><label for="{id}">{escape(label)}{star}</label>{note}{control}</div>'
+
+
+def _input(field: FormField, given: Mapping[str, str], number: int) -> str:
+    id, name = f"f{number}", f"field:{field.name}"
+    value = given.get(name, written(field.default))
+    common = f'id="{id}" name="{escape(name)}"' + (" required" if field.required else "")
+    common += f' aria-describedby="{id}-help"' if field.help else ""
+    match field.kind:
+        case "yes":
+            checked = " checked" if value in ("yes", "true") else ""
+            # Never required: an unticked box says no, which is an answer.
+            box = f'<input type="checkbox" id="{id}" name="{escape(name)}" value="yes"{checked}>'
+            return f'<div class="field tick">{box}<label for="{id}">{escape(field.label)}</label></div>'
+        case "choice":
+            control = f"<select {common}>{_options(field, value)}</select>"
+        case "long" | "json":
+            control = f'<textarea {common} rows="4">\n{escape(value)}</textarea>'
+        case _:
+            control = f'<input {common} {_type(field)} value="{escape(value)}">'
+    return _label(id, field.label, control, field.help, required=field.required)
+
+
+def _options(field: FormField, value: str) -> str:
+    texts = ["", *map(written, field.choices)]
+    return "".join(
+        f'<option value="{escape(text)}"{" selected" if text == value else ""}>{escape(text) or "–"}</option>'
+        for text in texts
+    )
+
+
+def _type(field: FormField) -> str:
+    bounds = field.bounds or {}
+    limits = "".join(
+        f' {html}="{escape(written(bounds[key]))}"'
+        for key, html in (("minimum", "min"), ("maximum", "max"), ("maxLength", "maxlength"))
+        if isinstance(bounds.get(key), int | float)
+    )
+    types = {"number": 'type="number" step="any"', "integer": 'type="number" step="1"'}
+    return types.get(field.kind, f'type="{field.kind}"') + limits
+
+
+def _lines(text: str | None) -> str:
+    return "<br>".join(escape(line) for line in (text or "").splitlines())
+
+
+def _time(seconds: float) -> str:
+    found: datetime = moment(seconds)
+    return f"{found:%d %B %Y, %H:%M} UTC"

@@ -1,0 +1,149 @@
+"""Approval links: whoever has one may answer one question, once, until it expires.
+
+A link holds 32 random bytes; the store has their hash, so that its content opens no link. It is bound to the token that
+asks, and so can never answer a later question of the same node.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from dalsegno.engine.approvals import Approval, Approvals
+from dalsegno.engine.client import Client
+from dalsegno.errors import Conflict, InvalidInput, NotFound
+from dalsegno.lang.durations import BadDuration, parse_duration
+from dalsegno.model.execution import ExecutionView
+from dalsegno.ports.records import Record
+from dalsegno.server.keys import digest_of
+
+KIND = "approval-link"
+LONGEST = 366 * 86_400.0
+KEPT = 30 * 86_400.0
+"""How long after its end a link is remembered, so that its page can say what became of it."""
+SWEPT = 20
+
+
+class Link(Struct, frozen=True):
+    execution: str
+    node: str
+    indexes: tuple[int, ...]
+    token: str
+    """Of the execution: what asks."""
+    expires_at: float
+    by: str | None = None
+    """Who was given it; None: whoever decides says so."""
+    used_at: float | None = None
+    decision: str | None = None
+
+
+State = Literal["open", "unknown", "expired", "used", "decided"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A link as it stands. ``decided``: the question was answered by somebody else, timed out, or its execution ended."""
+
+    state: State
+    link: Link | None = None
+    approval: Approval | None = None
+    context: dict[str, Any] | None = None
+    """What the workflow was started with."""
+
+
+class _ThisQuestion(Approvals):
+    """Sees no other question than the one of this token."""
+
+    def __init__(self, client: Client, token: str) -> None:
+        super().__init__(client)
+        self._token = token
+
+    async def _open(self, view: ExecutionView) -> list[Approval]:
+        return [each for each in await super()._open(view) if each.token == self._token]
+
+
+class Links:
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.records = client.stack.records
+
+    async def make(
+        self, execution: str, node: str, index: Sequence[int] | None, expires: str | float, by: str | None
+    ) -> tuple[str, Link]:
+        """The secret part of the link's address, which is nowhere else to be had."""
+        asked = await self._asked(execution, node, index)
+        now = self.client.stack.clock.now()
+        link = Link(execution, node, asked.indexes, asked.token, now + _lifetime(expires), by)
+        text = secrets.token_urlsafe(32)
+        await self.records.put(KIND, digest_of(text), msgspec.json.encode(link), expected=0)
+        await self._sweep(now)
+        return text, link
+
+    async def _asked(self, execution: str, node: str, index: Sequence[int] | None) -> Approval:
+        found = await self.client.approvals(execution)
+        wanted = None if index is None else tuple(index)
+        fitting = [each for each in found if each.node == node and wanted in (None, each.indexes)]
+        if not fitting:
+            raise Conflict(f"node '{node[:200]}' of execution {execution} waits for no decision now")
+        if len(fitting) > 1:
+            raise InvalidInput(
+                f"/body/index: node '{node}' waits for {len(fitting)} decisions; say which item"
+            )
+        return fitting[0]
+
+    async def find(self, text: str) -> Found:
+        """Changes nothing."""
+        record = await self.records.get(KIND, digest_of(text))
+        if record is None:
+            return Found("unknown")
+        link = _read(record)
+        if link.used_at is not None:
+            return Found("used", link)
+        if link.expires_at <= self.client.stack.clock.now():
+            return Found("expired", link)
+        try:
+            asked = await _ThisQuestion(self.client, link.token).of(link.execution)
+        except NotFound:  # the execution was removed
+            asked = []
+        if not asked:
+            return Found("decided", link)
+        view = await self.client.status(link.execution)
+        return Found("open", link, asked[0], {"input": msgspec.json.decode(view.input)})
+
+    async def decide(self, text: str, decision: str, data: Any, by: str | None) -> Found:
+        """As ``find``, but where it was open the question has been answered. Raises InvalidInput where the decision does
+        not fit, and Conflict where somebody was faster: nothing has changed then."""
+        found = await self.find(text)
+        if found.state != "open" or found.link is None:
+            return found
+        link = found.link
+        question = _ThisQuestion(self.client, link.token)
+        await question.decide(link.execution, link.node, decision, data, link.by or by, link.indexes)
+        used = msgspec.structs.replace(link, used_at=self.client.stack.clock.now(), decision=decision)
+        await self.records.put(KIND, digest_of(text), msgspec.json.encode(used))
+        return found
+
+    async def _sweep(self, now: float) -> None:
+        """A few each time, from anywhere: so they never pile up, and nobody waits for it."""
+        for record in await self.records.page(KIND, secrets.token_hex(4), SWEPT):
+            if _read(record).expires_at + KEPT < now:
+                await self.records.remove(KIND, record.id, record.version)
+
+
+def _read(record: Record) -> Link:
+    return msgspec.json.decode(record.data, type=Link)
+
+
+def _lifetime(expires: str | float) -> float:
+    try:
+        seconds = parse_duration(expires)
+    except BadDuration as error:
+        raise InvalidInput(f"/body/expires: {str(expires)[:50]!r} {error}") from None
+    if not 0 < seconds <= LONGEST:
+        raise InvalidInput("/body/expires: a link is valid for more than no time, and a year at most")
+    return seconds

@@ -1,0 +1,139 @@
+"""One action for many executions, chunk by chunk.
+
+Every chunk is committed before the next one begins, and doing an action twice changes nothing more: a call that was
+interrupted is simply made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dalsegno.errors import Conflict, InvalidInput, NotFound, UsageError
+from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView
+from dalsegno.ports.archive import ExecutionFilter, Place
+from dalsegno.server.filters import cursor_after, place_at
+from dalsegno.server.office import Office
+from dalsegno.server.schemas.bulk import BulkAction, BulkReply, BulkRequest, Refusal
+
+CHUNK = 100
+SHOWN = 20
+
+MEANT: dict[BulkAction, tuple[ExecutionState, ...]] = {
+    "cancel": ("PENDING", "RUNNING", "PAUSED"),
+    "pause": ("RUNNING",),
+    "resume": ("PAUSED",),
+    "retry": ("FAILED",),
+    "delete": ("COMPLETED", "FAILED", "CANCELLED"),
+}
+"""States that an action is for, where the filter names none."""
+ALLOWED: dict[BulkAction, tuple[ExecutionState, ...]] = {**MEANT, "retry": ("FAILED", "CANCELLED")}
+AGAIN = ("retry", "rerun")
+
+
+@dataclass
+class _Tally:
+    matched: int = 0
+    changed: int = 0
+    skipped: int = 0
+    ids: list[str] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+
+    def add(self, execution: str, refusal: str | None) -> None:
+        self.matched += 1
+        if refusal is None:
+            self.changed += 1
+            self.ids += [execution] if len(self.ids) < SHOWN else []
+        else:
+            self.skipped += 1
+            shown = len(self.refusals) < SHOWN
+            self.refusals += [Refusal(id=execution, detail=refusal)] if shown else []
+
+
+async def run_bulk(office: Office, request: BulkRequest) -> BulkReply:
+    if request.filter.is_empty() and not request.all:
+        raise InvalidInput(
+            f"/body/filter: it is empty, which means every execution; give one, or 'all': true to {request.action} all"
+        )
+    tally = _Tally()
+    following = await _each_chunk(office, request, tally)
+    return BulkReply(
+        action=request.action,
+        dry_run=request.dry_run,
+        matched=tally.matched,
+        changed=tally.changed,
+        skipped=tally.skipped,
+        ids=tally.ids,
+        refusals=tally.refusals,
+        next=following,
+    )
+
+
+async def _each_chunk(office: Office, request: BulkRequest, tally: _Tally) -> str | None:
+    """Where the next call goes on; None where nothing is left."""
+    where = request.filter.of_states(_states(request))
+    if not where.states:
+        return None
+    place, cursor = place_at(request.cursor), request.cursor
+    while tally.matched < request.limit:
+        size = min(CHUNK, request.limit - tally.matched)
+        chunk = await office.client.executions(where, place, size)
+        if not chunk:
+            return None
+        refusals = [None] * len(chunk) if request.dry_run else await _act(office, request, chunk)
+        for view, refusal in zip(chunk, refusals, strict=True):
+            tally.add(view.id, refusal)
+        cursor, place = cursor_after(chunk[-1]), Place(chunk[-1].created_at, chunk[-1].id)
+    return cursor if await office.client.executions(where, place, 1) else None
+
+
+def _states(request: BulkRequest) -> tuple[ExecutionState, ...]:
+    """Those that are asked for and that the action is possible in."""
+    if not request.filter.states:
+        return MEANT[request.action]
+    return tuple(state for state in ALLOWED[request.action] if state in request.filter.states)
+
+
+async def _act(office: Office, request: BulkRequest, chunk: Sequence[ExecutionView]) -> list[str | None]:
+    """Why each was not changed; None of those that were."""
+    if request.action == "delete":
+        gone = set(await office.client.stack.archive.remove([view.id for view in chunk]))
+        return [None if view.id in gone else "its end is still to be told to its parent" for view in chunk]
+    return list(await asyncio.gather(*(_act_on(office, request, view) for view in chunk)))
+
+
+async def _act_on(office: Office, request: BulkRequest, view: ExecutionView) -> str | None:
+    client = office.client
+    try:
+        match request.action:
+            case "cancel":
+                await client.cancel(view.id, request.reason, ordered=True)  # twice is once, for scripts too
+            case "pause":
+                await client.pause(view.id)
+            case "resume":
+                await client.resume(view.id)
+            case _:
+                return await _retry(office, view)
+    except (Conflict, NotFound, UsageError) as refusal:
+        return str(refusal)
+    return None
+
+
+async def _retry(office: Office, view: ExecutionView) -> str | None:
+    """Once: what was retried before has its own new execution."""
+    where = ExecutionFilter(parent=view.id, relations=AGAIN)
+    known = await office.client.executions(where, limit=1)
+    if known:
+        return f"it was retried already: {known[0].id}"
+    await office.client.rerun(view.id)
+    return None
+
+
+async def remove_one(office: Office, execution: str) -> None:
+    """An ended execution with everything it left."""
+    view = await office.client.status(execution)
+    if view.state not in ENDED:
+        raise Conflict(f"execution {execution} has not ended ({view.state}); cancel it first")
+    if not await office.client.stack.archive.remove([execution]):
+        raise Conflict(f"the end of execution {execution} is still to be told to its parent; try again soon")

@@ -1,0 +1,166 @@
+"""What comes to a webhook: checked, read, and made the start of a workflow."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from dalsegno.engine.starting import StartOptions
+from dalsegno.errors import (
+    BadRequest,
+    SignatureRefused,
+    StaleDelivery,
+    TooLarge,
+    UnsupportedMedia,
+)
+from dalsegno.model.execution import ExecutionView
+from dalsegno.server.office import Office
+from dalsegno.server.signatures import Proof, verify
+from dalsegno.server.webhooks import ALWAYS_PASSED, Webhook, WebhookBook
+
+FORM = "application/x-www-form-urlencoded"
+LONGEST_ID = 500
+MOST_FIELDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    """By lower-case name."""
+    body: bytes
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    execution: str
+    is_repeat: bool
+
+
+def book_of(office: Office) -> WebhookBook:
+    return WebhookBook(office.client.stack.records, office.engine.vault)
+
+
+async def take(office: Office, webhook: Webhook, delivery: Delivery) -> Taken:
+    """Starts the workflow, once for each delivery. Nothing has happened where this raises."""
+    if len(delivery.body) > webhook.body_bytes:
+        raise TooLarge(f"the body is larger than the {webhook.body_bytes:,} bytes that this webhook takes")
+    proof = await _verified(office, webhook, delivery)
+    office.reception.spend(webhook, time.monotonic())
+    payload = _payload(webhook, delivery)
+    key = _key(webhook, delivery, payload["body"], proof)
+    tags = {**webhook.tags, "webhook": webhook.id}
+    began = office.client.stack.clock.now()
+    execution = await office.client.start(webhook.workflow, payload, StartOptions(None, key, tags))
+    view = await office.client.status(execution)
+    return Taken(execution, key is not None and view.created_at < began)
+
+
+async def _verified(office: Office, webhook: Webhook, delivery: Delivery) -> Proof:
+    secret = await book_of(office).secret(webhook)
+    now = office.client.stack.clock.now()
+    try:
+        return verify(webhook.signature, secret, delivery.headers, delivery.body, now)
+    except (SignatureRefused, StaleDelivery):
+        office.reception.forged(delivery.address, time.monotonic())
+        raise
+
+
+def _key(webhook: Webhook, delivery: Delivery, body: Any, proof: Proof) -> str | None:
+    """What makes two deliveries one; None where every one counts."""
+    named = _field(body, webhook.delivery_field) if webhook.delivery_field else ""
+    named = named or (delivery.headers.get(webhook.delivery_header, "") if webhook.delivery_header else "")
+    found = f"id:{named}" if named else f"id:{proof.id}" if proof.id else f"signature:{proof.signature}"
+    if not named and not proof.id and not proof.signature:
+        return None
+    return f"webhook:{webhook.id}:{hashlib.sha256(found.encode(errors='replace')).hexdigest()}"
+
+
+def _field(body: Any, path: str) -> str:
+    for part in path.split("."):
+        body = body.get(part) if isinstance(body, dict) else None
+    return str(body)[:LONGEST_ID] if isinstance(body, str | int) and not isinstance(body, bool) else ""
+
+
+# -- what the workflow gets -----------------------------------------------------------------------------------
+
+
+def _payload(webhook: Webhook, delivery: Delivery) -> dict[str, Any]:
+    passed = (*ALWAYS_PASSED, *webhook.headers)
+    return {
+        "body": _body(delivery),
+        "query": _fields(delivery.query),
+        "headers": {name: delivery.headers[name] for name in passed if name in delivery.headers},
+        "method": delivery.method,
+        "path": delivery.path,
+    }
+
+
+def _body(delivery: Delivery) -> Any:
+    media = delivery.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not delivery.body:
+        return None
+    if media == "application/json" or media.endswith("+json"):
+        return _json(delivery.body)
+    if media == FORM:
+        return _fields(_text(delivery.body))
+    if media.startswith("text/") or not media:
+        return _text(delivery.body)
+    raise UnsupportedMedia(f"a webhook takes JSON, forms and text, not {media[:100]!r}")
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise BadRequest(f"the body is not valid JSON: {str(error)[:200]}") from None
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise BadRequest("the body is not valid UTF-8") from None
+
+
+def _fields(text: str) -> dict[str, Any]:
+    """A name that comes several times has a list."""
+    found: dict[str, Any] = {}
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise BadRequest(f"more than {MOST_FIELDS} fields in a form or query") from None
+    for name, value in pairs:
+        before = found.get(name)
+        if name not in found:
+            found[name] = value
+        else:
+            found[name] = [*before, value] if isinstance(before, list) else [before, value]
+    return found
+
+
+# -- what the sender gets -------------------------------------------------------------------------------------
+
+
+async def result_of(office: Office, execution: str, seconds: float) -> ExecutionView:
+    """As soon as it has ended, or as it stands when the time is over or the server stops."""
+    ending = asyncio.ensure_future(office.client.ending(execution))
+    closing = asyncio.ensure_future(office.closing.wait())
+    try:
+        await asyncio.wait((ending, closing), timeout=seconds, return_when="FIRST_COMPLETED")
+        if ending.done():
+            ending.result()
+    finally:
+        ending.cancel()
+        closing.cancel()
+    return await office.client.status(execution)

@@ -1,0 +1,25 @@
+"""Server-sent events: texts as they go over the line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dalsegno.model.event import Event
+from dalsegno.server.schemas.executions import EventInfo
+
+OPENING = b"retry: 1000\n\n"
+"""Comes first, so that whoever opened the stream knows that it is open; and how soon to come back when it breaks."""
+HEARTBEAT = b": still here\n\n"
+
+
+def event_frame(event: Event) -> bytes:
+    """JSON has no line breaks outside of strings, and writes those inside as ``\\n``."""
+    data = EventInfo.of(event).model_dump_json(exclude_none=True)
+    return f"id: {event.seq}\nevent: {event.kind}\ndata: {data}\n\n".encode()
+
+
+def frame(kind: str, data: Any) -> bytes:
+    """An event without a number: it does not change where a stream goes on."""
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), msgspec.json.encode(data))

@@ -1,0 +1,151 @@
+"""The guard: what a request must be like before any route sees it. Pure ASGI, in this order:
+
+1. ``Host`` is one of this server's names: a name that an attacker points at this machine is not (DNS rebinding).
+2. A call that may change something does not come from a page of another origin, unless that origin is listed.
+3. Its body is of a type that no page can send to another origin without asking first.
+4. The caller has a key or a session, except on the few paths that are for everybody.
+5. The body arrives whole, in time, and is not too large.
+
+Every refusal is a problem document, and nothing of the request has been looked at beyond what is named here.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dalsegno.errors import DalSegnoError, ForeignOrigin, UnsupportedMedia, WrongHost
+from dalsegno.server import paths
+from dalsegno.server.access import NOBODY, Caller
+from dalsegno.server.bodies import Departed, read_body, replayed
+from dalsegno.server.cors import allowance, preflight
+from dalsegno.server.headers import dressed
+from dalsegno.server.office import Office
+from dalsegno.server.problems import problem_of
+from dalsegno.server.settings import LOOPBACK_NAMES
+from dalsegno.server.sources import JSON, SCRIPT, YAML
+from dalsegno.server.visit import Visit
+
+DEFINITION_TYPES = frozenset((JSON, *YAML, *SCRIPT))
+FORM = "application/x-www-form-urlencoded"
+ANY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not listened on
+
+
+class Guard:
+    def __init__(self, app: ASGIApp, office: Office) -> None:
+        self.app = app
+        self.office = office
+        self.settings = office.settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send(
+                {"type": "websocket.close", "code": 1008}
+            )  # there are none here; nobody slips in by one
+            return
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        visit = Visit(scope)
+        send = dressed(send, visit, allowance(visit, self.settings.origins))
+        try:
+            await self.office.doorman.glance()
+            self.check_host(visit)
+            reply: Response | None = preflight(visit, self.settings.origins)
+            if reply is None:
+                scope.setdefault("state", {})["caller"] = await self._admit(visit)
+                receive = await self._with_body(visit, receive)
+        except Departed:
+            return
+        except DalSegnoError as error:
+            reply = self._refusal(visit, error)
+        if reply is not None:
+            await reply(scope, receive, send)
+            return
+        send = self._while_welcome(scope["state"]["caller"], send)
+        await self.office.audit.around(visit, self.app)(scope, receive, send)
+
+    def _while_welcome(self, caller: Caller, send: Send) -> Send:
+        """Streams outlive the moment in which their key was checked: with their key they end, too."""
+
+        async def watched(message: Message) -> None:
+            goes_on = message["type"] == "http.response.body" and message.get("more_body", False)
+            if goes_on and not await self.office.doorman.is_welcome(caller):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                raise OSError("the key of this stream is not valid any more")
+            await send(message)
+
+        return watched
+
+    async def _admit(self, visit: Visit) -> Caller:
+        self.check_origin(visit)
+        self.check_type(visit)
+        if paths.is_public(visit.method, visit.path):
+            return NOBODY  # answered even while the store is out of reach, and whatever key is shown
+        caller = await self.office.doorman.admit(visit)
+        if caller.via == "session" and not visit.is_safe and not visit.is_from_own_page:
+            raise ForeignOrigin("a session may change things only from a page of this server")
+        return caller
+
+    async def _with_body(self, visit: Visit, receive: Receive) -> Receive:
+        if visit.is_safe or not visit.has_body:
+            return receive
+        return replayed(await read_body(visit, receive, self.settings), receive)
+
+    def _refusal(self, visit: Visit, error: DalSegnoError) -> Response:
+        reply = problem_of(error)
+        if visit.has_body:
+            reply.headers["Connection"] = "close"  # what is left of the body is nobody's to read
+        return reply
+
+    # -- the rules --------------------------------------------------------------------------------------------
+
+    def check_host(self, visit: Visit) -> None:
+        if paths.is_hook(visit.path) and not self.office.doorman.is_open:
+            return  # tunnels and proxies bring webhooks under names of their own
+        if visit.host is None or not self._is_ours(visit.host[0]):
+            said = visit.headers.get("host", "")[:100]
+            raise WrongHost(
+                f"'Host: {said}' is not a name of this server; list it with the server's names if it is"
+            )
+
+    def _is_ours(self, name: str) -> bool:
+        own = self.settings.host.strip("[]").lower()
+        if name in LOOPBACK_NAMES or (name == own and own not in ANY_ADDRESS):
+            return True
+        if name in {each.lower() for each in self.settings.names}:
+            return True
+        # Beyond that a key protects: without one, a page could reach us by any name.
+        return not self.office.doorman.is_open and ("*" in self.settings.names or _is_address(name))
+
+    def check_origin(self, visit: Visit) -> None:
+        if visit.is_safe or (paths.is_hook(visit.path) and not self.office.doorman.is_open):
+            return
+        if visit.is_from_own_page or visit.origin in self.settings.origins:
+            return
+        if visit.origin is not None or visit.fetch_site in ("cross-site", "same-site"):
+            raise ForeignOrigin(
+                f"a page of {(visit.origin or 'another origin')[:100]!r} may not do this; "
+                "list it with the server's origins if it is yours"
+            )
+
+    def check_type(self, visit: Visit) -> None:
+        if visit.is_safe or not visit.has_body or paths.is_hook(visit.path):
+            return
+        if visit.media == JSON or (paths.takes_definitions(visit.path) and visit.media in DEFINITION_TYPES):
+            return
+        if paths.takes_forms(visit.path) and visit.media == FORM:
+            return
+        said = f"of type {visit.media[:100]!r}" if visit.media else "without a type"
+        raise UnsupportedMedia(f"a body {said} is not taken here; send it with 'Content-Type: {JSON}'")
+
+
+def _is_address(name: str) -> bool:
+    """A page's name can be pointed at us; an address in ``Host`` is where the page itself came from."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

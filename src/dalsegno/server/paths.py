@@ -1,0 +1,48 @@
+"""Which paths are treated in a way of their own. Whatever is not named here needs a key and takes JSON only."""
+
+from __future__ import annotations
+
+DEFINITIONS = "/v1/definitions"
+HOOKS = "/v1/hooks/"
+"""Webhooks come from other systems, which prove themselves by a signature."""
+APPROVAL_PAGES = "/v1/approvals/links/"
+"""Single-use pages: the token in the path is the permission, and a form decides."""
+SESSION = "/v1/session"
+WORKER_PROTOCOL = "/v1/tasks/"
+
+PUBLIC = frozenset(("/docs", "/v1/openapi.json", "/v1/errors", "/v1/health/live", "/v1/health/ready"))
+PUBLIC_BELOW = (HOOKS, APPROVAL_PAGES, "/docs/", "/v1/errors/")
+NOT_AUDITED = (
+    "/v1/definitions/validate",  # stores nothing
+    WORKER_PROTOCOL,  # every claim and heartbeat; what workers did is in the history of executions
+)
+SECRET_BELOW = (APPROVAL_PAGES,)
+
+
+def is_public(method: str, path: str) -> bool:
+    """Routes that everybody may call; each checks for itself what it must."""
+    if path == SESSION:
+        return method == "POST"
+    return path in PUBLIC or path.startswith(PUBLIC_BELOW)
+
+
+def is_hook(path: str) -> bool:
+    return path.startswith(HOOKS)
+
+
+def takes_definitions(path: str) -> bool:
+    return path == DEFINITIONS or path.startswith(DEFINITIONS + "/")
+
+
+def takes_forms(path: str) -> bool:
+    return path.startswith(APPROVAL_PAGES)
+
+
+def is_audited(path: str) -> bool:
+    return not path.startswith(NOT_AUDITED)
+
+
+def without_secrets(path: str) -> str:
+    """As it may be written down."""
+    below = next((each for each in SECRET_BELOW if path.startswith(each)), None)
+    return path[:500] if below is None else below + "…"

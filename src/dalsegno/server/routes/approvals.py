@@ -1,0 +1,169 @@
+"""``/v1/approvals``: what waits for people, their decisions, and links with which they decide."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, Path, Query, Request, status
+from fastapi.responses import HTMLResponse, Response
+
+from dalsegno.errors import Conflict, InvalidInput
+from dalsegno.server.access import Caller, needs
+from dalsegno.server.approval_page import ending_page, question_page, thanks_page
+from dalsegno.server.approvals import Found, Links
+from dalsegno.server.forms import data_of
+from dalsegno.server.office import TheOffice
+from dalsegno.server.reference import FOLDER
+from dalsegno.server.schemas.approvals import (
+    ApprovalInfo,
+    ApprovalList,
+    DecisionInfo,
+    DecisionRequest,
+    LinkInfo,
+    LinkRequest,
+)
+from dalsegno.server.schemas.values import moment
+
+router = APIRouter(tags=["approvals"])
+
+ExecutionId = Annotated[str, Path(max_length=100)]
+NodeId = Annotated[str, Path(max_length=500, examples=["gate"])]
+Token = Annotated[str, Path(max_length=200, description="The secret part of a link.")]
+Workflow = Annotated[str | None, Query(max_length=300, description="Only those of this workflow.")]
+Most = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
+
+MOST_FIELDS = 1000
+STATUSES = {"open": 200, "unknown": 404, "expired": 410, "used": 410, "decided": 409}
+PAGES: dict[int | str, dict[str, Any]] = {
+    code: {"description": words, "content": {"text/html": {"schema": {"type": "string"}}}}
+    for code, words in (
+        (200, "The page."),
+        (400, "The form cannot be read."),
+        (404, "No such link."),
+        (409, "Somebody else has decided, or there is nothing to decide any more."),
+        (410, "The link was used or has expired."),
+        (422, "The decision does not fit; the page says why."),
+    )
+}
+STYLE = (FOLDER / "approval.css").read_bytes()
+
+
+@router.get("/approvals", dependencies=[needs("read")])
+async def approvals(office: TheOffice, workflow: Workflow = None, limit: Most = 100) -> ApprovalList:
+    """What waits for somebody's decision; that of the newest execution first."""
+    found = await office.client.pending_approvals(workflow, limit)
+    return ApprovalList(items=[ApprovalInfo.of(each) for each in found])
+
+
+@router.get("/executions/{execution}/approvals", dependencies=[needs("read")])
+async def of_execution(office: TheOffice, execution: ExecutionId) -> ApprovalList:
+    """What one execution waits to have decided; the oldest first."""
+    found = await office.client.approvals(execution)
+    return ApprovalList(items=[ApprovalInfo.of(each) for each in found])
+
+
+@router.post("/executions/{execution}/approvals/{node:path}")
+async def decide(
+    office: TheOffice,
+    execution: ExecutionId,
+    node: NodeId,
+    request: DecisionRequest,
+    caller: Annotated[Caller, needs("run")],
+) -> DecisionInfo:
+    """Answers an open approval. Whoever comes second, or too late, is told so (409); a decision that does not fit its
+    form is refused (422), and nothing has changed."""
+    by = request.by or (caller.name if caller.key is not None else None)
+    await office.client.decide(execution, node, request.decision, request.data, by, request.index)
+    return DecisionInfo(execution=execution, node=node, decision=request.decision, by=by)
+
+
+# -- links ----------------------------------------------------------------------------------------------------
+
+
+@router.post("/approvals/links", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
+async def make_link(office: TheOffice, request: LinkRequest, http: Request) -> LinkInfo:
+    """An address with which one person may answer one open approval, once, without a key. Send it to nobody else."""
+    text, link = await Links(office.client).make(
+        request.execution, request.node, request.index, request.expires, request.by
+    )
+    url = str(http.base_url).rstrip("/") + f"/v1/approvals/links/{text}"
+    return LinkInfo(url=url, expires_at=moment(link.expires_at))
+
+
+@router.get("/approvals/links/approval.css", include_in_schema=False)
+async def style() -> Response:
+    return Response(STYLE, media_type="text/css; charset=utf-8", headers={"Cache-Control": "no-cache"})
+
+
+@router.get("/approvals/links/{token}", response_class=HTMLResponse, responses=PAGES)
+async def open_link(office: TheOffice, token: Token) -> HTMLResponse:
+    """The page of a link: the question and a form. It changes nothing, however often it is opened."""
+    found = await Links(office.client).find(token)
+    return _shown(found, token)
+
+
+@router.post(
+    "/approvals/links/{token}",
+    response_class=HTMLResponse,
+    responses=PAGES,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/x-www-form-urlencoded": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["token", "decision"],
+                        "properties": {
+                            "token": {"type": "string"},
+                            "decision": {"enum": ["approved", "rejected"]},
+                            "by": {"type": "string"},
+                        },
+                    }
+                }
+            },
+        }
+    },
+)
+async def use_link(office: TheOffice, token: Token, http: Request) -> HTMLResponse:
+    """What the page's form sends. It decides once; after that, and in every other case, the page says why not."""
+    links = Links(office.client)
+    given = _fields(await http.body())
+    if given is None or given.get("token") != token:
+        return _shown(
+            await links.find(token), token, problem="The form is not complete. Try again.", code=400
+        )
+    decision = given.get("decision", "")
+    found = await links.find(token)
+    try:
+        form = found.approval.form if found.approval is not None else None
+        # Whoever says no need not fill in what is needed for a yes.
+        data = None if decision == "rejected" and form else data_of(form, given)
+        found = await links.decide(token, decision, data, given.get("by", "").strip() or None)
+    except InvalidInput as error:
+        return _shown(found, token, given, str(error), 422)
+    except Conflict:
+        found = Found("decided", found.link)
+    if found.state != "open" or found.link is None:
+        return _shown(found, token)
+    return HTMLResponse(thanks_page(decision, found.link.by or given.get("by", "").strip() or None))
+
+
+def _shown(
+    found: Found,
+    token: str,
+    given: dict[str, str] | None = None,
+    problem: str | None = None,
+    code: int | None = None,
+) -> HTMLResponse:
+    if found.state != "open":
+        return HTMLResponse(ending_page(found), STATUSES[found.state])
+    return HTMLResponse(question_page(found, token, given, problem), code or 200)
+
+
+def _fields(body: bytes) -> dict[str, str] | None:
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except ValueError:  # too many, or no UTF-8
+        return None

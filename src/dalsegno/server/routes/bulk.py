@@ -1,0 +1,37 @@
+"""``/v1/executions/bulk``: one action for all executions that a filter finds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+
+from dalsegno.errors import Forbidden
+from dalsegno.server.access import caller_of, needs
+from dalsegno.server.bulk import remove_one, run_bulk
+from dalsegno.server.office import TheOffice
+from dalsegno.server.schemas.bulk import BulkReply, BulkRequest
+
+router = APIRouter(prefix="/executions", tags=["executions"])
+
+
+@router.post("/bulk", dependencies=[needs("run")])
+async def bulk(office: TheOffice, request: Request, order: BulkRequest) -> BulkReply:
+    """Cancels, pauses, resumes, retries or deletes all executions that a filter finds, newest first.
+
+    Only those in a state that allows the action are meant: `cancel` those that have not ended, `pause` running ones,
+    `resume` paused ones, `retry` failed ones that were not retried yet (cancelled ones, if the filter says so),
+    `delete` ended ones (needs the scope `admin`). A call takes `limit` of them; give `next` as `cursor` to go on. Doing
+    it twice changes nothing more, so a call that was interrupted is made again as it was; for `retry` give
+    `created_until`, or retries that fail again are retried in their turn.
+    """
+    caller = caller_of(request)
+    if order.action == "delete" and "admin" not in caller.scopes:
+        raise Forbidden(f"deleting needs a key with the scope 'admin'; '{caller.name}' has none")
+    return await run_bulk(office, order)
+
+
+@router.delete("/{execution}", status_code=204, dependencies=[needs("admin")])
+async def remove(office: TheOffice, execution: Annotated[str, Path(max_length=100)]) -> None:
+    """Removes an ended execution with its history and outputs, for good."""
+    await remove_one(office, execution)

@@ -1,0 +1,49 @@
+"""``/v1/keys``: make, list and revoke API keys."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, status
+
+from dalsegno.server.access import caller_of, needs
+from dalsegno.server.office import TheOffice
+from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.schemas.access import KeyInfo, KeyRequest, NewKey
+
+router = APIRouter(prefix="/keys", tags=["access"])
+
+KeyId = Annotated[str, Path(max_length=100, description="The id of a key, or its name.")]
+
+
+@router.post("", status_code=status.HTTP_201_CREATED, dependencies=[needs("admin")])
+async def add(office: TheOffice, request: KeyRequest, http: Request) -> NewKey:
+    """Makes a key and shows it this once. The first key closes an open server."""
+    by = caller_of(http).name
+    key, text = await office.doorman.book.add(request.name, request.scopes, request.expires, by)
+    office.doorman.look_again()
+    return NewKey(**KeyInfo.of(key).model_dump(), key=text)
+
+
+@router.get("", dependencies=[needs("admin")])
+async def keys(
+    office: TheOffice,
+    revoked: Annotated[bool, Query(description="Also those that were revoked.")] = False,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Page[KeyInfo]:
+    """All keys by their ids, without secrets; none of them can be shown again."""
+    after = from_cursor(cursor) or ""
+    found = sorted(await office.doorman.book.all(), key=lambda key: key.id)
+    found = [key for key in found if key.id > after and (revoked or key.revoked_at is None)]
+    items = [KeyInfo.of(key) for key in found[:limit]]
+    return Page(items=items, next=to_cursor(items[-1].id) if len(found) > limit else None)
+
+
+@router.delete("/{key}", dependencies=[needs("admin")])
+async def revoke(office: TheOffice, key: KeyId) -> KeyInfo:
+    """Nobody comes in with it any more: here at once, on other servers of this store within seconds."""
+    found = await office.doorman.book.find(key)
+    revoked = await office.doorman.book.revoke(found.id)
+    office.doorman.look_again()
+    return KeyInfo.of(revoked)

@@ -1,0 +1,96 @@
+"""``/v1/schedules``: workflows that start by themselves."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response, status
+
+from dalsegno.engine.schedules import SHOWN_TIMES, ScheduleBook
+from dalsegno.errors import NotFound
+from dalsegno.server.access import needs
+from dalsegno.server.office import Office, TheOffice
+from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.schemas.executions import Execution
+from dalsegno.server.schemas.schedules import ScheduleInfo, ScheduleRequest, ScheduleSetting
+
+router = APIRouter(prefix="/schedules", tags=["schedules"])
+
+Name = Annotated[str, Path(max_length=200, description="The schedule's name.", examples=["nightly"])]
+Times = Annotated[int, Query(ge=1, le=100, description="How many of its next times.")]
+
+
+def book_of(office: Office) -> ScheduleBook:
+    client = office.client
+    return ScheduleBook(client.stack, client.committer, client.definitions)
+
+
+@router.get("", dependencies=[needs("read")])
+async def schedules(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[ScheduleInfo]:
+    """All schedules that are not over, and those that failed, by name; each with its next time."""
+    after = from_cursor(cursor) or ""
+    found = [view for view in await book_of(office).list() if view.name > after]
+    items = [ScheduleInfo.of(view) for view in found[:limit]]
+    return Page(items=items, next=to_cursor(items[-1].name) if len(found) > limit else None)
+
+
+@router.post("", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
+async def add(office: TheOffice, request: ScheduleRequest) -> ScheduleInfo:
+    """A new schedule. A name that is taken is refused (409), unless `replace` is true."""
+    view = await book_of(office).add(
+        request.named(request.name), replace=request.replace, allow_unknown=request.allow_unknown
+    )
+    return ScheduleInfo.of(view)
+
+
+@router.post("/{name:path}/pause", dependencies=[needs("run")])
+async def pause(office: TheOffice, name: Name) -> ScheduleInfo:
+    """No time fires until it is resumed; then those that passed count as missed."""
+    await book_of(office).pause(name)
+    return await _shown(office, name)
+
+
+@router.post("/{name:path}/resume", dependencies=[needs("run")])
+async def resume(office: TheOffice, name: Name) -> ScheduleInfo:
+    """Its times fire again."""
+    await book_of(office).resume(name)
+    return await _shown(office, name)
+
+
+@router.post("/{name:path}/trigger", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
+async def trigger(office: TheOffice, name: Name, response: Response) -> Execution:
+    """Starts its workflow now, beside its times."""
+    order = await book_of(office).trigger(name)
+    execution = await office.client.start_ordered(order)
+    response.headers["Location"] = f"/v1/executions/{execution}"
+    return Execution.of(await office.client.status(execution))
+
+
+@router.get("/{name:path}", dependencies=[needs("read")])
+async def schedule(office: TheOffice, name: Name, times: Times = SHOWN_TIMES) -> ScheduleInfo:
+    """One schedule, with its next times."""
+    return await _shown(office, name, times)
+
+
+@router.put("/{name:path}", dependencies=[needs("run")], responses={201: {"model": ScheduleInfo}})
+async def put(office: TheOffice, name: Name, setting: ScheduleSetting, response: Response) -> ScheduleInfo:
+    """Creates a schedule (201), or changes what it says (200); what it counted is kept."""
+    book, is_new = book_of(office), False
+    try:
+        is_new = (await book.describe(name, 1)).state not in ("RUNNING", "PAUSED")
+    except NotFound:
+        is_new = True
+    view = await book.add(setting.named(name), replace=True, allow_unknown=setting.allow_unknown)
+    if is_new:
+        response.status_code = status.HTTP_201_CREATED
+    return ScheduleInfo.of(view)
+
+
+@router.delete("/{name:path}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("run")])
+async def remove(office: TheOffice, name: Name) -> None:
+    """No time fires any more. What it started runs on."""
+    await book_of(office).remove(name)
+
+
+async def _shown(office: Office, name: str, times: int = SHOWN_TIMES) -> ScheduleInfo:
+    return ScheduleInfo.of(await book_of(office).describe(name, times))

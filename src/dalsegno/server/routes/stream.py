@@ -1,0 +1,79 @@
+"""``/v1/executions/{id}/stream`` and ``/v1/stream``: what happens, as it happens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query
+
+from dalsegno.errors import InvalidInput
+from dalsegno.server.access import needs
+from dalsegno.server.office import TheOffice
+from dalsegno.server.stream import EventStream, broadcast_of, change_stream, changes_of, execution_stream
+
+router = APIRouter(tags=["live"])
+
+HIGHEST = 2**53
+
+
+def _event_stream(example: str) -> dict[int | str, dict[str, Any]]:
+    content = {"text/event-stream": {"schema": {"type": "string"}, "example": example}}
+    return {200: {"description": "Server-sent events, until the stream ends.", "content": content}}
+
+
+@router.get(
+    "/executions/{execution}/stream",
+    dependencies=[needs("read")],
+    response_class=EventStream,
+    responses=_event_stream(
+        'id: 1\nevent: ExecutionStarted\ndata: {"seq":1,"kind":"ExecutionStarted","at":"2026-01-05T09:00:00Z"}\n\n'
+        'event: end\ndata: {"state":"COMPLETED","last":1}\n\n'
+    ),
+)
+async def stream(
+    office: TheOffice,
+    execution: Annotated[str, Path(max_length=100)],
+    after: Annotated[int, Query(ge=0, le=HIGHEST, description="Number of the last event seen.")] = 0,
+    last_event_id: Annotated[
+        int | None,
+        Header(alias="Last-Event-ID", ge=0, le=HIGHEST, description="The same; counts more than `after`."),
+    ] = None,
+) -> EventStream:
+    """Every event of an execution once and in order, from any number on, live.
+
+    Each carries its number as `id`, its kind as `event` and itself as JSON in `data`. After a break go on with the last
+    number as `Last-Event-ID`: nothing is missing and nothing comes twice, whatever was restarted meanwhile. After the
+    last event of an ended execution comes `event: end`, then the stream is closed; a stream that is closed without it
+    was interrupted. Silence is filled with a comment every 15 seconds.
+    """
+    seen = last_event_id if last_event_id is not None else after
+    view = await office.client.status(execution)
+    if seen > view.seq:
+        raise InvalidInput(f"execution {execution} has {view.seq} events so far; there is no event {seen}")
+    broadcast = broadcast_of(office)
+    broadcast.take_seat()
+    return EventStream(execution_stream(broadcast, view, seen), broadcast.leave_seat)
+
+
+@router.get(
+    "/stream",
+    dependencies=[needs("read")],
+    response_class=EventStream,
+    responses=_event_stream(
+        'event: ExecutionStarted\ndata: {"kind":"ExecutionStarted","execution":"0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4",'
+        '"workflow":"checkout","state":"RUNNING","at":1767603600.0}\n\n'
+    ),
+)
+async def changes(
+    office: TheOffice,
+    workflow: Annotated[str | None, Query(max_length=200, description="Only executions of this one.")] = None,
+) -> EventStream:
+    """State changes of all executions from now on: started, paused, resumed, completed, failed, cancelled.
+
+    For overviews, best effort: changes by other processes come a few seconds late (pauses and resumptions not at all),
+    `event: lost` tells how many were left out for a slow reader, and what happens while nobody listens is not kept. The
+    history of one execution has none of these limits.
+    """
+    broadcast = broadcast_of(office)
+    broadcast.take_seat()
+    return EventStream(change_stream(changes_of(office), workflow), broadcast.leave_seat)

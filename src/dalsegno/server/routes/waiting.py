@@ -1,0 +1,39 @@
+"""``/v1/executions/{id}/wait``: an answer when it has ended, for whoever cannot or does not want to stream."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from dalsegno.server.access import needs
+from dalsegno.server.office import Office, TheOffice
+from dalsegno.server.schemas.executions import Execution
+
+router = APIRouter(prefix="/executions", tags=["executions"])
+
+
+@router.get("/{execution}/wait", dependencies=[needs("read")])
+async def wait(
+    office: TheOffice,
+    execution: Annotated[str, Path(max_length=100)],
+    seconds: Annotated[float, Query(ge=0, le=60, description="How long to wait at most.")] = 20,
+) -> Execution:
+    """The execution as soon as it has ended, or as it stands when the time is over. A server that stops answers early:
+    look at `state`, and ask again."""
+    await office.client.status(execution)  # one that does not exist is told at once
+    await _ended_or_closing(office, execution, seconds)
+    return Execution.of(await office.client.status(execution))
+
+
+async def _ended_or_closing(office: Office, execution: str, seconds: float) -> None:
+    ending = asyncio.ensure_future(office.client.ending(execution))
+    closing = asyncio.ensure_future(office.closing.wait())
+    try:
+        await asyncio.wait((ending, closing), timeout=seconds, return_when="FIRST_COMPLETED")
+        if ending.done():
+            ending.result()
+    finally:
+        ending.cancel()
+        closing.cancel()

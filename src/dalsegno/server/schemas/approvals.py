@@ -1,0 +1,115 @@
+"""Approvals: what is asked, decisions, and links."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dalsegno.engine.approvals import Approval
+from dalsegno.server.schemas.executions import EXAMPLE_ID, Decision
+from dalsegno.server.schemas.values import Delay, maybe_moment, moment
+
+Indexes = Annotated[list[Annotated[int, Field(ge=0, le=2**53)]], Field(max_length=20)]
+
+
+class ApprovalInfo(BaseModel):
+    """A question that an execution waits to have answered."""
+
+    execution: str = Field(examples=[EXAMPLE_ID])
+    workflow: str = Field(examples=["refund"])
+    node: str = Field(examples=["gate"])
+    message: str = Field(examples=["Refund 80 EUR?"])
+    approvers: list[str] = Field(description="Who is asked; shown, not enforced.")
+    form: dict[str, Any] | None = Field(
+        default=None, description="JSON Schema of the data that come with an approval."
+    )
+    since: datetime
+    due: datetime | None = Field(default=None, description="When the node gives up.")
+    signal: str = Field(description="The signal that would carry the decision, too.")
+    indexes: list[int] = Field(
+        default=[], description="The item's number in every split around the node, outermost first."
+    )
+
+    @classmethod
+    def of(cls, approval: Approval) -> ApprovalInfo:
+        return cls(
+            execution=approval.execution,
+            workflow=approval.workflow,
+            node=approval.node,
+            message=approval.message,
+            approvers=list(approval.approvers),
+            form=approval.form,
+            since=moment(approval.since),
+            due=maybe_moment(approval.due),
+            signal=approval.signal,
+            indexes=list(approval.indexes),
+        )
+
+
+class ApprovalList(BaseModel):
+    items: list[ApprovalInfo]
+
+
+class DecisionRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"decision": "approved", "data": {"amount": 80}, "by": "ann"}},
+    )
+
+    decision: Decision
+    data: Any = Field(default=None, description="What the form asks for; a rejection needs none.")
+    by: str | None = Field(
+        default=None, max_length=500, description="Who decides; without it, the name of the key."
+    )
+    index: Indexes | None = Field(default=None, description="Which item, inside a split.")
+
+
+class DecisionInfo(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"execution": EXAMPLE_ID, "node": "gate", "decision": "approved", "by": "ann"}
+        }
+    )
+
+    execution: str
+    node: str
+    decision: Decision
+    by: str | None
+
+
+class LinkRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"execution": EXAMPLE_ID, "node": "gate", "expires": "3d", "by": "ann"}
+        },
+    )
+
+    execution: str = Field(max_length=100)
+    node: str = Field(max_length=500)
+    index: Indexes | None = Field(default=None, description="Which item, inside a split.")
+    expires: Delay = Field(default="7d", description="How long it is valid: seconds, or text such as `3d`.")
+    by: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Who gets the link, and so decides; without it whoever opens it writes a name.",
+    )
+
+
+class LinkInfo(BaseModel):
+    """Shown this once: the store has only a hash of it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "url": "http://127.0.0.1:8700/v1/approvals/links/u4…",
+                "expires_at": "2030-01-31T09:00:00Z",
+            }
+        }
+    )
+
+    url: str
+    expires_at: datetime

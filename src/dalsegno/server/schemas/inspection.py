@@ -1,0 +1,211 @@
+"""Executions seen closely: tokens, barriers, and the machine of a script."""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dalsegno.core.body import Awaiting, decode_body
+from dalsegno.engine.scripting.looking import AwaitedThing
+from dalsegno.model.barrier import BarrierView
+from dalsegno.model.definition import Definition
+from dalsegno.model.machine import MachineView
+from dalsegno.model.token import TokenView
+from dalsegno.server.schemas.executions import Execution
+from dalsegno.server.schemas.values import maybe_moment, moment
+
+GRAPH_TOKENS = ("node", "join")
+
+
+class AwaitingInfo(BaseModel):
+    """What a parked node waits for from outside."""
+
+    awaits: str = Field(description="`signal:<name>` or `child:<execution>`.")
+    since: datetime
+    due: datetime | None = Field(default=None, description="When it gives up.")
+    question: dict[str, Any] | None = Field(default=None, description="What people are asked meanwhile.")
+
+    @classmethod
+    def of(cls, awaiting: Awaiting | None) -> AwaitingInfo | None:
+        if awaiting is None:
+            return None
+        since, due = moment(awaiting.since), maybe_moment(awaiting.due)
+        return cls(awaits=awaiting.awaits, since=since, due=due, question=awaiting.question)
+
+
+class TokenInfo(BaseModel):
+    """A live point of control."""
+
+    id: str
+    kind: str
+    node: str
+    scope: str
+    state: str
+    queue: str
+    priority: int
+    limit_key: str | None = None
+    live: bool
+    attempt: int
+    losses: int
+    reason: str
+    due: datetime | None = None
+    owner: str | None = Field(default=None, description="The worker that has it.")
+    awaits: str | None = None
+    awaiting: AwaitingInfo | None = None
+    allowance: str | None = Field(
+        default=None, description="What its definition allows its limit key, as JSON."
+    )
+
+    @classmethod
+    def of(cls, token: TokenView) -> TokenInfo:
+        outside = token.kind in GRAPH_TOKENS and token.awaits is not None
+        return cls(
+            id=token.id,
+            kind=token.kind,
+            node=token.node,
+            scope=token.scope,
+            state=token.state,
+            queue=token.queue,
+            priority=token.priority,
+            limit_key=token.limit_key,
+            live=token.live,
+            attempt=token.attempt,
+            losses=token.losses,
+            reason=token.reason,
+            due=maybe_moment(token.due),
+            owner=token.owner,
+            awaits=token.awaits,
+            awaiting=AwaitingInfo.of(decode_body(token.data).awaiting) if outside else None,
+            allowance=token.allowance,
+        )
+
+
+class BarrierInfo(BaseModel):
+    """Where branches or items meet."""
+
+    id: str
+    scope: str
+    node: str
+    state: str
+    mode: str
+    expected: int
+    resolved: int
+    live: int
+    deadline: datetime | None = None
+
+    @classmethod
+    def of(cls, barrier: BarrierView) -> BarrierInfo:
+        return cls(
+            id=barrier.id,
+            scope=barrier.scope,
+            node=barrier.node,
+            state=barrier.state,
+            mode=barrier.mode,
+            expected=barrier.expected,
+            resolved=barrier.resolved,
+            live=barrier.live,
+            deadline=maybe_moment(barrier.deadline),
+        )
+
+
+class ThingInfo(BaseModel):
+    """One thing that a program waits for, in a sentence."""
+
+    kind: str
+    name: str
+    sentence: str
+    due: datetime | None = None
+    count: int = 1
+
+    @classmethod
+    def of(cls, thing: AwaitedThing) -> ThingInfo:
+        return cls(
+            kind=thing.kind,
+            name=thing.name,
+            sentence=thing.sentence,
+            due=maybe_moment(thing.due),
+            count=thing.count,
+        )
+
+
+class MachineInfo(BaseModel):
+    """Where the machine of a script or Python workflow stands."""
+
+    line: int
+    cancel: str = Field(description="`cancel` or `timeout` while it is asked to end.")
+    signals: list[str] = Field(description="Signals that it waits for.")
+    mailbox: list[str] = Field(description="Names of signals that came and were not taken yet, in order.")
+    awaited: list[tuple[int, int]] = Field(description="Ranges of promises that it waits for.")
+    reachable: list[tuple[int, int]]
+    things: list[ThingInfo] | None = Field(
+        default=None, description="What it awaits; only with `things`, and where its code is at hand."
+    )
+
+    @classmethod
+    def of(cls, machine: MachineView, things: list[ThingInfo] | None) -> MachineInfo:
+        return cls(
+            line=machine.line,
+            cancel=machine.cancel,
+            signals=list(machine.wake.signals),
+            mailbox=[signal.name for signal in machine.signals],
+            awaited=list(machine.wake.awaited),
+            reachable=list(machine.reachable),
+            things=things,
+        )
+
+
+class InspectionInfo(BaseModel):
+    """What the engine holds of an execution at this moment."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"tokens": [], "barriers": [], "served": ["default"]}}
+    )
+
+    execution: Execution
+    held: bool = Field(description="False once it has ended and nothing of it is left in flight.")
+    now: datetime = Field(description="By the store's clock.")
+    tokens: list[TokenInfo] = []
+    barriers: list[BarrierInfo] = []
+    machine: MachineInfo | None = None
+    limits: list[dict[str, Any]] = Field(
+        default=[], description="Limits that its ready tokens are subject to."
+    )
+    served: list[str] = Field(default=[], description="Queues that living workers serve.")
+
+
+class ProgramInfo(BaseModel):
+    """A definition by its content."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "name": "hello",
+                "version": 1,
+                "kind": "graph",
+                "hash": "9f86d081884c7d659a2feaa0c55ad015",
+                "created_at": "2030-01-31T09:00:00Z",
+                "stored": "eyJuYW1lIjoiaGVsbG8ifQ==",
+            }
+        }
+    )
+
+    name: str
+    version: int
+    kind: str
+    hash: str
+    created_at: datetime
+    stored: str = Field(description="Its stored form in base64: JSON of a graph, a program otherwise.")
+
+    @classmethod
+    def of(cls, definition: Definition) -> ProgramInfo:
+        return cls(
+            name=definition.name,
+            version=definition.version,
+            kind=definition.kind,
+            hash=definition.hash,
+            created_at=moment(definition.created_at),
+            stored=base64.b64encode(definition.source).decode(),
+        )

@@ -1,0 +1,226 @@
+"""What people who operate a server look at: workers, queues, dead letters, health, errors."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dalsegno.engine.dead import DeadKind, DeadLetter
+from dalsegno.ports.ledger import QueueView
+from dalsegno.server.schemas.values import maybe_moment, moment
+
+
+class RunningInfo(BaseModel):
+    execution: str
+    node: str
+    kind: str
+    queue: str
+    attempt: int
+
+
+class WorkerStatus(BaseModel):
+    """A worker process, or a remote worker."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "id": "host:1c2d3e4f:4026531836:4711:123456:9a8b7c6d",
+                "kind": "local",
+                "state": "alive",
+                "host": "host",
+                "process": 4711,
+                "since": "2026-05-01T12:00:00Z",
+                "expires_at": "2026-05-01T12:31:00Z",
+                "queues": ["default", "system"],
+                "concurrency": 100,
+                "leases": 1,
+                "running": [
+                    {
+                        "execution": "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4",
+                        "node": "resize",
+                        "kind": "node",
+                        "queue": "default",
+                        "attempt": 1,
+                    }
+                ],
+            }
+        }
+    )
+
+    id: str
+    kind: Literal["local", "remote"] = Field(description="remote: takes its tasks over HTTP.")
+    state: Literal["alive", "dead"]
+    host: str | None = None
+    process: int | None = None
+    since: datetime | None = None
+    expires_at: datetime = Field(description="Without a further heartbeat it is dead then.")
+    queues: list[str]
+    concurrency: int | None = None
+    leases: int = Field(description="Tokens it holds, also between two heartbeats.")
+    running: list[RunningInfo] = Field(description="What it ran at its last heartbeat; at most 20.")
+
+
+class Workers(BaseModel):
+    workers: list[WorkerStatus]
+
+
+class QueueStatus(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "queue": "images",
+                "ready": 12,
+                "oldest_ready_at": "2026-05-01T12:00:00Z",
+                "oldest_seconds": 3.5,
+                "running": 4,
+                "served": True,
+            }
+        }
+    )
+
+    queue: str
+    ready: int
+    oldest_ready_at: datetime | None
+    oldest_seconds: float = Field(description="How long the first in line has waited; 0 where nothing waits.")
+    running: int
+    served: bool = Field(description="Whether any living worker serves it.")
+
+    @staticmethod
+    def of(view: QueueView, now: float, served: bool) -> QueueStatus:
+        return QueueStatus(
+            queue=view.queue,
+            ready=view.ready,
+            oldest_ready_at=maybe_moment(view.oldest),
+            oldest_seconds=max(now - view.oldest, 0.0) if view.oldest is not None else 0.0,
+            running=view.running,
+            served=served,
+        )
+
+
+class Queues(BaseModel):
+    queues: list[QueueStatus]
+
+
+class DeadLetterInfo(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "id": "execution:0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4",
+                "kind": "execution",
+                "execution": "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4",
+                "workflow": "thumbnails",
+                "reason": "the worker process died 5 times while it ran this node",
+                "code": "WORKER_LOST",
+                "since": "2026-05-01T12:00:00Z",
+                "tries": 1,
+            }
+        }
+    )
+
+    id: str
+    kind: DeadKind
+    execution: str
+    workflow: str
+    reason: str
+    code: str | None = None
+    since: datetime
+    tries: int
+
+    @staticmethod
+    def of(letter: DeadLetter) -> DeadLetterInfo:
+        return DeadLetterInfo(
+            id=letter.id,
+            kind=letter.kind,
+            execution=letter.execution,
+            workflow=letter.workflow,
+            reason=letter.reason,
+            code=letter.code,
+            since=moment(letter.since),
+            tries=letter.tries,
+        )
+
+
+class DeadLetterList(BaseModel):
+    dead: list[DeadLetterInfo]
+
+
+class Handled(BaseModel):
+    """``execution``: the one that goes on, or was given up."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "id": "execution:0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4",
+                "execution": "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a5",
+            }
+        }
+    )
+
+    id: str
+    execution: str
+
+
+HealthStatus = Literal["ok", "degraded", "down"]
+
+
+class Part(BaseModel):
+    """One thing the server depends on."""
+
+    name: str
+    status: HealthStatus
+    detail: str
+    seconds: float | None = Field(default=None, description="How long it took, or how late it is.")
+
+
+class Health(BaseModel):
+    """The worst part decides: `down` where nothing can work, `degraded` where something does not."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "status": "ok",
+                "version": "0.4.0",
+                "parts": [
+                    {"name": "store", "status": "ok", "detail": "answers", "seconds": 0.0012},
+                    {"name": "timers", "status": "ok", "detail": "on time", "seconds": 0.0},
+                ],
+                "dead_workers": [],
+            }
+        }
+    )
+
+    status: HealthStatus
+    version: str
+    parts: list[Part]
+    dead_workers: list[str] = Field(description="Workers that hold leases and do not live any more.")
+
+
+class Alive(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"example": {"status": "ok"}})
+
+    status: Literal["ok", "stopping", "unavailable"]
+    detail: str | None = None
+
+
+class ErrorInfo(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "code": "DS-130",
+                "name": "NotFound",
+                "cause": "No definition, execution, node type or blob of that name in this store.",
+                "cure": "Check the spelling and the store.",
+            }
+        }
+    )
+
+    code: str
+    name: str | None = Field(description="The class that the Python client raises.")
+    cause: str
+    cure: str
+
+
+class Errors(BaseModel):
+    errors: list[ErrorInfo]

@@ -1,0 +1,157 @@
+"""Schedules: what is asked of one, and how it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+
+from dalsegno.core.schedules import (
+    CATCH_UP,
+    GRACE,
+    HIGHEST_PRIORITY,
+    LAST_MOMENT,
+    MOST_CATCH_UP,
+    MissedPolicy,
+    OverlapPolicy,
+)
+from dalsegno.engine.schedule_request import NewSchedule
+from dalsegno.engine.schedules import ScheduleView
+from dalsegno.model.execution import ExecutionState
+from dalsegno.server.schemas.executions import EXAMPLE_ID
+from dalsegno.server.schemas.values import Delay, Tags, maybe_moment, moment
+
+When = Annotated[str, Field(max_length=50)] | Annotated[float, Field(ge=0, le=LAST_MOMENT)]
+"""ISO 8601 text, in the schedule's time zone where it has no offset; or Unix seconds."""
+
+EXAMPLE: dict[str, Any] = {
+    "timing": "0 2 * * *",
+    "workflow": "report@stable",
+    "input": {"shops": ["Bern", "Rome"]},
+    "timezone": "Europe/Berlin",
+}
+
+
+class ScheduleSetting(BaseModel):
+    """What a schedule says from now on."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": EXAMPLE})
+
+    timing: str = Field(
+        max_length=500, description="A cron line of five fields, `@daily` and its like, or `every 15m`."
+    )
+    workflow: str = Field(max_length=300, description="`report`, `report@3` or `report@stable`.")
+    input: Any = Field(default=None, description="Given to every start.")
+    timezone: str = Field(default="UTC", max_length=100, description="An IANA name.")
+    missed: MissedPolicy = Field(
+        default="skip",
+        description="What becomes of times that nobody fired within `grace`: they are passed over, made up by one "
+        "start, or by one each.",
+    )
+    overlap: OverlapPolicy = Field(
+        default="allow",
+        description="`skip`: nothing is started while what was started last still runs.",
+    )
+    grace: Delay = Field(default=GRACE, description="Seconds, or text such as `5m`.")
+    catch_up: int = Field(
+        default=CATCH_UP,
+        ge=1,
+        le=MOST_CATCH_UP,
+        description="How many missed times are made up at most, the newest.",
+    )
+    jitter: Delay = Field(default=0.0, description="Each start is delayed by a part of this.")
+    start: When | None = Field(default=None, description="No time before this one.")
+    end: When | None = Field(default=None, description="No time after this one.")
+    tags: Tags = {}
+    priority: int = Field(default=0, ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY)
+    allow_unknown: bool = Field(
+        default=False, description="Does not mind a workflow that is not deployed yet."
+    )
+
+    def named(self, name: str) -> NewSchedule:
+        told = self.model_dump(exclude={"allow_unknown", "name", "replace"})
+        return NewSchedule(name=name, **told)
+
+
+class ScheduleRequest(ScheduleSetting):
+    """A new schedule."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "nightly", **EXAMPLE}})
+
+    name: str = Field(max_length=200)
+    replace: bool = Field(default=False, description="Changes the schedule of that name, if there is one.")
+
+
+class ScheduleInfo(BaseModel):
+    """A schedule as it stands."""
+
+    name: str = Field(examples=["nightly"])
+    execution: str = Field(description="The execution behind it: its history has every time that fired.")
+    state: ExecutionState
+    workflow: str
+    version: int | str | None = Field(default=None, description="A number or an alias, if it names one.")
+    input: Any = None
+    cron: str | None = None
+    every: float | None = Field(default=None, description="Seconds, of a schedule without a cron line.")
+    timezone: str
+    missed: MissedPolicy
+    overlap: OverlapPolicy
+    grace: float
+    catch_up: int
+    jitter: float
+    start: datetime | None = None
+    end: datetime | None = None
+    tags: dict[str, str] = {}
+    priority: int = 0
+    created_at: datetime
+    next: list[datetime] = Field(
+        default=[], description="Its times to come; none while it is paused or has ended."
+    )
+    last: datetime | None = Field(default=None, description="The last time that fired.")
+    last_execution: str | None = Field(default=None, examples=[EXAMPLE_ID])
+    started: int = 0
+    passed: int = Field(default=0, description="Times that were missed or would have overlapped.")
+    overdue: datetime | None = Field(
+        default=None, description="A time that has come and that nobody has fired yet."
+    )
+    error: dict[str, Any] | None = Field(default=None, description="Why it failed.")
+
+    @classmethod
+    def of(cls, view: ScheduleView) -> ScheduleInfo:
+        spec = view.spec
+        return cls(
+            name=view.name,
+            execution=view.execution,
+            state=view.state,
+            workflow=spec.workflow,
+            version=spec.version,
+            input=msgspec.json.decode(spec.input),
+            cron=spec.cron,
+            every=spec.every,
+            timezone=spec.timezone,
+            missed=spec.missed,
+            overlap=spec.overlap,
+            grace=spec.grace,
+            catch_up=spec.catch_up,
+            jitter=spec.jitter,
+            start=maybe_moment(spec.start),
+            end=maybe_moment(spec.end),
+            tags=dict(spec.tags),
+            priority=spec.priority,
+            created_at=moment(view.created_at),
+            next=_on_calendars(view.next),
+            last=maybe_moment(view.last),
+            last_execution=view.last_execution,
+            started=view.started,
+            passed=view.passed,
+            overdue=maybe_moment(view.overdue),
+            error=view.error,
+        )
+
+
+def _on_calendars(times: Iterable[float]) -> list[datetime]:
+    """A long interval soon leaves the years that calendars know."""
+    return [moment(time) for time in times if time <= LAST_MOMENT]

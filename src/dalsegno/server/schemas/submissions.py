@@ -1,0 +1,108 @@
+"""The two-step start: a definition is submitted, and triggered when its time has come."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dalsegno.model.execution import ExecutionState, ExecutionView
+from dalsegno.server.schemas.executions import EXAMPLE_ID, NodeInfo
+from dalsegno.server.schemas.values import maybe_moment, moment, value_of
+
+EXAMPLE_DOCUMENT: dict[str, Any] = {
+    "name": "greeting",
+    "dag": {
+        "nodes": [
+            {"id": "who", "handler": "input", "dependencies": [], "config": {}},
+            {
+                "id": "english",
+                "handler": "log",
+                "dependencies": ["who"],
+                "config": {"message": "Hello, {{ $who.name }}!"},
+            },
+            {
+                "id": "german",
+                "handler": "log",
+                "dependencies": ["who"],
+                "config": {"message": "Hallo, {{ $who.name }}!"},
+            },
+            {"id": "both", "handler": "output", "dependencies": ["english", "german"], "config": {}},
+        ]
+    },
+}
+
+
+class SubmitRequest(BaseModel):
+    """A graph document as it is, with nodes and their `dependencies` under `dag` (or with `nodes` and `edges`), and
+    beside it what the execution is to get. Everything else here belongs to the document."""
+
+    model_config = ConfigDict(
+        extra="allow", json_schema_extra={"example": {**EXAMPLE_DOCUMENT, "input": {"name": "Ada"}}}
+    )
+
+    name: str | None = Field(default=None, max_length=200, description="The workflow's name.")
+    dag: dict[str, Any] | None = Field(
+        default=None, description="`{nodes: [{id, handler, dependencies, config}]}`."
+    )
+    input: Any = Field(
+        default=None, description="What the execution begins with, unless the trigger brings other."
+    )
+    idempotency_key: str | None = Field(
+        default=None, min_length=1, max_length=500, description="The same key again is the same execution."
+    )
+
+    def document(self) -> dict[str, Any]:
+        return self.model_dump(exclude={"input", "idempotency_key"}, exclude_unset=True)
+
+
+class TriggerRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"input": {"name": "Grace"}}})
+
+    input: Any = Field(default=None, description="Replaces the submitted input, if it is given.")
+
+
+class Submission(BaseModel):
+    """An execution, and how far it is."""
+
+    execution_id: str = Field(examples=[EXAMPLE_ID])
+    workflow: str
+    version: int
+    state: ExecutionState
+
+    @classmethod
+    def of(cls, view: ExecutionView) -> Submission:
+        return cls(execution_id=view.id, workflow=view.workflow, version=view.version, state=view.state)
+
+
+class SubmissionStatus(Submission):
+    created_at: datetime
+    ended_at: datetime | None = None
+    nodes: dict[str, NodeInfo] = Field(description="State and runs of every node by its id.")
+
+    @classmethod
+    def with_nodes(cls, view: ExecutionView, nodes: dict[str, NodeInfo]) -> SubmissionStatus:
+        return cls(
+            **Submission.of(view).model_dump(),
+            created_at=moment(view.created_at),
+            ended_at=maybe_moment(view.ended_at),
+            nodes=nodes,
+        )
+
+
+class SubmissionResults(Submission):
+    results: dict[str, Any] = Field(
+        description="Outputs by node id. Before the end, those that finished branches have left."
+    )
+    output: Any = None
+    error: dict[str, Any] | None = None
+
+    @classmethod
+    def with_results(cls, view: ExecutionView, results: dict[str, Any]) -> SubmissionResults:
+        return cls(
+            **Submission.of(view).model_dump(),
+            results=results,
+            output=value_of(view.output),
+            error=value_of(view.error),
+        )

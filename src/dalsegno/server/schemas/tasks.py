@@ -1,0 +1,215 @@
+"""What remote workers send and get."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from dalsegno.engine.remote import RemoteSettings, RemoteTask, Settled
+from dalsegno.model.failure import Failure
+from dalsegno.model.token import SYSTEM_QUEUE
+from dalsegno.server.schemas.values import maybe_moment
+
+EXAMPLE_TASK = "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4.5f1d3c2b4a6978801f2e3d4c5b6a7988"
+LONGEST_WAIT = 30.0
+LARGEST_BATCH = 100
+
+WorkerName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=100,
+        pattern=r"^[A-Za-z0-9._-]+$",
+        description="One name per process: its heartbeats speak for everything that was given to this name.",
+        examples=["resizer-1"],
+    ),
+]
+QueueName = Annotated[
+    str, Field(min_length=1, max_length=200, json_schema_extra={"not": {"const": SYSTEM_QUEUE}})
+]
+Fence = Annotated[int, Field(ge=0, le=2**53, description="As it was handed out.")]
+
+
+class ClaimRequest(BaseModel):
+    """``queues`` or ``tasks``, or both: without queues, each task is looked for in the queue of its own name."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"worker": "resizer-1", "queues": ["images"], "limit": 1, "wait": 20},
+            "anyOf": [
+                {"required": [name], "properties": {name: {"type": "array"}}} for name in ("queues", "tasks")
+            ],
+        },
+    )
+
+    worker: WorkerName
+    queues: list[QueueName] | None = Field(default=None, min_length=1, max_length=50)
+    tasks: list[QueueName] | None = Field(
+        default=None, min_length=1, max_length=200, description="Names it can run; others are left to others."
+    )
+    limit: int = Field(default=1, ge=1, le=LARGEST_BATCH)
+    wait: float = Field(
+        default=20.0, ge=0, le=LONGEST_WAIT, description="Seconds to wait for the first; 0 does not."
+    )
+
+    @model_validator(mode="after")
+    def _names_something(self) -> ClaimRequest:
+        if self.queues is None and self.tasks is None:
+            raise ValueError("give 'queues', 'tasks', or both")
+        return self
+
+    def served(self) -> list[str]:
+        return self.queues if self.queues is not None else self.tasks or []
+
+
+class TaskInfo(BaseModel):
+    """One task to run. ``input`` is what the workflow gave."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "id": EXAMPLE_TASK,
+                "fence": 1,
+                "execution": "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4",
+                "workflow": "thumbnails",
+                "node": "resize",
+                "name": "resize",
+                "queue": "images",
+                "input": {"file": "a.png"},
+                "attempt": 1,
+                "idempotency_key": "5f1d3c2b4a6978801f2e3d4c5b6a7988",
+                "deadline": None,
+                "heartbeat_seconds": 10.0,
+                "lease_seconds": 30.0,
+                "traceparent": "00-0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4-5f1d3c2b4a697880-01",
+            }
+        }
+    )
+
+    id: str
+    fence: int
+    execution: str
+    workflow: str
+    node: str
+    name: str
+    queue: str
+    input: Any
+    attempt: int = Field(description="1 is the first.")
+    idempotency_key: str = Field(description="The same for every attempt: give it to whatever you call.")
+    deadline: datetime | None = Field(description="After which the task has failed with a timeout.")
+    heartbeat_seconds: float = Field(description="How often to send heartbeats while it runs.")
+    lease_seconds: float = Field(description="After this much silence it is given to another worker.")
+    traceparent: str = Field(description="W3C trace context: spans made under it belong to the execution.")
+
+    @staticmethod
+    def of(task: RemoteTask, settings: RemoteSettings, traceparent: str) -> TaskInfo:
+        lease, question = task.lease, task.question
+        return TaskInfo(
+            id=task.id,
+            fence=lease.fence,
+            execution=lease.execution,
+            workflow=question.workflow,
+            node=lease.node,
+            name=question.task,
+            queue=lease.queue,
+            input=question.input,
+            attempt=lease.attempt,
+            idempotency_key=question.key,
+            deadline=maybe_moment(task.deadline),
+            heartbeat_seconds=settings.interval,
+            lease_seconds=settings.lease,
+            traceparent=traceparent,
+        )
+
+
+class Claimed(BaseModel):
+    """Empty where nothing came in time: ask again."""
+
+    tasks: list[TaskInfo]
+
+
+class CompleteRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"fence": 1, "output": {"file": "a-small.png"}}}
+    )
+
+    fence: Fence
+    output: Any = None
+
+
+class TaskError(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    message: str = Field(min_length=1, max_length=100_000)
+    type: str = Field(default="Error", min_length=1, max_length=1000, description="Its class, where it ran.")
+    code: str = Field(default="NODE_FAILED", min_length=1, max_length=1000)
+    details: dict[str, Any] | None = None
+    retryable: bool = Field(default=True, description="False: the task's retries do not help.")
+    retry_after: float | None = Field(default=None, ge=0, le=31_536_000, description="Seconds, at least.")
+
+    def failure(self) -> Failure:
+        return Failure(
+            self.message,
+            self.code,
+            self.type,
+            self.details,
+            retryable=self.retryable,
+            retry_after=self.retry_after,
+        )
+
+
+class FailRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "fence": 1,
+                "error": {"type": "OSError", "message": "disk full", "retryable": True},
+            }
+        },
+    )
+
+    fence: Fence
+    error: TaskError
+
+
+class Accepted(BaseModel):
+    """The answer was taken, now or before."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"id": EXAMPLE_TASK, "repeated": False}})
+
+    id: str
+    repeated: bool = Field(description="Whether this answer had been taken before; nothing changed then.")
+
+    @staticmethod
+    def of(settled: Settled) -> Accepted:
+        return Accepted(id=settled.id, repeated=settled.repeated)
+
+
+class HeldTask(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    id: str = Field(min_length=1, max_length=200, examples=[EXAMPLE_TASK])
+    fence: Fence
+
+
+class HeartbeatRequest(BaseModel):
+    """Everything that the worker works on. A task that it leaves out goes to another worker."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"worker": "resizer-1", "tasks": [{"id": EXAMPLE_TASK, "fence": 1}]}},
+    )
+
+    worker: WorkerName
+    tasks: list[HeldTask] = Field(default=[], max_length=1000)
+
+
+class HeartbeatReply(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"example": {"lost": [], "lease_seconds": 30.0}})
+
+    lost: list[str] = Field(description="Not the worker's any more: stop them, their answers are refused.")
+    lease_seconds: float

@@ -1,0 +1,178 @@
+"""Webhooks: what is set up, what may be shown of it, and what senders get."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+
+from dalsegno.model.execution import ExecutionState
+from dalsegno.server.schemas.executions import EXAMPLE_ID
+from dalsegno.server.schemas.values import Tags, moment
+from dalsegno.server.signatures import PRESETS, TOLERANCE, Signature, Style
+from dalsegno.server.webhooks import METHODS, Webhook
+
+HeaderName = Annotated[str, Field(max_length=100)]
+Method = Literal["POST", "PUT", "PATCH"]
+
+EXAMPLE: dict[str, Any] = {
+    "path": "github/push",
+    "workflow": "build@stable",
+    "secret": "a-long-secret-that-the-sender-knows",
+    "signature": {"style": "github"},
+    "headers": ["x-github-event"],
+}
+
+
+class SignatureSetting(BaseModel):
+    """How the sender signs. A style has its names of headers; they can be changed one by one."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"style": "github"}})
+
+    style: Style = Field(
+        default="github",
+        description="`github`, `stripe`, `slack`, `standard` (Standard Webhooks), `plain` (HMAC-SHA256 in hex, alone "
+        "in a header), `token` (the secret itself in a header) or `none`.",
+    )
+    header: HeaderName | None = Field(default=None, description="Which header has the signature.")
+    prefix: str | None = Field(
+        default=None, max_length=50, description="What stands before it there: `sha256=`."
+    )
+    timestamp: HeaderName | None = Field(
+        default=None,
+        description="Of `github` and `plain`: the header with the time of sending. What is signed is then the time, a "
+        "dot and the body.",
+    )
+    tolerance: float = Field(
+        default=TOLERANCE, gt=0, le=86_400, description="Seconds by which that time may differ from ours."
+    )
+
+    def rule(self) -> Signature:
+        preset = PRESETS[self.style]
+        return msgspec.structs.replace(
+            preset,
+            header=(self.header or preset.header).lower(),
+            prefix=preset.prefix if self.prefix is None else self.prefix,
+            timestamp=(self.timestamp or preset.timestamp).lower()
+            if self.style in ("github", "plain", "slack", "standard")
+            else "",
+            tolerance=self.tolerance,
+        )
+
+
+class WebhookSetting(BaseModel):
+    """A webhook as it is to be from now on."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": EXAMPLE})
+
+    path: str = Field(max_length=1000, description="Deliveries come to `/v1/hooks/<path>`.")
+    workflow: str = Field(max_length=300, description="`build`, `build@3` or `build@stable`.")
+    secret: str | None = Field(
+        default=None,
+        max_length=1000,
+        description="What the sender signs with. Sealed in the store, never shown; without it the stored one is kept.",
+    )
+    signature: SignatureSetting = SignatureSetting()
+    methods: Annotated[list[Method], Field(min_length=1, max_length=len(METHODS))] = ["POST"]
+    headers: Annotated[list[HeaderName], Field(max_length=50)] = Field(
+        default=[], description="Headers that the workflow gets, beside `content-type` and `user-agent`."
+    )
+    delivery_header: HeaderName = Field(
+        default="",
+        description="The header with the delivery's id: the same id starts once. Without it, and without a field, the "
+        "same signature starts once.",
+    )
+    delivery_field: str | None = Field(
+        default=None,
+        max_length=200,
+        description="The same in the JSON body, such as `event.id`. Default: `id` of the style `stripe`, `event_id` of "
+        "`slack`.",
+    )
+    sync_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=60,
+        description="How long the sender waits for the workflow's output; without it the answer is 202 at once.",
+    )
+    body_bytes: int = Field(default=1024 * 1024, ge=1, le=16 * 1024 * 1024)
+    rate: int = Field(
+        default=600, ge=1, le=1_000_000, description="Deliveries a minute that each server takes."
+    )
+    enabled: bool = True
+    tags: Tags = {}
+    description: str = Field(default="", max_length=1000)
+
+    def named(self, id: str, now: float) -> Webhook:
+        return Webhook(
+            id=id,
+            path=self.path.strip("/"),
+            workflow=self.workflow,
+            signature=self.signature.rule(),
+            methods=tuple(dict.fromkeys(self.methods)),
+            headers=tuple(name.lower() for name in self.headers),
+            delivery_header=self.delivery_header.lower(),
+            delivery_field=self._field(),
+            sync_seconds=self.sync_seconds,
+            body_bytes=self.body_bytes,
+            rate=self.rate,
+            enabled=self.enabled,
+            tags=self.tags,
+            description=self.description,
+            created_at=now,
+        )
+
+    def _field(self) -> str:
+        """These senders sign a delivery anew when they repeat it: its id is in the body."""
+        if self.delivery_field is not None:
+            return self.delivery_field
+        return {"stripe": "id", "slack": "event_id"}.get(self.signature.style, "")
+
+
+class SignatureInfo(BaseModel):
+    style: Style
+    header: str
+    prefix: str
+    timestamp: str
+    tolerance: float
+
+
+class WebhookInfo(BaseModel):
+    """A webhook without its secret."""
+
+    id: str = Field(examples=["github-push"])
+    path: str = Field(examples=["github/push"])
+    url: str = Field(description="Where deliveries go, on this server.", examples=["/v1/hooks/github/push"])
+    workflow: str
+    signature: SignatureInfo
+    methods: list[str]
+    headers: list[str]
+    delivery_header: str
+    delivery_field: str
+    sync_seconds: float | None
+    body_bytes: int
+    rate: int
+    enabled: bool
+    tags: dict[str, str]
+    description: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, webhook: Webhook) -> WebhookInfo:
+        told = msgspec.to_builtins(webhook)
+        return cls.model_validate(
+            {**told, "url": f"/v1/hooks/{webhook.path}", "created_at": moment(webhook.created_at)}
+        )
+
+
+class HookReply(BaseModel):
+    """What the sender of a delivery is told."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"execution": EXAMPLE_ID, "state": "RUNNING", "repeated": False}}
+    )
+
+    execution: str
+    state: ExecutionState
+    repeated: bool = Field(description="The same delivery came before; nothing was started for this one.")

@@ -1,0 +1,160 @@
+"""Signatures of webhook deliveries: whether somebody who knows the secret sent exactly these bytes, and lately.
+
+Nothing of a body is parsed here. Every comparison takes constant time.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from msgspec import Struct
+
+from dalsegno.errors import InvalidInput, SignatureRefused, StaleDelivery
+
+Style = Literal["github", "stripe", "slack", "standard", "plain", "token", "none"]
+TOLERANCE = 300.0
+_STANDARD_PREFIX = "whsec_"
+
+
+class Signature(Struct, frozen=True):
+    """How a sender signs. Names of headers are lower case."""
+
+    style: Style
+    header: str = ""
+    prefix: str = ""
+    """Before each signature in the header."""
+    timestamp: str = ""
+    """The header with the time of sending in Unix seconds; part of what is signed."""
+    tolerance: float = TOLERANCE
+    """Seconds by which that time may differ from ours."""
+
+
+PRESETS: dict[Style, Signature] = {
+    "github": Signature("github", "x-hub-signature-256", "sha256="),
+    "stripe": Signature("stripe", "stripe-signature", "v1="),
+    "slack": Signature("slack", "x-slack-signature", "v0=", "x-slack-request-timestamp"),
+    "standard": Signature("standard", "webhook-signature", "v1,", "webhook-timestamp"),
+    "plain": Signature("plain", "x-signature-256"),
+    "token": Signature("token", "x-webhook-token"),
+    "none": Signature("none"),
+}
+ID_HEADER = "webhook-id"
+"""Of the style ``standard``; it is signed, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a genuine delivery can be recognised by when it comes again."""
+
+    signature: str = ""
+    """Empty where each delivery of the sender has the same, or none."""
+    id: str = ""
+    """Signed by the sender."""
+
+
+def verify(rule: Signature, secret: str, headers: Mapping[str, str], body: bytes, now: float) -> Proof:
+    """Raises SignatureRefused or StaleDelivery. ``headers`` are named in lower case."""
+    if rule.style == "none":
+        return Proof()
+    given = headers.get(rule.header, "")
+    if not given:
+        raise SignatureRefused(f"the header '{rule.header}' with the signature is missing")
+    if rule.style == "token":
+        if not hmac.compare_digest(given.encode(errors="replace"), secret.encode()):
+            raise SignatureRefused(f"'{rule.header}' is not the secret of this webhook")
+        return Proof()
+    elements = given.split(",") if rule.style == "stripe" else given.split()
+    moment = _moment(rule, elements, headers)
+    delivery = headers.get(ID_HEADER, "") if rule.style == "standard" else ""
+    expected = _digest(rule, secret, moment, delivery, body)
+    if not _is_among(expected, _signatures(elements, rule.prefix)):
+        raise SignatureRefused(f"the signature in '{rule.header}' does not fit this body and the secret")
+    _check_age(rule, moment, now)  # after the signature: what a forger says about the time is not looked at
+    return Proof(expected, delivery)
+
+
+def sign(rule: Signature, secret: str, body: bytes, now: float, delivery: str) -> dict[str, str]:
+    """The headers that a sender would add; for tests of a webhook."""
+    if rule.style == "none":
+        return {}
+    if rule.style == "token":
+        return {rule.header: secret}
+    moment = f"{now:.0f}" if rule.timestamp or rule.style == "stripe" else ""
+    signature = rule.prefix + _digest(
+        rule, secret, moment, delivery if rule.style == "standard" else "", body
+    )
+    if rule.style == "stripe":
+        return {rule.header: f"t={moment},{signature}"}
+    made = {rule.header: signature}
+    if rule.timestamp:
+        made[rule.timestamp] = moment
+    if rule.style == "standard":
+        made[ID_HEADER] = delivery
+    return made
+
+
+def _moment(rule: Signature, elements: Iterable[str], headers: Mapping[str, str]) -> str:
+    if rule.style == "stripe":
+        return next((each.strip()[2:] for each in elements if each.strip().startswith("t=")), "")
+    return headers.get(rule.timestamp, "") if rule.timestamp else ""
+
+
+def _signatures(elements: Iterable[str], prefix: str) -> list[str]:
+    """A sender that changes its secret signs with both for a while."""
+    return [each.strip()[len(prefix) :] for each in elements if each.strip().startswith(prefix)]
+
+
+def _is_among(expected: str, given: Iterable[str]) -> bool:
+    found = False
+    for each in given:
+        # Hexadecimal digits may come in capitals; base64 must come as it is, and never looks like them.
+        alike = each if len(expected) != 64 else each.lower()
+        found |= hmac.compare_digest(alike.encode(errors="replace"), expected.encode())
+    return found
+
+
+def _digest(rule: Signature, secret: str, moment: str, delivery: str, body: bytes) -> str:
+    match rule.style:
+        case "slack":
+            signed = b"v0:%b:%b" % (_bytes(moment), body)
+        case "standard":
+            signed = b"%b.%b.%b" % (_bytes(delivery), _bytes(moment), body)
+        case _ if rule.timestamp or rule.style == "stripe":
+            signed = b"%b.%b" % (_bytes(moment), body)
+        case _:
+            signed = body
+    if rule.style == "standard":
+        return base64.b64encode(hmac.digest(standard_key(secret), signed, hashlib.sha256)).decode()
+    return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="replace")
+
+
+def standard_key(secret: str) -> bytes:
+    """Standard Webhooks hand out their keys in base64."""
+    try:
+        return base64.b64decode(secret.removeprefix(_STANDARD_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidInput(
+            "the secret of a webhook in the style 'standard' is 'whsec_' and base64; copy it from the sender"
+        ) from None
+
+
+def _check_age(rule: Signature, moment: str, now: float) -> None:
+    if not rule.timestamp and rule.style != "stripe":
+        return
+    if not (moment.isascii() and moment.isdigit() and len(moment) < 20):
+        raise StaleDelivery("the delivery does not say when it was sent, in Unix seconds")
+    if abs(now - int(moment)) > rule.tolerance:
+        raise StaleDelivery(
+            f"the delivery was sent {abs(now - int(moment)):,.0f} s from now, more than {rule.tolerance:g} s; "
+            "somebody repeats an old one, or a clock is wrong"
+        )

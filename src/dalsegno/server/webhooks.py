@@ -1,0 +1,207 @@
+"""Webhooks as people set them up: kept as records, their secrets as credentials of the vault.
+
+A path belongs to one webhook. That is a record of its own, so that a delivery finds its webhook by two reads however
+many there are, and so that of two who want the same path one gets it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from dalsegno.engine.secrets import NewCredential, Vault
+from dalsegno.errors import Conflict, CredentialNotFound, InvalidInput, NotFound
+from dalsegno.model.definition import VERSION_SIGN, parse_target
+from dalsegno.ports.records import Record, Records
+from dalsegno.server.signatures import Signature, standard_key
+
+KIND = "webhook"
+PATHS = "webhook-path"
+ID = "[A-Za-z0-9][A-Za-z0-9_.-]{0,79}"
+PATH = r"[A-Za-z0-9_.~-]{1,100}(/[A-Za-z0-9_.~-]{1,100}){0,9}"
+HEADER = "[a-z0-9!#$%&'*+.^_`|~-]{1,100}"
+METHODS = ("POST", "PUT", "PATCH")
+"""No GET: pages and mail scanners call whatever they find, and there would be no body to sign."""
+NEVER_PASSED = frozenset(
+    ("authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "x-forwarded-authorization")
+)
+ALWAYS_PASSED = ("content-type", "user-agent")
+SECRET = "secret"  # noqa: S105 - the name of the field
+SHORTEST_SECRET = 8
+
+
+class Webhook(Struct, frozen=True):
+    """As it is stored; its secret is elsewhere."""
+
+    id: str
+    path: str
+    workflow: str
+    signature: Signature
+    methods: tuple[str, ...] = ("POST",)
+    headers: tuple[str, ...] = ()
+    """Names of headers that the workflow gets, beside `ALWAYS_PASSED`."""
+    delivery_header: str = ""
+    delivery_field: str = ""
+    """Where a delivery's id stands: a header, or a field of the JSON body such as ``event.id``."""
+    sync_seconds: float | None = None
+    """How long a delivery waits for the result; None: not at all."""
+    body_bytes: int = 1024 * 1024
+    rate: int = 600
+    """Deliveries a minute, for each server."""
+    enabled: bool = True
+    tags: dict[str, str] = {}
+    description: str = ""
+    created_at: float = 0.0
+
+    @property
+    def is_signed(self) -> bool:
+        return self.signature.style != "none"
+
+    def check(self) -> None:
+        """Raises InvalidInput that names the place."""
+        _fits(ID, self.id, "id", "letters, digits, '_', '-' and '.', at most 80")
+        _fits(PATH, self.path, "path", "like 'github/push': parts of letters, digits and - _ . ~")
+        if set(self.path.split("/")) & {".", ".."}:
+            raise InvalidInput("'path': '.' and '..' are no names")
+        parse_target(self.workflow)
+        wrong = next((each for each in self.methods if each not in METHODS), None)
+        if wrong is not None or not self.methods:
+            raise InvalidInput(f"'methods' are among {', '.join(METHODS)}; not {wrong or 'none'}")
+        self._check_headers()
+
+    def _check_headers(self) -> None:
+        rule = self.signature
+        for where, name in (("signature/header", rule.header), ("signature/timestamp", rule.timestamp)):
+            if name:
+                _fits(HEADER, name, where, "the name of a header")
+        for index, name in enumerate(self.headers):
+            _fits(HEADER, name, f"headers/{index}", "the name of a header")
+            if name in NEVER_PASSED or name in (rule.header, rule.timestamp):
+                raise InvalidInput(f"'headers/{index}': '{name}' is never given to a workflow")
+        if self.delivery_header:
+            _fits(HEADER, self.delivery_header, "delivery_header", "the name of a header")
+
+
+def _fits(pattern: str, text: str, where: str, wanted: str) -> None:
+    if re.fullmatch(pattern, text) is None:
+        raise InvalidInput(f"'{where}': {text[:100]!r} does not fit; write {wanted}")
+
+
+class WebhookBook:
+    def __init__(self, records: Records, vault: Vault) -> None:
+        self.records = records
+        self.vault = vault
+
+    async def put(self, webhook: Webhook, secret: str | None) -> tuple[Webhook, bool]:
+        """Creates or changes one; whether it is new. Without a secret the stored one is kept."""
+        webhook.check()
+        before = await self.records.get(KIND, webhook.id)
+        if before is not None:
+            webhook = msgspec.structs.replace(webhook, created_at=_read(before).created_at)
+        await self._keep_secret(webhook, secret)
+        await self._take_path(webhook)
+        await self.records.put(KIND, webhook.id, msgspec.json.encode(webhook))
+        if before is not None and (old := _read(before).path) != webhook.path:
+            await self._leave_path(old, webhook.id)
+        return webhook, before is None
+
+    async def _keep_secret(self, webhook: Webhook, secret: str | None) -> None:
+        if not webhook.is_signed:
+            if secret is not None:
+                raise InvalidInput("'secret' means nothing where 'signature/style' is 'none'")
+            await self._forget_secret(webhook.id)
+            return
+        if secret is None:
+            await self._require_secret(webhook)
+            return
+        if len(secret) < SHORTEST_SECRET:
+            raise InvalidInput(f"'secret' has fewer than {SHORTEST_SECRET} characters")
+        if webhook.signature.style == "standard":
+            standard_key(secret)
+        described = f"signs deliveries of the webhook '{webhook.id}'"
+        name, reader = _secret_name(webhook.id), _reader(webhook.id)
+        await self.vault.put(
+            NewCredential(name, "custom", {SECRET: secret}, (), (reader,), description=described)
+        )
+
+    async def _require_secret(self, webhook: Webhook) -> None:
+        try:
+            found = await self.secret(webhook)
+        except CredentialNotFound:
+            raise InvalidInput(
+                "'secret' is needed: deliveries are checked with it; 'signature/style': 'none' asks for no check"
+            ) from None
+        if webhook.signature.style == "standard":
+            standard_key(found)
+
+    async def secret(self, webhook: Webhook) -> str:
+        if not webhook.is_signed:
+            return ""
+        return (await self.vault.resolve(_secret_name(webhook.id), _reader(webhook.id)))[SECRET]
+
+    async def _forget_secret(self, id: str) -> None:
+        try:
+            await self.vault.remove(_secret_name(id))
+        except CredentialNotFound:
+            return
+
+    async def _take_path(self, webhook: Webhook) -> None:
+        for _ in range(3):
+            taken = await self.records.get(PATHS, webhook.path)
+            owner = taken.data.decode() if taken is not None else None
+            if owner == webhook.id:
+                return
+            if owner is not None and await self._lives_at(owner, webhook.path):
+                raise Conflict(f"the path '{webhook.path}' belongs to the webhook '{owner}'")
+            version = taken.version if taken is not None else 0
+            if await self.records.put(PATHS, webhook.path, webhook.id.encode(), version) is not None:
+                return
+        raise Conflict(f"the path '{webhook.path}' was taken by others at the same time; try again")
+
+    async def _lives_at(self, id: str, path: str) -> bool:
+        """A process that died between two records leaves a path whose webhook is elsewhere."""
+        found = await self.records.get(KIND, id)
+        return found is not None and _read(found).path == path
+
+    async def _leave_path(self, path: str, id: str) -> None:
+        found = await self.records.get(PATHS, path)
+        if found is not None and found.data.decode() == id:
+            await self.records.remove(PATHS, path, found.version)
+
+    async def get(self, id: str) -> Webhook:
+        found = await self.records.get(KIND, id)
+        if found is None:
+            raise NotFound(f"there is no webhook '{id[:100]}'; `dalsegno webhook ls` lists them")
+        return _read(found)
+
+    async def at(self, path: str) -> Webhook | None:
+        """The one that takes deliveries at this path now."""
+        owner = await self.records.get(PATHS, path)
+        found = await self.records.get(KIND, owner.data.decode()) if owner is not None else None
+        webhook = _read(found) if found is not None else None
+        return webhook if webhook is not None and webhook.path == path and webhook.enabled else None
+
+    async def page(self, after: str = "", limit: int = 100) -> Sequence[Webhook]:
+        return [_read(record) for record in await self.records.page(KIND, after, limit)]
+
+    async def remove(self, id: str) -> None:
+        webhook = await self.get(id)
+        await self.records.remove(KIND, id)
+        await self._leave_path(webhook.path, id)
+        await self._forget_secret(id)
+
+
+def _read(record: Record) -> Webhook:
+    return msgspec.json.decode(record.data, type=Webhook)
+
+
+def _secret_name(id: str) -> str:
+    return f"webhook.{id}"
+
+
+def _reader(id: str) -> str:
+    """In the place of a workflow that may use the credential: no workflow has such a name."""
+    return f"{VERSION_SIGN}webhook.{id}"

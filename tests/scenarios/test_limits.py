@@ -1,0 +1,167 @@
+"""Limits by key, from documents, scripts and operators, with an engine at work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dalsegno.engine.limits import OperatorLimits
+from dalsegno.errors import Conflict, InvalidInput
+from dalsegno.handle import Handle
+from dalsegno.model.limits import Allowance
+from tests.scenarios.documents import graph, task
+from tests.scenarios.stage import Stage
+
+HELD = graph("a", {"a": {**task("hold", "door"), "concurrency": {"key": "mail", "limit": 2}}})
+ONE_AT_A_TIME = graph(
+    "a", {"a": task("hold", "{{ $trigger.door }}")}, concurrency={"key": "$trigger.customer", "limit": 1}
+)
+FAN = """workflow fan(inputs) {
+  let all = []
+  for (let n = 0; n < inputs.many; n = n + 1) {
+    all.push(Task.with({concurrency: inputs.limit}).run("note", n))
+  }
+  return await Promise.all(all)
+}
+"""
+
+
+def operators(stage: Stage) -> OperatorLimits:
+    return OperatorLimits(stage.app.client.stack)
+
+
+def call(stage: Stage, work: Any) -> Any:
+    return stage.app.host.call(work)
+
+
+def sentences(handle: Handle) -> list[str]:
+    return [wait.sentence for wait in handle.why()]
+
+
+def begin(stage: Stage, customer: str, door: str) -> Handle:
+    return stage.start(ONE_AT_A_TIME, {"customer": customer, "door": door})
+
+
+def test_a_nodes_limit_holds_over_executions_and_the_next_starts_when_a_slot_is_free(stage: Stage) -> None:
+    first, second, third = (stage.start(HELD) for _ in range(3))
+    stage.until_comers(second, "door", 2)
+
+    [blocked] = [handle for handle in (first, second, third) if "free slot" in " ".join(sentences(handle))]
+    assert sentences(blocked) == ["node 'a' waits for a free slot of limit 'mail' (2 of 2 in use)"]
+    assert len(stage.door("door").comers) == 2
+    stage.door("door").open()
+
+    for handle in (first, second, third):
+        assert stage.end_of(handle).state == "COMPLETED"
+
+
+def test_an_operators_word_goes_before_the_documents(stage: Stage) -> None:
+    call(stage, operators(stage).set("mail", concurrency=1))
+    first, second = stage.start(HELD), stage.start(HELD)
+    stage.until_comers(first, "door", 1)
+    stage.until("second waits", second, lambda: "(1 of 1 in use)" in " ".join(sentences(second)))
+
+    call(stage, operators(stage).set("mail", concurrency=2))
+
+    stage.until_comers(second, "door", 2)
+    stage.door("door").open()
+    assert {stage.end_of(first).state, stage.end_of(second).state} == {"COMPLETED"}
+
+
+def test_a_rate_lets_tasks_of_a_script_start_one_after_the_other(stage: Stage) -> None:
+    handle = stage.start_script(FAN, {"many": 5, "limit": {"key": "api", "rate": "2/m"}})
+    stage.until("two have started", handle, lambda: len(stage.seen) == 2)
+
+    stage.until("others wait", handle, lambda: "rate 2/m" in " ".join(sentences(handle)))
+    stage.pass_time(60)
+    stage.until("four have started", handle, lambda: len(stage.seen) == 4)
+    stage.pass_time(60)
+
+    assert stage.end_of(handle).output == [0, 1, 2, 3, 4]
+
+
+def test_a_workflows_limit_queues_executions_of_the_same_key(stage: Stage) -> None:
+    first, second = begin(stage, "ann", "one"), begin(stage, "ann", "two")
+    other = begin(stage, "bob", "three")
+    stage.until_comers(first, "one")
+    stage.until_comers(other, "three")
+
+    assert second.status().state == "PENDING"
+    assert sentences(second) == ["the execution waits for a free slot of limit 'ann' (1 of 1 in use)"]
+    stage.door("two").open()
+    stage.door("one").open()
+
+    assert stage.end_of(first).state == "COMPLETED"
+    assert stage.end_of(second).state == "COMPLETED"
+    stage.door("three").open()
+    stage.end_of(other)
+
+
+def test_a_cancelled_execution_gives_its_slot_to_the_next(stage: Stage) -> None:
+    first, second = begin(stage, "ann", "one"), begin(stage, "ann", "two")
+    stage.until_comers(first, "one")
+
+    first.cancel()
+
+    stage.until_comers(second, "two")
+    stage.door("two").open()
+    assert stage.end_of(second).state == "COMPLETED"
+
+
+def test_what_is_triggered_by_hand_stands_in_line_too(stage: Stage) -> None:
+    first = begin(stage, "ann", "one")
+    stage.until_comers(first, "one")
+    client = stage.app.client
+    held = call(stage, client.submit("scenario", {"customer": "ann", "door": "two"}))
+    with pytest.raises(Conflict, match="with another input"):
+        call(stage, client.trigger(held, {"customer": "ann", "door": "three"}))
+
+    call(stage, client.trigger(held))
+    second = stage.app.handle(held)
+    assert sentences(second) == ["the execution waits for a free slot of limit 'ann' (1 of 1 in use)"]
+
+    stage.door("two").open()
+    stage.door("one").open()
+    assert stage.end_of(second).state == "COMPLETED"
+
+
+def test_a_key_without_a_value_is_refused_at_the_start(stage: Stage) -> None:
+    with pytest.raises(InvalidInput, match="concurrency"):
+        stage.start(ONE_AT_A_TIME, {"customer": None, "door": "x"})
+    with pytest.raises(InvalidInput, match="concurrency"):
+        stage.start(ONE_AT_A_TIME, {"door": "x"})
+
+
+def test_a_registered_limit_holds_for_the_task_alone_in_scripts_and_in_graphs(stage: Stage) -> None:
+    @stage.app.task(concurrency={"limit": 1})
+    async def careful(ctx, door: str) -> str:  # type: ignore[no-untyped-def]
+        await stage.door(door).passing(ctx.idempotency_key)
+        return door
+
+    alone = stage.app.start(careful, "door")
+    stage.until_comers(alone, "door")
+    script = stage.start_script('workflow w(i) { return await Task.run("careful", "door") }')
+
+    stage.until("it waits", script, lambda: "limit 'task:careful' (1 of 1" in " ".join(sentences(script)))
+    node = stage.start(graph("a", {"a": task("careful", "door")}))
+    stage.until("it waits", node, lambda: "limit 'task:careful' (1 of 1" in " ".join(sentences(node)))
+    view = call(stage, operators(stage).get("task:careful"))
+    assert (view.in_use, view.rule) == (1, Allowance())
+    stage.door("door").open()
+    assert stage.end_of(script).output == "door"
+    assert stage.end_of(node).state == "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "said"),
+    [
+        (0, "at least 1"),
+        ({"limit": 1, "burst": 3}, "no 'burst'"),
+        ({"rate": "fast"}, "10/s"),
+        ({}, "'limit'"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_refused(stage: Stage, concurrency: Any, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        stage.app.task(concurrency=concurrency)(lambda: None)

@@ -1,0 +1,144 @@
+"""``dalsegno credentials``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dalsegno.cli.main import app
+from dalsegno.engine.secrets.key_source import FILE_VARIABLE, KEY_VARIABLE
+
+Invoke = Callable[..., Result]
+TOKEN = "t0ken-of-the-crm"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("DALSEGNO_STORE", "DALSEGNO_DEBUG", "FORCE_COLOR", "DALSEGNO_SERVER"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def invoke() -> Invoke:
+    def run(*arguments: str, stdin: str | None = None) -> Result:
+        result = CliRunner().invoke(app, ["credentials", *arguments], input=stdin)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        assert TOKEN not in result.output
+        return result
+
+    return run
+
+
+def listed(invoke: Invoke) -> list[str]:
+    return [each["name"] for each in json.loads(invoke("ls", "--json").stdout)["credentials"]]
+
+
+def test_add_list_remove(invoke: Invoke, folder: Path) -> None:
+    added = invoke("add", "crm", "--host", "api.example.com", "--stdin", stdin=f"{TOKEN}\n")
+    assert added.exit_code == 0, added.output
+    assert "added credential 'crm'" in added.stdout
+    assert "dalsegno.db.key" in added.stderr
+    assert (folder / "dalsegno.db.key").stat().st_mode & 0o777 == 0o600
+    table = invoke("ls").stdout
+    assert "crm" in table
+    assert "api.example.com" in table
+    again = invoke("add", "crm", "--host", "b.example.com", "--keep", "--workflow", "w", "--json")
+    assert (json.loads(again.stdout)["hosts"], again.stderr) == (["b.example.com"], "")
+    assert invoke("rm", "crm").stdout == "removed credential 'crm'\n"
+    assert listed(invoke) == []
+    assert "no credentials" in invoke("ls").stdout
+    missing = invoke("rm", "crm")
+    assert (missing.exit_code, "no credential 'crm'" in missing.stderr) == (2, True)
+
+
+def test_values_from_the_environment_and_from_json(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRM_TOKEN", TOKEN)
+    assert invoke("add", "one", "--host", "*", "--env", "token=CRM_TOKEN").exit_code == 0
+    basic = json.dumps({"username": "ann", "password": TOKEN})
+    assert invoke("add", "two", "-t", "basic", "--host", "*", "--stdin", stdin=basic).exit_code == 0
+    header = ("add", "three", "-t", "header", "--sent-as", "X-Key", "--host", "*", "--env", "value=CRM_TOKEN")
+    assert invoke(*header).exit_code == 0
+    custom = ("add", "four", "-t", "custom", "--env", "a=CRM_TOKEN", "--stdin")
+    assert invoke(*custom, stdin='{"b": "25"}').exit_code == 0
+    assert listed(invoke) == ["four", "one", "three", "two"]
+
+
+def test_a_value_on_the_command_line_is_warned_about(invoke: Invoke) -> None:
+    found = invoke("add", "crm", "--host", "*", "--field", f"token={TOKEN}")
+    assert found.exit_code == 0
+    assert "warning: values on the command line" in found.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "said"),
+    [
+        (("--host", "*"), None, "no value for the field 'token'"),
+        (("--host", "*", "--env", "token=NOT_SET"), None, "NOT_SET"),
+        (("--host", "*", "--env", "token"), None, "--env needs FIELD="),
+        (("--stdin",), TOKEN, "needs 'hosts'"),
+        (("--host", "*", "-t", "basic", "--stdin"), "no json", "no JSON object"),
+        (("--host", "*", "-t", "magic", "--stdin"), '{"a": "b"}', "'type' must be one of"),
+    ],
+)
+def test_what_cannot_be_added_is_told(
+    invoke: Invoke, arguments: tuple[str, ...], stdin: str | None, said: str
+) -> None:
+    found = invoke("add", "crm", *arguments, stdin=stdin)
+    assert found.exit_code == 2
+    assert said in found.stderr.replace("\n", " ")
+
+
+def test_rotation_from_a_passphrase_to_a_file(
+    invoke: Invoke, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "a passphrase of last year")
+    for name in ("a", "b"):
+        assert invoke("add", name, "--host", "*", "--stdin", stdin=TOKEN).exit_code == 0
+    assert not (folder / "dalsegno.db.key").exists()
+    monkeypatch.delenv(KEY_VARIABLE)
+    lost = invoke("rotate")
+    assert (lost.exit_code, "new-key" in lost.stderr) == (2, True)
+    (folder / "keys").write_text("a passphrase of last year\n")
+    made = invoke("new-key", "--file", "keys")
+    assert (made.stdout, "DALSEGNO_SECRET_KEY_FILE" in made.stderr.replace("\n", "")) == ("", True)
+    assert len((folder / "keys").read_text().splitlines()) == 2
+    monkeypatch.setenv(FILE_VARIABLE, "keys")
+    assert invoke("rotate").stdout == "2 sealed anew, 0 were so already\n"
+    (folder / "keys").write_text((folder / "keys").read_text().splitlines()[0])
+    assert json.loads(invoke("rotate", "--json").stdout) == {"rotated": [], "current": 2, "unreadable": {}}
+
+
+def test_a_rotation_that_cannot_read_everything_says_so(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "a passphrase that is lost")
+    assert invoke("add", "a", "--host", "*", "--stdin", stdin=TOKEN).exit_code == 0
+    monkeypatch.setenv(KEY_VARIABLE, "another passphrase")
+    found = invoke("rotate")
+    assert (found.exit_code, "'a' was left as it is" in found.stderr) == (1, True)
+
+
+def test_no_key_file_is_made_beside_a_store_that_has_credentials(
+    invoke: Invoke, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody forgot the variable: a second key would only hide that."""
+    monkeypatch.setenv(KEY_VARIABLE, "a passphrase of the server")
+    invoke("add", "a", "--host", "*", "--stdin", stdin=TOKEN)
+    monkeypatch.delenv(KEY_VARIABLE)
+    found = invoke("add", "b", "--host", "*", "--stdin", stdin=TOKEN)
+    assert (found.exit_code, "there is no key for credentials" in found.stderr) == (2, True)
+    assert not (folder / "dalsegno.db.key").exists()
+
+
+def test_a_new_key_is_printed_alone(invoke: Invoke) -> None:
+    made = [invoke("new-key") for _ in range(2)]
+    assert [len(each.stdout.strip()) for each in made] == [43, 43]
+    assert made[0].stdout != made[1].stdout
+    assert "DALSEGNO_SECRET_KEY" in made[0].stderr
+    assert list(json.loads(invoke("new-key", "--json").stdout)) == ["key"]

@@ -1,0 +1,175 @@
+"""Dead letters: what does not go on by itself, seen and handled over HTTP and on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from dalsegno import App
+from dalsegno.errors import BadConfiguration
+from tests.server.conftest import LiveServer
+from tests.server.test_executions import WAITS, deploy_script, ended
+
+LOST = {"name": "lost", "nodes": [{"id": "it", "type": "task", "parameters": {"task": "nobody"}}]}
+CALLS = 'workflow calls(inputs) {\n  const it = await Workflow.run("child", 1)\n  return it\n}\n'
+CHILD = "workflow child(inputs) {\n  return inputs\n}\n"
+
+
+async def dead(http: httpx.AsyncClient) -> list[dict[str, Any]]:
+    answer = await http.get("/v1/dead")
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["dead"]
+    return found
+
+
+async def until_dead(http: httpx.AsyncClient) -> dict[str, Any]:
+    for _ in range(400):
+        found = await dead(http)
+        if found:
+            return found[0]
+        await asyncio.sleep(0.05)
+    raise AssertionError("nothing is dead")
+
+
+async def test_an_execution_that_failed_for_a_reason_of_the_system_is_retried_or_dropped(
+    http: httpx.AsyncClient, app: App
+) -> None:
+    execution = (await http.post("/v1/executions", json={"definition": LOST})).json()["id"]
+    await ended(http, execution)
+    (letter,) = await dead(http)
+    assert (letter["kind"], letter["execution"], letter["code"]) == ("execution", execution, "TASK_NOT_FOUND")
+
+    @app.task
+    async def nobody() -> str:
+        return "somebody"
+
+    again = (await http.post(f"/v1/dead/{letter['id']}/retry")).json()["execution"]
+    assert (await ended(http, again))["output"] == "somebody"
+    assert (await http.post(f"/v1/dead/{letter['id']}/drop")).status_code == 200
+    assert await dead(http) == []
+
+
+async def test_a_workflow_that_fails_by_itself_is_no_dead_letter(http: httpx.AsyncClient) -> None:
+    graph = {"name": "own", "nodes": [{"id": "it", "type": "task", "parameters": {"task": "fail"}}]}
+    await ended(http, (await http.post("/v1/executions", json={"definition": graph})).json()["id"])
+    assert await dead(http) == []
+
+
+async def test_an_order_that_cannot_be_delivered_is_told_with_its_reason(
+    http: httpx.AsyncClient, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await deploy_script(http, CHILD)
+    await deploy_script(http, CALLS)
+    monkeypatch.setattr("dalsegno.engine.outbox.LOOK_AGAIN", 0.05)
+    start, broken = app.client.start_ordered, True
+
+    async def lacks(order: Any) -> str:
+        if broken:
+            raise BadConfiguration("the module 'orders' is not installed here")
+        return await start(order)
+
+    monkeypatch.setattr(app.client, "start_ordered", lacks)
+    execution = (await http.post("/v1/executions", json={"workflow": "calls"})).json()["id"]
+    letter = await until_dead(http)
+    assert (letter["kind"], letter["execution"]) == ("outbox", execution)
+    assert (letter["reason"], letter["tries"]) == ("the module 'orders' is not installed here", 3)
+    broken = False
+    assert (await http.post(f"/v1/dead/{letter['id']}/retry")).json()["execution"] == execution
+    assert (await ended(http, execution))["output"] == 1
+    assert await dead(http) == []
+
+
+async def test_a_dropped_order_is_never_carried_out(
+    http: httpx.AsyncClient, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await deploy_script(http, CALLS)
+    monkeypatch.setattr("dalsegno.engine.outbox.LOOK_AGAIN", 0.05)
+
+    async def lacks(order: Any) -> str:
+        raise BadConfiguration("not here")
+
+    monkeypatch.setattr(app.client, "start_ordered", lacks)
+    await http.post("/v1/executions", json={"workflow": "calls"})
+    letter = await until_dead(http)
+    assert (await http.post(f"/v1/dead/{letter['id']}/drop")).status_code == 200
+    assert await app.client.stack.ledger.outbox() == []
+    assert await dead(http) == []
+
+
+async def test_a_step_that_no_worker_can_run_is_told_and_dropped_with_its_execution(
+    http: httpx.AsyncClient, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lacks(*_: object) -> None:
+        raise BadConfiguration("no module named 'shop'")
+
+    monkeypatch.setattr("dalsegno.engine.worker.CANNOT_RUN_PAUSE", 0.02)
+    monkeypatch.setattr(app.engine.steps, "step", lacks)
+    execution = (await http.post("/v1/executions", json={"definition": LOST})).json()["id"]
+    letter = await until_dead(http)
+    assert (letter["kind"], letter["execution"], letter["tries"]) == ("token", execution, 3)
+    assert letter["reason"] == "no module named 'shop'"
+    assert (await http.post(f"/v1/dead/{letter['id']}/retry")).json()["execution"] == execution
+    letter = await until_dead(http)
+    await http.post(f"/v1/dead/{letter['id']}/drop")
+    assert (await ended(http, execution))["state"] == "CANCELLED"
+    assert await dead(http) == []
+
+
+async def test_stuck_executions_are_listed_and_dropped(http: httpx.AsyncClient, app: App) -> None:
+    await deploy_script(http, WAITS)
+    execution = (await http.post("/v1/executions", json={"workflow": "waits"})).json()["id"]
+    app.engine.reconciler.stuck[execution] = "it has no live token and did not end"
+    (letter,) = await dead(http)
+    assert (letter["id"], letter["kind"]) == (f"stuck:{execution}", "stuck")
+    assert (await http.post(f"/v1/dead/{letter['id']}/retry")).status_code == 200
+    app.engine.reconciler.stuck[execution] = "again"
+    assert (await http.post(f"/v1/dead/{letter['id']}/drop")).status_code == 200
+    assert (await ended(http, execution))["state"] == "CANCELLED"
+
+
+@pytest.mark.parametrize(
+    ("id", "status"),
+    [("nonsense", 404), ("outbox:x", 404), ("token:x", 404), ("execution:x", 404), ("stuck:x", 404)],
+)
+async def test_what_is_no_dead_letter_is_refused(http: httpx.AsyncClient, id: str, status: int) -> None:
+    for verb in ("retry", "drop"):
+        answer = await http.post(f"/v1/dead/{id}/{verb}")
+        assert answer.status_code == status, answer.text
+
+
+@pytest.mark.parametrize("way", ["store", "server"])
+def test_the_command_lists_retries_and_drops(tmp_path: Path, way: str) -> None:
+    store = f"sqlite:///{tmp_path / 'dead.db'}"
+    app = App(store)
+    with LiveServer(app) as live:
+        execution = httpx.post(f"{live.url}/v1/executions", json={"definition": LOST}).json()["id"]
+        until = time.monotonic() + 20
+        while httpx.get(f"{live.url}/v1/executions/{execution}").json()["ended_at"] is None:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        place = ("--store", store) if way == "store" else ("--server", live.url)
+
+        def command(*words: str) -> Any:
+            line = [sys.executable, "-m", "dalsegno", "dead", *words, *place, "--json"]
+            done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+            assert done.returncode == 0, done.stderr
+            return json.loads(done.stdout)
+
+        (letter,) = command("ls")["dead"]
+        assert (letter["execution"], letter["code"]) == (execution, "TASK_NOT_FOUND")
+        if way == "store":
+            line = [sys.executable, "-m", "dalsegno", "doctor", "--store", store, "--json"]
+            told = json.loads(subprocess.run(line, capture_output=True, check=False, timeout=60).stdout)
+            (check,) = [each for each in told["checks"] if each["name"] == "dead letters"]
+            assert (check["status"], check["cure"]) == ("warn", "dalsegno dead ls")
+        assert command("drop", letter["id"])["execution"] == execution
+        assert command("ls")["dead"] == []
+        assert command("retry", letter["id"])["execution"] != execution
