@@ -119,6 +119,7 @@ soak: $(DEV) servers  ## the simulator over SEEDS=2000 other seeds (START=…), 
 	@$(PYTHON) -m dalsegno.testing.simulation --seeds $(SEEDS) --start $(START) --jobs $(WORKERS)
 	$(PYTHON) -m dalsegno.testing.simulation --scripts --seeds $(SEEDS) --start $(START) --jobs $(WORKERS)
 	$(PYTHON) -m pytest -m soak -n $(WORKERS) --dist worksteal $(ARGS)
+	DALSEGNO_API_EXAMPLES=100 $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/server/test_openapi_fuzz.py
 
 .PHONY: bench
 bench: $(DEV)  ## measure this machine: all workloads, or ARGS="chain --json"

@@ -34,6 +34,7 @@
     │   ├── SchemaMismatch         the store was written by another version
     │   ├── NoSecretKey            credentials need a key, and there is none
     │   ├── SecretUnreadable       a credential is sealed with another key, or was tampered with
+    │   ├── NotDelivered           a failure alert that its receiver does not take
     │   └── BadConfiguration       a setting or URL is wrong
     └── InternalError              a bug in Dal Segno: please report it
 
@@ -211,6 +212,10 @@ class NoSecretKey(OperatorError):
 
 class SecretUnreadable(OperatorError):
     code = "DS-343"
+
+
+class NotDelivered(OperatorError):
+    code = "DS-362"
 
 
 class AccessError(DalSegnoError):

@@ -8,6 +8,7 @@ from dalsegno.adapters.flat import Flattener, UnsupportedTransition
 from dalsegno.model.effect import DropTokens, FinishExecution, WakeMachine
 from dalsegno.model.transition import Park, Transition
 from dalsegno.testing.contract.build import command, event, last, new_execution, start, token
+from dalsegno.testing.contract.ledger_pending import submit, trigger
 from dalsegno.testing.contract.scripts import ask_to_end, done, save, signal, start_script
 
 FLATTENER = Flattener(lambda data: data)
@@ -22,6 +23,8 @@ UNSUPPORTED = {
     "drop": command("run", DropTokens(("a",))),
     "wake": command("run", WakeMachine()),
     "hand over": command("run", FinishExecution("COMPLETED", event("ExecutionCompleted"), hand_over=True)),
+    "submission": submit(),
+    "begin": trigger(),
     "wait": Transition("run", (), token="a", park=Park(None, b"", 1, "signal:x")),
 }
 

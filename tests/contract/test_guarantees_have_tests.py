@@ -10,7 +10,15 @@ import pytest
 from dalsegno.ports import archive, blobs, broker, clock, ledger, limits, records
 from dalsegno.testing.contract import ALL_GUARANTEES, TOPICS, WHOLE_STACK, Capabilities, Topic, bind
 
-PORTS = (ledger.Ledger, broker.Broker, archive.Archive, blobs.Blobs, records.Records, limits.Limits, clock.Clock)
+PORTS = (
+    ledger.Ledger,
+    broker.Broker,
+    archive.Archive,
+    blobs.Blobs,
+    records.Records,
+    limits.Limits,
+    clock.Clock,
+)
 DOCS = Path(__file__).parents[2] / "docs"
 NAMED = re.compile(r"\*\*([A-Z]\d) ([a-z ]+?)\*\*")
 NUMBERED = re.compile(r"\b([LBAKRMC]\d)\b")

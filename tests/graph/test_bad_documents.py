@@ -49,7 +49,12 @@ SHAPE = {
 
 NODES = {
     "no id": ({"nodes": [{"type": "log"}]}, "/nodes/0", "missing-id", "no 'id'"),
-    "concurrency of a node": (node(concurrency={"limit": "2"}), "/nodes/0/concurrency", "bad-concurrency", "whole"),
+    "concurrency of a node": (
+        node(concurrency={"limit": "2"}),
+        "/nodes/0/concurrency",
+        "bad-concurrency",
+        "whole",
+    ),
     "numeric id": (node(id=7), "/nodes/0/id", "bad-id", "in quotes"),
     "id with a space": (node(id="a b"), "/nodes/0/id", "bad-id", "letters, digits"),
     "id with a dollar": (node(id="$a"), "/nodes/0/id", "bad-id", "begin with a letter"),

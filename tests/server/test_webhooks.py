@@ -216,6 +216,11 @@ async def test_a_path_belongs_to_one_webhook(http: httpx.AsyncClient) -> None:
     )
     await http.put("/v1/webhooks/push", json={"path": "moved", "workflow": "echo"})
     assert (await http.put("/v1/webhooks/second", json=setting)).status_code == 201
+    refused = await http.put(
+        "/v1/webhooks/second", json={**setting, "path": "moved", "secret": "another-secret"}
+    )
+    assert refused.status_code == 409
+    assert (await deliver(http, b"{}")).status_code == 202, "the secret is the old one"
     assert [each["id"] for each in (await http.get("/v1/webhooks")).json()["items"]] == ["push", "second"]
 
 

@@ -82,7 +82,9 @@ class Flattener:
     def _effect(self, effect: Effect) -> Fields:
         flatten = EFFECTS.get(type(effect))
         if flatten is None:
-            raise _unsupported(f"what {type(effect).__name__} is about (scripts, signals, children, delayed starts)")
+            raise _unsupported(
+                f"what {type(effect).__name__} is about (scripts, signals, children, delayed starts)"
+            )
         return flatten(self, effect)
 
     def _token(self, token: NewToken) -> Fields:

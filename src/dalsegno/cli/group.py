@@ -15,7 +15,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Look": ("ls", "show", "watch", "why"),
     "Steer": ("trigger", "signal", "approvals", "approve", "reject", "pause", "cancel", "dead"),
     "Definitions": ("validate", "deploy", "versions", "alias", "nodes"),
-    "Schedules": ("schedule",),
+    "Starts by themselves": ("schedule", "webhook", "alerts"),
     "This machine": ("doctor", "bench"),
 }
 

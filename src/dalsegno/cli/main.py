@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from dalsegno.cli.commands import (
+    alerts,
     approvals,
     bench,
     control,
@@ -64,6 +65,7 @@ for family in (
     limits,
     credentials,
     webhook,
+    alerts,
     doctor,
     bench,
 ):

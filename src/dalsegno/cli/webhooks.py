@@ -106,6 +106,6 @@ async def send_signed(book: WebhookBook, id: str, body: Any, server: str) -> tup
             answer = await client.request(webhook.methods[0], url, content=content, headers=headers)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise Refusal(
-            f"{url} does not answer: {error or type(error).__name__}", "Is the server there? See --to."
+            f"{url} does not answer: {str(error) or type(error).__name__}", "Is the server there? See --to."
         ) from None
     return answer.status_code, answer.text

@@ -84,7 +84,9 @@ def _before_it_begins(inspection: Inspection) -> Wait:
             sentence = f"its time has come; it waits for a worker that serves queue '{start.queue}'"
             return Wait("queued", "", "", sentence, queue=start.queue)
         case _:
-            return Wait("timer", "", "", "it starts when its time has come, or when it is triggered", start.due)
+            return Wait(
+                "timer", "", "", "it starts when its time has come, or when it is triggered", start.due
+            )
 
 
 def _at_limit(token: TokenView, inspection: Inspection) -> Wait | None:

@@ -176,7 +176,10 @@ class Engine:
             concurrency=settings.concurrency,
         )
         self._heartbeat = self.make_heartbeat(
-            self.stack.ledger, self.worker.names, settings.lease_seconds, describe(self.worker, self.stack.clock)
+            self.stack.ledger,
+            self.worker.names,
+            settings.lease_seconds,
+            describe(self.worker, self.stack.clock),
         )
         self._heartbeat.start()
         self.worker.renamed = self._heartbeat.soon

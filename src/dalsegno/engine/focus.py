@@ -39,7 +39,9 @@ class FocusedBroker:
             ready = [token for execution in self.executions for token in await self.ledger.ready(execution)]
             ready.sort(key=lambda token: -token.priority)
             leases: list[Lease] = []
-            while ready and len(leases) < limit:  # those whose limit is used up do not stand in the way of others
+            while (
+                ready and len(leases) < limit
+            ):  # those whose limit is used up do not stand in the way of others
                 room = limit - len(leases)
                 leases += await self.ledger.lease(worker, ready[:room])
                 ready = ready[room:]

@@ -66,7 +66,10 @@ def _top_properties() -> _Schema:
 
 def _concurrency(key: str) -> _Schema:
     limit: _Schema = {"type": "integer", "minimum": 1, "description": "How many at once."}
-    rate: _Schema = {"type": ["string", "null"], "description": "How many may start in a period: 10/s, 100/m."}
+    rate: _Schema = {
+        "type": ["string", "null"],
+        "description": "How many may start in a period: 10/s, 100/m.",
+    }
     named: _Schema = {"type": ["string", "null"], "maxLength": 500, "description": key}
     return {
         "description": "A limit over all executions and processes.",

@@ -45,8 +45,8 @@ class Archive(Protocol):
     * **A2 resumable history**: ``events`` returns consecutive events after any number, in order.
     * **A3 newest first**: ``executions`` pages through a stable order; no execution is listed twice or passed over
       because others were started meanwhile.
-    * **A4 retention**: ``remove_ended`` and ``remove`` remove whole executions (history, outputs, blobs), and only ended
-      ones. One whose ending is still to be told (its outbox entry ``ended`` is not delivered) stays until it was.
+    * **A4 retention**: ``remove_ended`` and ``remove`` remove whole executions (history, outputs, blobs), and only
+      ended ones. One whose ending is still to be told (its outbox entry ``ended`` is not delivered) stays until it was.
     * **A5 aliases**: an alias means one version of its workflow until it is set again or removed, whichever version is
       the current one; ``latest`` always means the current one.
     * **A6 guarded removal**: a definition goes only when no unfinished execution runs it and no alias means it. Its

@@ -11,11 +11,13 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from dalsegno.app import App
 from dalsegno.server import problems, reference
+from dalsegno.server.alerting import alerting
 from dalsegno.server.duty import on_duty
 from dalsegno.server.guard import Guard
 from dalsegno.server.metrics import Counted
 from dalsegno.server.office import Office
 from dalsegno.server.operation import operated
+from dalsegno.server.routes.alerts import router as alerts
 from dalsegno.server.routes.approvals import router as approvals
 from dalsegno.server.routes.audit import router as audit
 from dalsegno.server.routes.bulk import router as bulk
@@ -69,6 +71,7 @@ ROUTERS = (
     webhooks,
     hooks,
     approvals,
+    alerts,
     health,
     errors,
 )
@@ -93,7 +96,7 @@ def create_application(
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         async with app.running(worker=roles.worker, scheduler=roles.scheduler):
             application.state.office = office
-            async with on_duty(office), operated(office):
+            async with on_duty(office), operated(office), alerting(office):
                 yield
 
     application = FastAPI(

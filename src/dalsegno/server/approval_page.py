@@ -127,23 +127,23 @@ def _label(id: str, label: str, control: str, help: str = "", *, required: bool 
 
 
 def _input(field: FormField, given: Mapping[str, str], number: int) -> str:
-    id, name = f"f{number}", f"field:{field.name}"
+    place, name = f"f{number}", f"field:{field.name}"
     value = given.get(name, written(field.default))
-    common = f'id="{id}" name="{escape(name)}"' + (" required" if field.required else "")
-    common += f' aria-describedby="{id}-help"' if field.help else ""
+    common = f'id="{place}" name="{escape(name)}"' + (" required" if field.required else "")
+    common += f' aria-describedby="{place}-help"' if field.help else ""
     match field.kind:
         case "yes":
             checked = " checked" if value in ("yes", "true") else ""
             # Never required: an unticked box says no, which is an answer.
-            box = f'<input type="checkbox" id="{id}" name="{escape(name)}" value="yes"{checked}>'
-            return f'<div class="field tick">{box}<label for="{id}">{escape(field.label)}</label></div>'
+            box = f'<input type="checkbox" id="{place}" name="{escape(name)}" value="yes"{checked}>'
+            return f'<div class="field tick">{box}<label for="{place}">{escape(field.label)}</label></div>'
         case "choice":
             control = f"<select {common}>{_options(field, value)}</select>"
         case "long" | "json":
             control = f'<textarea {common} rows="4">\n{escape(value)}</textarea>'
         case _:
             control = f'<input {common} {_type(field)} value="{escape(value)}">'
-    return _label(id, field.label, control, field.help, required=field.required)
+    return _label(place, field.label, control, field.help, required=field.required)
 
 
 def _options(field: FormField, value: str) -> str:

@@ -47,7 +47,7 @@ State = Literal["open", "unknown", "expired", "used", "decided"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A link as it stands. ``decided``: the question was answered by somebody else, timed out, or its execution ended."""
+    """A link as it stands. ``decided``: the question was answered otherwise, timed out, or its execution ended."""
 
     state: State
     link: Link | None = None
@@ -116,8 +116,8 @@ class Links:
         return Found("open", link, asked[0], {"input": msgspec.json.decode(view.input)})
 
     async def decide(self, text: str, decision: str, data: Any, by: str | None) -> Found:
-        """As ``find``, but where it was open the question has been answered. Raises InvalidInput where the decision does
-        not fit, and Conflict where somebody was faster: nothing has changed then."""
+        """As ``find``, but where it was open the question has been answered. Raises InvalidInput where the decision
+        does not fit, and Conflict where somebody was faster: nothing has changed then."""
         found = await self.find(text)
         if found.state != "open" or found.link is None:
             return found

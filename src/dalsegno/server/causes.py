@@ -282,6 +282,13 @@ CAUSES: dict[str, tuple[str, str]] = {
             "else raise `tolerance`."
         ),
     ),
+    "DS-362": (
+        "A failure alert was not taken by its receiver, or could not be sent at all.",
+        (
+            "The message says why. It is tried again, less and less often. `dalsegno alerts test ID` tries it now; see "
+            "[Failure alerts](../failure-alerts.md)."
+        ),
+    ),
     "DS-900": (
         "A bug in Dal Segno.",
         (

@@ -16,7 +16,9 @@ JSON = "application/json"
 YAML = ("application/yaml", "application/x-yaml", "text/yaml")
 SCRIPT = ("application/vnd.dalsegno.flow", "text/x-flow")
 
-Named = Annotated[str | None, Query(max_length=200, description="For bare documents that have no name.")]
+Named = Annotated[
+    str | None, Query(min_length=1, max_length=200, description="For bare documents that have no name.")
+]
 Aliased = Annotated[str | None, Query(max_length=63, description="An alias for this version.")]
 
 

@@ -101,8 +101,8 @@ class WebhookBook:
         before = await self.records.get(KIND, webhook.id)
         if before is not None:
             webhook = msgspec.structs.replace(webhook, created_at=_read(before).created_at)
+        await self._take_path(webhook)  # first: a path that is refused must leave the secret as it is
         await self._keep_secret(webhook, secret)
-        await self._take_path(webhook)
         await self.records.put(KIND, webhook.id, msgspec.json.encode(webhook))
         if before is not None and (old := _read(before).path) != webhook.path:
             await self._leave_path(old, webhook.id)
@@ -172,14 +172,14 @@ class WebhookBook:
             await self.records.remove(PATHS, path, found.version)
 
     async def get(self, id: str) -> Webhook:
-        found = await self.records.get(KIND, id)
+        found = await self.records.get(KIND, id) if re.fullmatch(ID, id) else None
         if found is None:
             raise NotFound(f"there is no webhook '{id[:100]}'; `dalsegno webhook ls` lists them")
         return _read(found)
 
     async def at(self, path: str) -> Webhook | None:
         """The one that takes deliveries at this path now."""
-        owner = await self.records.get(PATHS, path)
+        owner = await self.records.get(PATHS, path) if re.fullmatch(PATH, path) else None
         found = await self.records.get(KIND, owner.data.decode()) if owner is not None else None
         webhook = _read(found) if found is not None else None
         return webhook if webhook is not None and webhook.path == path and webhook.enabled else None

@@ -14,6 +14,7 @@ from dalsegno.server.approval_page import ending_page, question_page, thanks_pag
 from dalsegno.server.approvals import Found, Links
 from dalsegno.server.forms import data_of
 from dalsegno.server.office import TheOffice
+from dalsegno.server.problems import MEDIA_TYPE
 from dalsegno.server.reference import FOLDER
 from dalsegno.server.schemas.approvals import (
     ApprovalInfo,
@@ -36,7 +37,14 @@ Most = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
 MOST_FIELDS = 1000
 STATUSES = {"open": 200, "unknown": 404, "expired": 410, "used": 410, "decided": 409}
 PAGES: dict[int | str, dict[str, Any]] = {
-    code: {"description": words, "content": {"text/html": {"schema": {"type": "string"}}}}
+    code: {
+        "description": words,
+        "content": {
+            "text/html": {"schema": {"type": "string"}},
+            # Before the page is reached: a path or a request that makes no sense.
+            **({MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}} if code >= 400 else {}),
+        },
+    }
     for code, words in (
         (200, "The page."),
         (400, "The form cannot be read."),

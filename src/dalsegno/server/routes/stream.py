@@ -24,6 +24,7 @@ def _event_stream(example: str) -> dict[int | str, dict[str, Any]]:
 @router.get(
     "/executions/{execution}/stream",
     dependencies=[needs("read")],
+    status_code=200,
     response_class=EventStream,
     responses=_event_stream(
         'id: 1\nevent: ExecutionStarted\ndata: {"seq":1,"kind":"ExecutionStarted","at":"2026-01-05T09:00:00Z"}\n\n'
@@ -58,6 +59,7 @@ async def stream(
 @router.get(
     "/stream",
     dependencies=[needs("read")],
+    status_code=200,
     response_class=EventStream,
     responses=_event_stream(
         'event: ExecutionStarted\ndata: {"kind":"ExecutionStarted","execution":"0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4",'

@@ -25,7 +25,12 @@ from dalsegno.server.schemas.submissions import (
 router = APIRouter(tags=["submissions"])
 
 
-@router.post("/workflows", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
+@router.post(
+    "/workflows",
+    status_code=status.HTTP_201_CREATED,
+    dependencies=[needs("run")],
+    responses={200: {"model": Submission, "description": "The key was used before: that execution"}},
+)
 async def submit(
     office: TheOffice, request: SubmitRequest, response: Response, idempotency_key: IdempotencyKey = None
 ) -> Submission:

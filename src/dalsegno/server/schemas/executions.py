@@ -42,7 +42,9 @@ class StartRequest(BaseModel):
     tags: Tags = {}
     priority: int = Field(default=0, ge=-999_999, le=999_999)
     delay: Delay | None = Field(
-        default=None, description="Begin after so long (seconds, or `10m`); PENDING until then.", examples=["10m"]
+        default=None,
+        description="Begin after so long (seconds, or `10m`); PENDING until then.",
+        examples=["10m"],
     )
     start_at: datetime | None = Field(
         default=None, description="Begin at this time instead; UTC if it has no offset."
@@ -55,7 +57,9 @@ class ExecutionInfo(BaseModel):
     id: str = Field(examples=[EXAMPLE_ID])
     workflow: str
     version: int
-    definition: str = Field(default="", description="Content hash of what it runs; see `/v1/programs/{hash}`.")
+    definition: str = Field(
+        default="", description="Content hash of what it runs; see `/v1/programs/{hash}`."
+    )
     kind: str
     state: ExecutionState
     created_at: datetime

@@ -1,0 +1,66 @@
+"""``/v1/alerts``: who is told of failures."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Path, Response, status
+
+from dalsegno.errors import NotDelivered
+from dalsegno.server.access import needs
+from dalsegno.server.alerting import Alerting, State
+from dalsegno.server.alerts import STATE, Alert
+from dalsegno.server.office import Office, TheOffice
+from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.schemas.alerts import AlertInfo, AlertSetting, Tested
+
+router = APIRouter(prefix="/alerts", tags=["alerts"])
+
+Id = Annotated[str, Path(max_length=100, description="The alert's id.", examples=["ops"])]
+
+
+@router.get("", dependencies=[needs("read")])
+async def alerts(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[AlertInfo]:
+    """All alerts by id."""
+    found = await Alerting(office).book.page(from_cursor(cursor) or "", limit + 1)
+    items = [await _info(office, alert) for alert in found[:limit]]
+    return Page(items=items, next=to_cursor(items[-1].id) if len(found) > limit else None)
+
+
+@router.get("/{id}", dependencies=[needs("read")])
+async def alert(office: TheOffice, id: Id) -> AlertInfo:
+    """One alert, and how its last message went."""
+    return await _info(office, await Alerting(office).book.get(id))
+
+
+@router.put("/{id}", dependencies=[needs("admin")], responses={201: {"model": AlertInfo}})
+async def put(office: TheOffice, id: Id, setting: AlertSetting, response: Response) -> AlertInfo:
+    """Creates an alert (201) or changes it (200). It tells of what fails from now on."""
+    now = office.client.stack.clock.now()
+    made, is_new = await Alerting(office).book.put(setting.named(id, now), setting.url)
+    if is_new:
+        response.status_code = status.HTTP_201_CREATED
+    return await _info(office, made)
+
+
+@router.delete("/{id}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("admin")])
+async def remove(office: TheOffice, id: Id) -> None:
+    """Nothing is told any more, nor what waits."""
+    await Alerting(office).book.remove(id)
+
+
+@router.post("/{id}/test", dependencies=[needs("admin")])
+async def test(office: TheOffice, id: Id) -> Tested:
+    """Sends a message now, and tells whether it was taken."""
+    alerting = Alerting(office)
+    try:
+        await alerting.test(await alerting.book.get(id))
+    except NotDelivered as error:
+        return Tested(delivered=False, error=str(error))
+    return Tested(delivered=True)
+
+
+async def _info(office: Office, alert: Alert) -> AlertInfo:
+    record = await office.client.stack.records.get(STATE, alert.id)
+    return AlertInfo.of(alert, msgspec.json.decode(record.data, type=State) if record is not None else None)

@@ -1,0 +1,101 @@
+"""A process that is killed, or stopped and woken again, neither leaks a slot nor lets one too many run."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from dalsegno import App
+from dalsegno.engine.limits import OperatorLimits
+from dalsegno.engine.settings import EngineSettings
+
+HOLDING = """
+import os, sys, time
+from dalsegno import App
+from dalsegno.engine.settings import EngineSettings
+
+app = App(sys.argv[1], settings=EngineSettings(lease_seconds=float(sys.argv[2])))
+
+@app.task(concurrency=1)
+def slow(n: int) -> str:
+    os.write(1, b"running\\n")  # whole lines, from whatever thread
+    time.sleep(float(sys.argv[3]))
+    return "first"
+
+with app.running():
+    for n in range(3):
+        os.write(1, app.start(slow, n).id.encode() + b"\\n")
+    time.sleep(60)
+"""
+PATIENCE = 30
+
+
+def holder(url: str, lease: float, seconds: float) -> tuple[subprocess.Popen[str], list[str]]:
+    """A process that runs one of three, and what it started."""
+    arguments = [sys.executable, "-c", HOLDING, url, str(lease), str(seconds)]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    lines = [process.stdout.readline().strip() for _ in range(4)]
+    if lines.count("running") != 1:
+        end(process)
+        raise AssertionError(f"one of three has to run: {lines}")
+    return process, [line for line in lines if line != "running"]
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate(timeout=PATIENCE)
+
+
+class Successor:
+    """This process takes over. ``most``: how many it ran at the same time."""
+
+    def __init__(self, url: str) -> None:
+        self.app = App(url, settings=EngineSettings(reconcile_every=0.2))
+        self.most = self.now = 0
+        lock = threading.Lock()
+
+        @self.app.task(concurrency=1)
+        def slow(n: int) -> str:
+            with lock:
+                self.now += 1
+                self.most = max(self.most, self.now)
+            threading.Event().wait(0.05)
+            with lock:
+                self.now -= 1
+            return "second"
+
+    def results(self, executions: list[str]) -> list[str]:
+        with self.app.running():
+            found = [self.app.handle(execution).result(timeout=PATIENCE) for execution in executions]
+            view = self.app.host.call(OperatorLimits(self.app.client.stack).get("task:slow"))
+        assert (view.in_use, view.waiting) == (0, 0)
+        return found
+
+
+def test_a_killed_process_leaks_no_slot(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    process, executions = holder(url, 60.0, 60.0)
+    end(process)
+
+    successor = Successor(url)
+
+    assert successor.results(executions) == ["second"] * 3
+    assert successor.most == 1
+
+
+def test_a_process_that_was_stopped_and_comes_back_takes_no_slot_twice(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    process, executions = holder(url, 1.0, 1.0)
+    process.send_signal(signal.SIGSTOP)
+    threading.Event().wait(1.5)  # its lease has to run out, in real time
+    try:
+        successor = Successor(url)
+        assert successor.results(executions) == ["second"] * 3
+        assert successor.most == 1
+    finally:
+        process.send_signal(signal.SIGCONT)
+        end(process)
