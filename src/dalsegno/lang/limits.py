@@ -42,6 +42,11 @@ class Meter:
         self.work_left = limits.instructions
         self.bytes_left = limits.allocated_bytes
 
+    def renew(self) -> None:
+        """For the next evaluation."""
+        self.work_left = self.limits.instructions
+        self.bytes_left = self.limits.allocated_bytes
+
     def work(self, steps: int) -> None:
         """Charge a builtin that touches ``steps`` items as that many instructions."""
         self.work_left -= steps

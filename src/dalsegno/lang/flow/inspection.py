@@ -23,25 +23,32 @@ _ENOUGH = 2**60
 def plain_size(value: Value) -> int:
     """About how many characters a list or object is as JSON, or `NOT_PLAIN`: it holds what JSON has no word for, is
     very deep, or refers to the same parts so often that writing it out would multiply it."""
+    items: Collection[Value] = value if type(value) is list else value.values()
+    if _ATOMS.issuperset(map(type, items)):  # a flat record, as most are
+        return _own_size(value, items)
     level = [value]
     size = depth = containers = 0
     checked = False
     while level:
         deeper: list[Value] = []
         for container in level:
-            items: Collection[Value] = container if type(container) is list else container.values()
+            items = container if type(container) is list else container.values()
             kinds = set(map(type, items))
             if not kinds <= _ATOMS and not _may_stay(items, kinds, deeper):
                 return NOT_PLAIN
-            size += _PER_ITEM * len(container) + (sum(map(len, container)) if type(container) is dict else 0)
-            if str in kinds:
-                size += sum([len(item) for item in items if type(item) is str])
+            size += _own_size(container, items)
         level = deeper
         depth += 1
         containers += len(level)
         if depth > MAX_DEPTH or (containers > MANY and not (checked := checked or _is_tree(value))):
             return NOT_PLAIN
     return size
+
+
+def _own_size(container: Value, items: Collection[Value]) -> int:
+    """Without what the containers in it hold."""
+    texts = sum([len(item) for item in items if type(item) is str])
+    return _PER_ITEM * len(container) + texts + (sum(map(len, container)) if type(container) is dict else 0)
 
 
 def _may_stay(items: Collection[Value], kinds: set[type], deeper: list[Value]) -> bool:

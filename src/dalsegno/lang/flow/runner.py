@@ -75,14 +75,13 @@ class Runner(Interpreter):
     # running
 
     def prepare(self, now: float, budget: int | None) -> None:
-        """Limits are per resume: a new meter, and as many instructions as limits and budget allow. Going on after a
-        pause is the same resume still."""
-        host = Host(self.limits, now, self.entropy, self.requests)
-        if self.status == "paused":
-            host.meter = self.host.meter
-        else:
+        """Limits are per resume: the meter begins anew, with as many instructions as limits and budget allow. Going on
+        after a pause is the same resume still."""
+        host = self.host
+        host.now, host.requests = now, self.requests
+        if self.status != "paused":
+            host.meter.renew()
             self.allowance = self.limits.instructions
-        self.host = host
         self.bounded = budget is not None and budget < self.allowance
         self.fuel = self.allowance if budget is None else min(max(budget, 1), self.allowance)
         self.allowance -= self.fuel

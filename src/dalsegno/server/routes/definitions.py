@@ -96,6 +96,7 @@ async def set_alias(
 
 @router.delete("/{name:path}/aliases/{alias}", status_code=204, dependencies=[needs("run")])
 async def remove_alias(office: TheOffice, name: WorkflowName, alias: Alias) -> None:
+    """What is started from now on cannot name it any more; what runs goes on."""
     if not await office.client.stack.archive.remove_alias(name, alias):
         raise NotFound(no_such_version(name, alias))
 

@@ -86,6 +86,7 @@ async def executions(
 
 @router.get("/{execution}", dependencies=[needs("read")])
 async def one(office: TheOffice, execution: ExecutionId) -> Execution:
+    """One execution, with what went in and what came out."""
     return Execution.of(await office.client.status(execution))
 
 
@@ -159,6 +160,7 @@ async def pause(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
 
 @router.post("/{execution}/resume", dependencies=[needs("run")])
 async def resume(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
+    """A paused execution goes on; what came due meanwhile runs now."""
     await office.client.resume(execution)
     return await _info(office, execution)
 

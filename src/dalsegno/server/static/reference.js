@@ -13,6 +13,18 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+// Text with `words` of code in it.
+function prose(text) {
+  return text.split("`").map((part, index) => (index % 2 ? element("code", {}, part) : part));
+}
+
+// The first sentence, also where it goes on in the next line.
+function firstSentence(text) {
+  const paragraph = text.split("\n\n")[0].replaceAll("\n", " ");
+  const end = paragraph.search(/[.;:](\s|$)/);
+  return end < 0 ? paragraph : paragraph.slice(0, end + 1).replace(/[;:]$/, ".");
+}
+
 function resolve(api, schema, depth = 0) {
   if (!schema || depth > 20) return {};
   if (!schema.$ref) return schema;
@@ -133,18 +145,18 @@ function route(api, method, path, item, operation) {
   const button = element("button", { type: "button" }, "Try it");
   button.addEventListener("click", () => call(name, path, panel, output));
   const parameters = [...(item.parameters || []), ...(operation.parameters || [])].map((each) => resolve(api, each));
-  panel.append(...[element("p", {}, operation.description || ""), parameterTable(api, parameters), bodyField(api, operation),
+  panel.append(...[element("p", {}, ...prose(operation.description || "")), parameterTable(api, parameters), bodyField(api, operation),
     button, output, replies(api, operation)].filter((each) => each !== null));
-  const first = (operation.description || operation.summary || "").split("\n")[0];
+  const first = firstSentence(operation.description || operation.summary || "");
   const made = element("details", { className: "route" }, element("summary", {}, element("span", { className: `method ${name}` }, name),
-    element("span", { className: "path" }, path), element("span", { className: "text" }, `  ${first}`)), panel);
+    element("span", { className: "path" }, path), element("span", { className: "text" }, "  ", ...prose(first))), panel);
   made.dataset.words = `${name} ${path} ${first}`.toLowerCase();
   return made;
 }
 
 function draw(api) {
   document.getElementById("version").textContent = api.info.version;
-  document.getElementById("about").textContent = api.info.description || "";
+  document.getElementById("about").replaceChildren(...prose(api.info.description || ""));
   const sections = new Map();
   for (const [path, item] of Object.entries(api.paths)) {
     for (const method of METHODS.filter((each) => item[each])) {
