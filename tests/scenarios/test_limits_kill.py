@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -50,6 +51,22 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=PATIENCE)
 
 
+def stop(process: subprocess.Popen[str], store: Path) -> None:
+    """Not in the middle of a transaction: the file would stay locked for everybody."""
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        connection = sqlite3.connect(store, timeout=0.2, isolation_level=None)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            process.send_signal(signal.SIGCONT)
+            threading.Event().wait(0.02)
+        else:
+            return
+        finally:
+            connection.close()
+
+
 class Successor:
     """This process takes over. ``most``: how many it ran at the same time."""
 
@@ -90,7 +107,7 @@ def test_a_killed_process_leaks_no_slot(tmp_path: Path) -> None:
 def test_a_process_that_was_stopped_and_comes_back_takes_no_slot_twice(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
     process, executions = holder(url, 1.0, 1.0)
-    process.send_signal(signal.SIGSTOP)
+    stop(process, tmp_path / "store.db")
     threading.Event().wait(1.5)  # its lease has to run out, in real time
     try:
         successor = Successor(url)

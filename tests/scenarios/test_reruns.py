@@ -125,7 +125,7 @@ def test_retry_of_a_node_that_recovers(stage: Stage) -> None:
     broken = {"now": True}
 
     @stage.app.task
-    async def moody(value: str) -> str:
+    async def moody(value: int) -> int:
         if broken["now"]:
             raise ValueError("not today")
         return value

@@ -255,7 +255,7 @@ async def test_no_detour_leads_past_the_key(
     """Spoken without a client in between, which would straighten the path."""
     await make_key(app, "admin")
     application.state.office.doorman.look_again()
-    assert await status_of(application, path) in (401, 404)
+    assert await status_of(application, path) in (401, 404, 405)  # webhooks take no GET
 
 
 async def status_of(application: FastAPI, path: str) -> int:

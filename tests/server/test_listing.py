@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -65,6 +66,7 @@ async def test_text(http: httpx.AsyncClient, runs: dict[str, str]) -> None:
     for _ in range(300):  # a store that indexes words does so after the ending
         if len(found := await listed(http, text="card declined")) == 2:
             break
+        await asyncio.sleep(0.02)
     assert found == [again, failed]
     assert await listed(http, text="card refused") == []
     assert await listed(http, text=" ".join(f"w{number}" for number in range(50))) == []
