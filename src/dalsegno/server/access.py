@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,7 +49,7 @@ def caller_of(request: Request) -> Caller:
 def needs(scope: Scope) -> Dependency:
     """A dependency that refuses callers without this scope and gives the route its `Caller`."""
 
-    def check(request: Request) -> Caller:
+    async def check(request: Request) -> Caller:
         caller = caller_of(request)
         if caller.via == "nobody":
             raise Unauthenticated(KEY_WANTED)
@@ -61,7 +61,7 @@ def needs(scope: Scope) -> Dependency:
     return _depends(check)
 
 
-def _depends(check: Callable[[Request], Caller]) -> Dependency:
+def _depends(check: Callable[[Request], Awaitable[Caller]]) -> Dependency:
     found = Depends(check)
     if not isinstance(found, Dependency):
         raise TypeError("FastAPI's Depends is not what it was")

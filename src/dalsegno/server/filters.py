@@ -22,7 +22,7 @@ Tag = Annotated[str, Query(max_length=LONGEST_TAG)]
 Relation = Annotated[str, Query(max_length=50)]
 
 
-def asked_filter(
+async def asked_filter(
     workflow: Annotated[str | None, Query(max_length=200)] = None,
     state: Annotated[list[ExecutionState] | None, Query(max_length=20)] = None,
     kind: Annotated[

@@ -54,7 +54,8 @@ class Office:
         return self.app.engine
 
 
-def office_of(request: Request) -> Office:
+async def office_of(request: Request) -> Office:
+    """Async, as every dependency here: the framework calls plain functions in a thread each."""
     office: Office = request.app.state.office
     return office
 
