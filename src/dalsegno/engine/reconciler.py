@@ -11,7 +11,7 @@ from dalsegno.engine.processes import dead_among
 from dalsegno.engine.retention import Retention, read_retention, remove_outdated
 from dalsegno.errors import OperatorError
 from dalsegno.model.effect import WakeMachine
-from dalsegno.model.execution import SCRIPTED
+from dalsegno.model.execution import SCRIPTED, ExecutionState
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import Archive, ExecutionFilter
@@ -24,6 +24,7 @@ UNTOUCHED_AFTER = 300.0
 PAGE = 100
 BETWEEN_CHUNKS = 0.1
 """Seconds between two chunks of old executions that are removed."""
+ALIVE: tuple[ExecutionState, ...] = ("PENDING", "RUNNING", "PAUSED")
 OUTBOX_LOOK = 1000
 """Entries of the outbox among which something for a waiting script is looked for."""
 
@@ -106,10 +107,18 @@ class Reconciler:
         reason = diagnose(inspection) if inspection is not None else None
         if reason is None:
             self.stuck.pop(execution, None)
-        elif execution not in self.stuck:
+        elif execution not in self.stuck and not await self._has_moved(inspection):
             self.stuck[execution] = reason
             self.repairs["reported-stuck"] += 1
             logger.error("execution %s cannot move: %s", execution, reason)
+
+    async def _has_moved(self, before: Inspection | None) -> bool:
+        """Since it was looked at. What may bring it on is read one after the other, and an ending that is told between
+        two of these looks is seen by neither."""
+        if before is None:
+            return True
+        now = await self.ledger.inspect(before.execution.id)
+        return now is None or now.execution.seq != before.execution.seq or now.tokens != before.tokens
 
     async def _nudge(self, inspection: Inspection) -> bool:
         """A script whose timer should have fired long ago is resumed: the timer's token was deleted by somebody, and a
@@ -134,7 +143,7 @@ class Reconciler:
 
     async def _has_children(self, execution: str) -> bool:
         """Whether a child runs, or is still to be started or told about."""
-        where = ExecutionFilter(parent=execution, relations=("child",), states=("RUNNING", "PAUSED"))
+        where = ExecutionFilter(parent=execution, relations=("child",), states=ALIVE)
         if await self.archive.executions(where, limit=1):
             return True
         children = {child.id for child in await self.archive.executions(ExecutionFilter(parent=execution))}
