@@ -124,9 +124,13 @@ soak: $(DEV) servers  ## the simulator over SEEDS=2000 other seeds (START=…), 
 .PHONY: bench
 bench: $(DEV)  ## measure this machine: all workloads, or ARGS="chain --json"
 	@if [ -n "$(ARGS)" ]; then $(VENV)/bin/dalsegno bench $(ARGS); else
-	  for workload in chain script python fanout latency resume suspended split100k timers; do $(VENV)/bin/dalsegno bench $$workload; done
+	  for workload in chain script python fanout latency resume suspended split100k timers http listing streams; do $(VENV)/bin/dalsegno bench $$workload; done
 	  printf 'bare loop, no engine: '; $(PYTHON) bench/bare_chain.py
 	fi
+
+.PHONY: bench-peers
+bench-peers: $(DEV) servers  ## measure DBOS and Celery beside us (ARGS="--contenders dalsegno-sqlite,celery-redis")
+	@$(PYTHON) -m bench.peers.run $(ARGS)
 
 .PHONY: docs
 docs: $(DEV)  ## renew the generated reference pages and build the documentation into site/

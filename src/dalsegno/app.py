@@ -20,6 +20,7 @@ from dalsegno.engine.starting import StartOptions
 from dalsegno.engine.tasks import Task, Tasks, make_task
 from dalsegno.engine.workflows import Workflows
 from dalsegno.errors import InternalError, InvalidInput, UsageError
+from dalsegno.graph.workflow_limit import front_matter_limit
 from dalsegno.handle import Handle
 from dalsegno.hosting import Host
 from dalsegno.lang.durations import parse_duration
@@ -166,7 +167,12 @@ class App:
 
     @overload
     def workflow(
-        self, /, *, name: str | None = None, timeout: float | str | None = None
+        self,
+        /,
+        *,
+        name: str | None = None,
+        timeout: float | str | None = None,
+        concurrency: int | str | Mapping[str, Any] | None = None,
     ) -> Callable[[Callable[P, Awaitable[R]]], DurableWorkflow[P, R]]: ...
 
     def workflow(
@@ -176,13 +182,17 @@ class App:
         *,
         name: str | None = None,
         timeout: float | str | None = None,
+        concurrency: int | str | Mapping[str, Any] | None = None,
     ) -> Any:
         """Compiles an ``async def`` to a durable workflow. What cannot be made durable is refused here, with file and
-        line and what to write instead."""
+        line and what to write instead. ``concurrency``: how many executions run at once, or ``{"key":
+        "$trigger.customer", "limit": 1}`` for so many per value of the input; the others are PENDING."""
 
         def register(function: Callable[..., Any]) -> DurableWorkflow[..., Any]:
-            front_matter = {} if timeout is None else {"timeout": timeout}
+            said = {"timeout": timeout, "concurrency": concurrency}
+            front_matter = {option: value for option, value in said.items() if value is not None}
             durable = DurableWorkflow(function, name, front_matter=front_matter)
+            front_matter_limit(front_matter, durable.program.name)  # here, and not only at a start
             self.workflows.register(durable.program, function)
             return durable
 
@@ -212,11 +222,15 @@ class App:
         priority: int = 0,
         delay: Duration | None = None,
         start_at: Moment | None = None,
+        connection: Any = None,
     ) -> Starter:
         """Options for the next start: ``app.with_options(idempotency_key="o-1").start("checkout", …)``. With ``delay``
-        or ``start_at`` it is PENDING until then; ``handle.trigger()`` begins it before."""
+        or ``start_at`` it is PENDING until then; ``handle.trigger()`` begins it before. ``connection`` starts it inside
+        the transaction that you have begun there, in the database of the store: it exists once you commit."""
         key = idempotency_key
-        return Starter(self, StartOptions(version, key, dict(tags or {}), priority, delay, start_at))
+        return Starter(
+            self, StartOptions(version, key, dict(tags or {}), priority, delay, start_at, connection)
+        )
 
     def deploy(self, document: str | bytes | Mapping[str, Any], name: str | None = None) -> Definition:
         """Checks and stores a graph document; the same content again is the same version."""

@@ -8,6 +8,7 @@
     │   ├── NotJson                a value that JSON cannot carry (its path is named)
     │   ├── LimitExceeded          a configured limit was reached (the limit is named)
     │   ├── Conflict               the execution is not in a state that allows this
+    │   │   ├── KeyReused          an idempotency key that was used for something else
     │   │   └── LeaseLost          a remote worker answers for a task that is not its own any more
     │   ├── BadRequest             an HTTP request that cannot be read
     │   ├── TooLarge               one that is larger than the server takes
@@ -112,6 +113,10 @@ class LimitExceeded(UsageError):
 
 class Conflict(UsageError):
     code = "DS-160"
+
+
+class KeyReused(Conflict):
+    code = "DS-161"
 
 
 class LeaseLost(Conflict):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from dalsegno.engine.stack import Stack
 from dalsegno.errors import BadConfiguration
 from dalsegno.ports.clock import Clock
+
+LISTEN_VARIABLE = "DALSEGNO_LISTEN"
+"""A direct URL of the same PostgreSQL database, where the store's goes through a pooler."""
+POSTGRES = ("postgresql", "postgres")
 
 
 class SystemClock:
@@ -16,16 +22,18 @@ class SystemClock:
 
 
 async def open_stack(url: str, clock: Clock | None = None) -> Stack:
-    """Opens the stack behind a store URL: ``memory:``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``."""
-    clock = clock or SystemClock()
+    """Opens the stack behind a store URL: ``memory:``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``,
+    ``postgresql://user@host/database``. ``clock`` replaces the system's, or the database's, in tests."""
     scheme = urlsplit(url).scheme
     if scheme == "memory":
-        return _memory(url, clock)
+        return _memory(url, clock or SystemClock())
     if scheme == "sqlite":
-        return await _sqlite(url, clock)
+        return await _sqlite(url, clock or SystemClock())
+    if is_postgres(url):
+        return await _postgres(url, clock)
     raise BadConfiguration(
-        f"the store URL {url!r} has the scheme {scheme or 'nothing'!r}; supported here: memory:, "
-        "sqlite:///relative/path.db, sqlite:////absolute/path.db"
+        f"the store URL {shown_url(url)!r} has the scheme {scheme or 'nothing'!r}; supported here: memory:, "
+        "sqlite:///relative/path.db, sqlite:////absolute/path.db, postgresql://user:password@host/database"
     )
 
 
@@ -58,7 +66,63 @@ async def _sqlite(url: str, clock: Clock) -> Stack:
         sqlite.SqliteRecords(store),
     )
     limits = sqlite.SqliteLimits(store)
-    return Stack(url, ledger, broker, archive, blobs, records, clock, close, limits)
+    transactions = sqlite.SqliteTransactions(store)
+    return Stack(
+        url, ledger, broker, archive, blobs, records, clock, close, limits, transactions=transactions
+    )
+
+
+async def _postgres(url: str, clock: Clock | None) -> Stack:
+    try:
+        from dalsegno.adapters import postgres  # noqa: PLC0415 - only what is used is loaded
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise BadConfiguration(
+            "a store on PostgreSQL needs the driver asyncpg: install dalsegno[postgres]"
+        ) from None
+    store = await postgres.PostgresStore.open(url, clock)
+    ledger = postgres.PostgresLedger(store)
+    listener = postgres.Listener(os.environ.get(LISTEN_VARIABLE) or url)
+    broker = postgres.PostgresBroker(ledger, listener)
+    neighbours = postgres.PostgresNeighbours(ledger, listener, broker)
+    transactions = postgres.PostgresTransactions(store, ledger.commits)
+    listener.start()
+    tending = asyncio.get_running_loop().create_task(postgres.keep_ahead(store), name="partitions")
+
+    async def close() -> None:
+        tending.cancel()
+        await asyncio.gather(tending, return_exceptions=True)
+        await transactions.close()
+        await broker.close()
+        await ledger.close()
+
+    return Stack(
+        shown_url(url),
+        ledger,
+        broker,
+        postgres.PostgresArchive(store),
+        postgres.PostgresBlobs(store),
+        postgres.PostgresRecords(store),
+        store,
+        close,
+        postgres.PostgresLimits(store),
+        neighbours=neighbours,
+        transactions=transactions,
+    )
+
+
+def is_postgres(url: str) -> bool:
+    return urlsplit(url).scheme in POSTGRES
+
+
+def shown_url(url: str) -> str:
+    """A store's URL as it may be printed: without its password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    login, _, place = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{login.partition(':')[0]}:***@{place}"))
 
 
 def sqlite_path(url: str) -> Path:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dalsegno.adapters.memory.broker import MemoryBroker
+from dalsegno.adapters.postgres import Listener, PostgresBroker
 from dalsegno.adapters.sqlite.broker import SqliteBroker
 from dalsegno.model.transition import ReadyToken
 
@@ -40,7 +41,12 @@ async def until(come: Callable[[], bool]) -> None:
     raise AssertionError("it did not come about")
 
 
-@pytest.mark.parametrize("make", [MemoryBroker, SqliteBroker])
+def deaf_postgres_broker(ledger: Any) -> PostgresBroker:
+    """Its listener is not started: what counts is inside the process."""
+    return PostgresBroker(ledger, Listener("postgresql://nowhere/at_all"))
+
+
+@pytest.mark.parametrize("make", [MemoryBroker, SqliteBroker, deaf_postgres_broker])
 async def test_news_that_come_during_a_claim_are_not_taken_away_by_another(make: Any, tmp_path: Path) -> None:
     ledger = SlowLedger(tmp_path / "none.db")
     broker = make(ledger)

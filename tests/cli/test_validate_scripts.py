@@ -97,3 +97,27 @@ def test_a_file_that_is_not_utf_8_is_refused_with_its_place(invoke: Invoke, fold
 
 def test_a_missing_script_is_told(invoke: Invoke) -> None:
     assert invoke("validate", "nowhere.flow").exit_code == 2
+
+
+FRONT_MATTER = """\
+```
+input_schema: {type: 7}
+timeout: 3s
+concurrency: {limit: 0}
+```
+return 1 + totl
+"""
+
+
+def test_what_deploying_would_refuse_is_found_too(invoke: Invoke, folder: Path) -> None:
+    write(folder, wrong_flow=FRONT_MATTER)
+    result = invoke("validate", "wrong.flow")
+    assert result.exit_code == 2
+    assert "wrong.flow: 3 errors" in result.stdout
+    places = [
+        line.split()[0]
+        for line in result.stdout.splitlines()
+        if line.startswith("wrong.flow:") and "  " in line
+    ]
+    assert places == ["wrong.flow:2:1", "wrong.flow:4:1", "wrong.flow:6:12"]
+    assert "the concurrency makes no sense: 'limit' must be a whole number" in " ".join(result.stdout.split())

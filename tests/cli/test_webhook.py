@@ -61,3 +61,9 @@ def test_mistakes_are_told(invoke: Invoke) -> None:
         assert said in refused.stderr
     invoke("webhook", "add", "push", "--workflow", "greet")
     assert "does not answer" in invoke("webhook", "test", "push", "--to", "http://127.0.0.1:1").stderr
+
+
+def test_a_webhook_for_a_workflow_that_is_not_there_is_warned_of(invoke: Invoke) -> None:
+    added = invoke("webhook", "add", "early", "--workflow", "nobody-deployed-this")
+    assert added.exit_code == 0, added.output
+    assert "warning: there is no workflow 'nobody-deployed-this'" in added.stderr

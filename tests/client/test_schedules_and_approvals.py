@@ -137,3 +137,19 @@ def test_a_decision_is_sent_once() -> None:
             {"decision": "approved", "data": {"limit": 5}, "by": "Ann", "index": [2]},
         )
     ]
+
+
+def test_more_approvals_than_fit_in_a_page_are_asked_for_again() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        is_last = "cursor" in request.url.params
+        count = int(request.url.params["limit"]) if not is_last else 1
+        return httpx.Response(200, json={"items": [APPROVAL] * count, "next": None if is_last else "more"})
+
+    client, asked = wired(answer)
+    with client:
+        found = client.host.call(client.client.pending_approvals(limit=600))
+    assert len(found) == 501
+    assert [path for _, path, _ in asked] == [
+        "/v1/approvals?limit=500",
+        "/v1/approvals?limit=100&cursor=more",
+    ]

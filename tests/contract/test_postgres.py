@@ -1,38 +1,47 @@
-"""The contract suite on PostgreSQL, as far as its ledger goes."""
+"""The contract suite on PostgreSQL."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 
+import asyncpg
 import pytest
 
-from dalsegno.adapters.postgres import PostgresLedger, PostgresStore
-from dalsegno.testing.clock import FakeClock
-from dalsegno.testing.contract import Capabilities, ContractStack, bind
+from dalsegno.testing.contract import WHOLE_STACK, Capabilities, ContractStack, bind
+from tests.adapters.postgres.stacks import PostgresStacks
 from tests.servers.postgres import PostgresServer
 
 DATABASE = "contract"
-TABLES = "execution flight token scope barrier slot gate left_context output event outbox"
+EMPTY = """
+DO $$
+DECLARE name text;
+BEGIN
+    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'dalsegno' AND tablename <> 'installed' LOOP
+        EXECUTE format('DELETE FROM dalsegno.%I', name);
+    END LOOP;
+END $$
+"""
 
 
 @pytest.fixture(scope="module")
 def database(postgres_server: PostgresServer) -> Iterator[str]:
-    """One database for all tests here, emptied before each: creating one takes longer than a test."""
+    """One database for all tests here, emptied before each: creating one takes longer than a test. No server is killed
+    here, so nothing waits for the disk; tests/adapters/postgres is about that."""
     postgres_server.start()
-    yield postgres_server.create_database(DATABASE)
+    url = postgres_server.create_database(DATABASE)
+    postgres_server.psql(f"ALTER DATABASE {DATABASE} SET synchronous_commit = off")
+    yield url
     postgres_server.drop_database(DATABASE)
 
 
 @pytest.fixture
-async def stack(postgres_server: PostgresServer, database: str) -> AsyncIterator[ContractStack]:
-    clock = FakeClock()
-    store = await PostgresStore.open(database, clock)
-    postgres_server.psql("; ".join(f"DELETE FROM dalsegno.{table}" for table in TABLES.split()), DATABASE)
-    ledger = PostgresLedger(store)
-    yield ContractStack(ledger, clock, read_events=ledger.events)  # type: ignore[arg-type]  # no whole Ledger yet
-    await ledger.close()
+async def stack(database: str) -> AsyncIterator[ContractStack]:
+    connection = await asyncpg.connect(database)
+    await connection.execute(EMPTY)
+    await connection.close()
+    stacks = PostgresStacks(database)
+    yield await stacks.open()
+    await stacks.close()
 
 
-GUARANTEES = frozenset(["L1", "L2", "L3", "L5", "L6", "L7", "L8", "L9", "C1"])
-FEATURES = frozenset(("commit", "gates", "cancelling", "pausing", "time"))
-globals().update(bind(Capabilities(FEATURES, GUARANTEES)))
+globals().update(bind(Capabilities(WHOLE_STACK | {"durable", "shared"})))

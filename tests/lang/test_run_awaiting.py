@@ -214,6 +214,15 @@ FAILURES: list[tuple[str, str, str]] = [
     ("let p = Task.run('t', 1); p > 3", "TypeError", "await the promise first"),
     ("let p = Task.run('t', 1); p * 3", "TypeError", "await the promise first"),
     ("Task.with({retrys: 3})", "WRONG_ARG_TYPE", "no option 'retrys'; did you mean 'retry'?"),
+    ("Task.with({version: 2})", "WRONG_ARG_TYPE", "Task.with() has no option 'version'"),
+    ("Workflow.with({queue: 'q'})", "WRONG_ARG_TYPE", "Workflow.with() has no option 'queue'"),
+    ("Task.with({timeout: 'soon'})", "WRONG_ARG_TYPE", "Task.with(): the option 'timeout' is not a duration"),
+    ("Task.with({delay: -1})", "WRONG_ARG_TYPE", "the option 'delay'"),
+    ("Node.with({queue: ''})", "WRONG_ARG_TYPE", "Node.with(): the option 'queue' must be a text"),
+    ("Task.with({priority: 1.5})", "WRONG_ARG_TYPE", "the option 'priority' must be a whole number"),
+    ("Task.with({retries: -1})", "WRONG_ARG_TYPE", "the option 'retries' must be a whole number"),
+    ("Task.with({concurrency: 0})", "WRONG_ARG_TYPE", "the option 'concurrency' makes no sense: 'limit'"),
+    ("Workflow.with({tags: {a: 1}})", "WRONG_ARG_TYPE", "the option 'tags' must be an object of texts"),
     ("let p = Task.run('t', 1); p.x = 1", "TypeError", "promise"),
     ("for (let x of Task.run('t', 1)) { }", "TYPE_ERROR", "await the promise first"),
     ("let p = Promise.all([]); return '' + p", "TypeError", "promise"),
@@ -267,7 +276,7 @@ def test_effects_are_what_the_program_asked_for() -> None:
     Node.run('http', {url: 'u'})
     Node.with({timeout: 5}).run('llm', {})
     Workflow.run('child', 1)
-    Workflow.with({key: 'k'}).start('other', 2)
+    Workflow.with({version: 'stable'}).start('other', 2)
     Timer.delay(5)
     Signal.next('go')
     Signal.when('go', {timeout: '1m'})
@@ -279,7 +288,7 @@ def test_effects_are_what_the_program_asked_for() -> None:
         StartTask("p2", "node:http", {"url": "u"}),
         StartTask("p3", "node:llm", {}, {"timeout": 5}),
         StartWorkflow("p4", "child", 1),
-        StartWorkflow("p5", "other", 2, {"key": "k"}, detached=True),
+        StartWorkflow("p5", "other", 2, {"version": "stable"}, detached=True),
         StartTimer("p6", START + 5),
         AwaitSignal("p7", "go"),
         AwaitSignal("p8", "go", START + 60),

@@ -9,15 +9,19 @@ import pytest
 
 from tests.scenarios.stage import Stage
 
-STACKS = {
-    "memory": lambda folder: "memory:",
-    "sqlite": lambda folder: f"sqlite:///{folder}/scenario.db",
-}
+STACKS = ("memory", "sqlite", "postgres")
 
 
 @pytest.fixture(params=STACKS)
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return STACKS[request.param](tmp_path)
+    match request.param:
+        case "memory":
+            return "memory:"
+        case "sqlite":
+            return f"sqlite:///{tmp_path}/scenario.db"
+        case _:
+            url: str = request.getfixturevalue("empty_postgres")()
+            return url
 
 
 @pytest.fixture

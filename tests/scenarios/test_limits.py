@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from dalsegno.engine.limits import OperatorLimits
+from dalsegno.engine.scripting.sources import InvalidScript
 from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.handle import Handle
 from dalsegno.model.limits import Allowance
+from dalsegno.ports.node import NodeContext
 from tests.scenarios.documents import graph, task
 from tests.scenarios.stage import Stage
 
@@ -165,3 +167,144 @@ def test_a_registered_limit_holds_for_the_task_alone_in_scripts_and_in_graphs(st
 def test_a_limit_that_makes_no_sense_is_refused(stage: Stage, concurrency: Any, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         stage.app.task(concurrency=concurrency)(lambda: None)
+
+
+ONE_SCRIPT = """```
+name: one-by-one
+concurrency: {key: $trigger.customer, limit: 1}
+```
+workflow(ctx, inputs) { return await Task.run("hold", inputs.door) }
+"""
+FLAKY = graph(
+    "a > b",
+    {"a": task("note", "{{ $trigger.door }}"), "b": task("shaky", "{{ $trigger.door }}")},
+    concurrency={"key": "$trigger.customer", "limit": 1},
+)
+
+
+def begin_script(stage: Stage, customer: str, door: str) -> Handle:
+    return stage.start_script(ONE_SCRIPT, {"customer": customer, "door": door}, "one-by-one")
+
+
+def test_a_scripts_limit_queues_executions_of_the_same_key(stage: Stage) -> None:
+    first, second = begin_script(stage, "ann", "one"), begin_script(stage, "ann", "two")
+    other = begin_script(stage, "bob", "three")
+    stage.until_comers(first, "one")
+    stage.until_comers(other, "three")
+
+    assert second.status().state == "PENDING"
+    assert sentences(second) == ["the execution waits for a free slot of limit 'ann' (1 of 1 in use)"]
+    stage.door("two").open()
+    stage.door("one").open()
+
+    assert stage.end_of(first).state == "COMPLETED"
+    assert stage.end_of(second).state == "COMPLETED"
+    stage.door("three").open()
+    stage.end_of(other)
+
+
+def test_a_scripts_limit_that_makes_no_sense_is_refused_with_its_line(stage: Stage) -> None:
+    for wrong, told in (
+        ("limit: 0", "at least 1"),
+        ("limits: 1", "no 'limits'"),
+        ("key: $nobody.x", "nobody"),
+    ):
+        source = ONE_SCRIPT.replace("key: $trigger.customer, limit: 1", wrong)
+        with pytest.raises(InvalidScript, match=f"line 3, column 1: .*{told}"):
+            stage.app.deploy_script(source, "one-by-one")
+
+
+def test_a_python_workflows_limit_queues_its_executions(stage: Stage) -> None:
+    @stage.app.task
+    async def held(ctx: NodeContext, door: str) -> str:
+        await stage.door(door).passing(ctx.idempotency_key)
+        return door
+
+    async def guarded(door: str) -> str:
+        return await held(door)
+
+    workflow = stage.app.workflow(concurrency=1)(guarded)
+    first, second = stage.app.start(workflow, "one"), stage.app.start(workflow, "two")
+    stage.until_comers(first, "one")
+
+    assert sentences(second) == [
+        "the execution waits for a free slot of limit 'workflow:guarded' (1 of 1 in use)"
+    ]
+    stage.door("two").open()
+    stage.door("one").open()
+    assert (stage.end_of(first).output, stage.end_of(second).output) == ("one", "two")
+
+
+def test_a_python_workflows_limit_that_makes_no_sense_is_refused_where_it_is_defined(stage: Stage) -> None:
+    async def guarded(door: str) -> str:
+        return door
+
+    with pytest.raises(InvalidInput, match=r"concurrency of workflow 'guarded' makes no sense.*at least 1"):
+        stage.app.workflow(concurrency=0)(guarded)
+
+
+def test_retry_and_rerun_stand_in_line_like_any_other_start(stage: Stage) -> None:
+    doors_that_fail = {"one"}
+
+    async def shaky(ctx: NodeContext, door: str) -> str:
+        if door in doors_that_fail:
+            raise ValueError("not yet")
+        await stage.door(door).passing(ctx.idempotency_key)
+        return door
+
+    stage.app.task(shaky)
+    failed = stage.end_of(stage.start(FLAKY, {"customer": "ann", "door": "one"}))
+    assert failed.state == "FAILED"
+    doors_that_fail.clear()
+    running = stage.start(FLAKY, {"customer": "ann", "door": "two"})
+    stage.until_comers(running, "two")
+
+    retried = failed.handle.retry()
+    assert sentences(retried) == ["the execution waits for a free slot of limit 'ann' (1 of 1 in use)"]
+    call(stage, stage.app.client.trigger(retried.id))  # who triggers it does not jump the line
+    assert retried.status().state == "PENDING"
+    stage.door("one").open()
+    stage.door("two").open()
+
+    ended = stage.end_of(retried)
+    assert (ended.state, ended.output, retried.status().relation) == ("COMPLETED", "one", "retry")
+    assert stage.seen == ["one", "two"]  # node a did not run again
+    again = stage.end_of(retried.rerun("b", context={"a": "edited"}))
+    assert (again.state, again.context["$a"]) == ("COMPLETED", "edited")
+    assert stage.end_of(again.handle.rerun("b")).context["$a"] == "edited"  # the line of records holds
+
+
+def test_a_retry_whose_record_is_removed_while_it_stands_in_line_fails_and_says_so(stage: Stage) -> None:
+    stage._alarm.setLevel(100)  # it does complain, as it should
+    failed = begin(stage, "ann", "one")
+    stage.until_comers(failed, "one")
+    failed.cancel()
+    stage.end_of(failed)
+    running = begin(stage, "ann", "two")
+    stage.until_comers(running, "two")
+    retried = failed.retry()
+
+    assert call(stage, stage.app.client.stack.archive.remove([failed.id])) == [failed.id]
+    stage.door("two").open()
+
+    ended = stage.end_of(retried)
+    error = ended.error or {}
+    assert (ended.state, error["code"]) == ("FAILED", "NOT_FOUND")
+    assert f"execution {failed.id}" in error["message"]
+    assert "start the workflow anew" in error["message"]
+
+
+def test_a_script_that_is_retried_stands_in_line(stage: Stage) -> None:
+    failed = begin_script(stage, "ann", "one")
+    stage.until_comers(failed, "one")
+    failed.cancel()
+    stage.end_of(failed)
+    running = begin_script(stage, "ann", "two")
+    stage.until_comers(running, "two")
+
+    retried = failed.retry()
+
+    assert sentences(retried) == ["the execution waits for a free slot of limit 'ann' (1 of 1 in use)"]
+    stage.door("one").open()
+    stage.door("two").open()
+    assert stage.end_of(retried).state == "COMPLETED"

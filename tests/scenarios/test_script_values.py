@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dalsegno.errors import InvalidInput
 from tests.scenarios.stage import Stage
 
 LARGE = "z" * 700_000
@@ -146,16 +147,27 @@ def test_an_unusable_input_of_a_task_can_be_caught(stage: Stage) -> None:
     assert ended.state == "COMPLETED", ended.error
 
 
-@pytest.mark.parametrize("name", ["a b", "ключ", "\x00", "x" * 400, "node:", "a\nb"])
+ODD_NAMES = """
+try { await Task.run(inputs.name, {}) } catch (e) { log(e.message) }
+return await Signal.next(inputs.name)
+"""
+
+
+@pytest.mark.parametrize("name", ["a b", "ключ", "x" * 400, "node:", "a\nb"])
 def test_odd_names_of_tasks_and_signals_do_no_harm(stage: Stage, name: str) -> None:
-    source = """
-    try { await Task.run(inputs.name, {}) } catch (e) { log(e.message) }
-    return await Signal.next(inputs.name)
-    """
-    handle = stage.start_script(source, {"name": name})
+    handle = stage.start_script(ODD_NAMES, {"name": name})
     handle.signal(name, 1)
     ended = stage.end_of(handle)
     assert ended.output == 1, ended.error
+
+
+def test_a_nul_in_a_name_is_refused_on_every_store(stage: Stage) -> None:
+    """PostgreSQL holds none in a text, and no store differs from the others."""
+    handle = stage.start_script(ODD_NAMES, {"name": "\x00"})
+    with pytest.raises(InvalidInput, match="NUL"):
+        handle.signal("\x00", 1)
+    ended = stage.end_of(handle)
+    assert (ended.state, ended.error["message"]) == ("FAILED", "a name holds a NUL character")
 
 
 def test_a_task_that_returns_what_json_cannot_carry_fails(stage: Stage) -> None:

@@ -323,9 +323,12 @@ def test_a_bad_option_is_named_with_the_task_it_was_given_to(stage: Stage) -> No
     assert ended.error["message"].startswith("Task.with() has no option 'colour'; known are")
     assert ":2)" in ended.error["stack"][0]
     ended = stage.run_script('await Workflow.with(inputs.options).run("w", 1)', {"options": {"key": "k"}})
-    assert ended.error["message"] == (
-        "workflow 'w': there is no option 'key'; known are version, tags, priority"
+    assert ended.error["message"].startswith(
+        "Workflow.with() has no option 'key'; known are version, tags, priority"
     )
+    caught = 'try { await Task.with({timeout: inputs.t}).run("echo", 1) } catch (e) { return e.message }'
+    ended = stage.run_script(caught, {"t": "soon"})
+    assert ended.output.startswith("Task.with(): the option 'timeout' is not a duration"), ended.error
 
 
 def test_a_library_node_runs_from_a_script(stage: Stage) -> None:

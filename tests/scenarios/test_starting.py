@@ -58,7 +58,9 @@ def test_a_node_on_another_queue_waits_for_a_worker_that_serves_it(stage: Stage)
     stage.until_state(handle, "b", "QUEUED")
     [waiting] = handle.why()
     assert (waiting.kind, waiting.node, waiting.queue) == ("queued", "b", "gpu")
-    assert waiting.sentence == "node 'b' waits for a worker that serves queue 'gpu'"
+    assert waiting.sentence == (
+        "node 'b' waits for a worker that serves queue 'gpu'; no worker serves queue 'gpu' now"
+    )
     with serving(stage, "gpu"):
         assert stage.end_of(handle).output == "c"
 

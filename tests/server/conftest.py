@@ -1,4 +1,4 @@
-"""A server in this process, on memory and on SQLite, spoken to over ASGI or over a real socket."""
+"""A server in this process, on every stack, spoken to over ASGI or over a real socket."""
 
 from __future__ import annotations
 
@@ -18,10 +18,21 @@ from dalsegno.app import App
 from dalsegno.server import ServerSettings, create_application
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def app(request: pytest.FixtureRequest, tmp_path: Path) -> App:
-    url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'server.db'}"
-    made = App(url)
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    match request.param:
+        case "memory":
+            return "memory:"
+        case "sqlite":
+            return f"sqlite:///{tmp_path / 'server.db'}"
+        case _:
+            url: str = request.getfixturevalue("empty_postgres")()
+            return url
+
+
+@pytest.fixture
+def app(store_url: str) -> App:
+    made = App(store_url)
 
     @made.task
     async def double(n: int) -> int:

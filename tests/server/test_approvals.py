@@ -91,6 +91,37 @@ async def test_what_is_asked_is_listed_and_decided(http: httpx.AsyncClient) -> N
     assert (await http.get("/v1/approvals")).json()["items"] == []
 
 
+async def test_the_list_comes_in_pages_that_leave_nothing_out(http: httpx.AsyncClient) -> None:
+    asks = {"id": "gate", "type": "approval", "parameters": {"message": "{{ $item }}"}}
+    split = {"id": "s", "type": "split", "parameters": {"input_array": [1, 2, 3]}}
+    edges = [{"src": "s", "dst": "gate"}]
+    executions = [
+        await asked(http, {"name": "refund", "nodes": [split, asks], "edges": edges}, count=3) for _ in "ab"
+    ]
+    seen: list[tuple[str, list[int]]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = (await http.get(f"/v1/approvals?limit=2{cursor and '&cursor='}{cursor}")).json()
+        assert len(page["items"]) == 2
+        seen += [(each["execution"], each["indexes"]) for each in page["items"]]
+        cursor = page["next"]
+    assert len(seen) == 6
+    assert sorted(seen) == sorted((each, [index]) for each in executions for index in range(3))
+    wrong = await http.get("/v1/approvals?cursor=bm90aGluZw")
+    assert (wrong.status_code, "'cursor'" in wrong.json()["detail"]) == (422, True)
+
+
+async def test_a_page_goes_on_though_the_execution_where_it_ended_is_gone(http: httpx.AsyncClient) -> None:
+    older, newer = [await asked(http, graph()) for _ in "ab"]
+    first = (await http.get("/v1/approvals?limit=1")).json()
+    assert [each["execution"] for each in first["items"]] == [newer]
+    await http.post(f"/v1/executions/{newer}/cancel")
+    await ended(http, newer)
+
+    second = (await http.get(f"/v1/approvals?limit=1&cursor={first['next']}")).json()
+    assert ([each["execution"] for each in second["items"]], second["next"]) == ([older], None)
+
+
 async def test_a_link_shows_a_page_and_decides_once(http: httpx.AsyncClient, app: App) -> None:
     execution = await asked(http, graph(FORM))
     url = await link_for(http, execution, by="ann")

@@ -48,6 +48,18 @@ async def test_an_inline_definition_is_deployed_and_started_in_one_call(http: ht
     assert (await ended(http, answer.json()["id"]))["state"] == "COMPLETED"
 
 
+async def test_an_inline_script_is_deployed_and_started_in_one_call(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/v1/executions", json={"definition": SCRIPT, "input": {"n": 21}})
+    assert answer.status_code == 201, answer.text
+    found = await ended(http, answer.json()["id"])
+    assert (found["workflow"], found["kind"], found["state"]) == ("twice", "script", "COMPLETED")
+    assert found["output"] == 42
+
+    wrong = await http.post("/v1/executions", json={"definition": "workflow w(i) {\n  return nobody\n}\n"})
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "DS-183")
+    assert wrong.json()["errors"][0]["line"] == 2
+
+
 async def test_the_same_idempotency_key_is_the_same_execution(http: httpx.AsyncClient) -> None:
     await http.post("/v1/definitions", json=GRAPH)
     body = {"workflow": "sum", "input": {"n": 1}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from dalsegno.app import App
 from dalsegno.server import ServerSettings, create_application
 from dalsegno.server.audit import WAITING
 from dalsegno.server.failures import ADDRESSES
+from dalsegno.server.reference import FILES
 from dalsegno.server.visit import Visit
 from tests.docs.pages import DOCS
 from tests.server.test_definitions import GRAPH
@@ -389,14 +391,30 @@ async def test_the_reference_is_served_whole_from_here(http: httpx.AsyncClient) 
     assert "unsafe" not in page.headers["content-security-policy"]
     assert "http:" not in page.text
     assert "https:" not in page.text
-    for name, kind in (("reference.js", "text/javascript"), ("reference.css", "text/css")):
-        assert f"/docs/{name}" in page.text
-        file = await http.get(f"/docs/{name}")
-        assert file.headers["content-type"].startswith(kind)
-        assert "https:" not in file.text
-    for inline in ("<style", "onclick", "onload", "innerHTML"):
+    asked = re.findall(r'(?:src|href)="(/docs/[^"]+)"', page.text)
+    assert set(asked) == set(FILES) - {"/docs"}
+    for path in asked:
+        file = await http.get(path)
+        assert (file.status_code, file.headers["content-type"]) == (200, FILES[path][1])
+    for inline in ("<style", "onclick", "onload", "<script>"):
         assert inline not in page.text
-        assert inline not in (await http.get("/docs/reference.js")).text
+
+
+async def test_the_reference_is_swagger_ui_on_this_document(http: httpx.AsyncClient) -> None:
+    assert "SwaggerUIBundle" in (await http.get("/docs/swagger-ui-bundle.js")).text
+    settings = (await http.get("/docs/reference.js")).text
+    assert 'url: "/v1/openapi.json"' in settings
+    assert "validatorUrl: null" in settings  # else it would ask a server of others about ours
+    assert "queryConfigEnabled: false" in settings
+
+
+async def test_files_of_the_reference_are_sent_once_and_packed(http: httpx.AsyncClient) -> None:
+    first = await http.get("/docs/swagger-ui-bundle.js")
+    assert first.headers["content-encoding"] == "gzip"
+    plain = await http.get("/docs/swagger-ui-bundle.js", headers={"Accept-Encoding": "identity"})
+    assert plain.content == first.content
+    again = await http.get("/docs/swagger-ui-bundle.js", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
 
 
 async def test_the_document_of_the_api_says_how_to_come_in(http: httpx.AsyncClient) -> None:

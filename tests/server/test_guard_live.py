@@ -66,6 +66,23 @@ def test_a_connection_that_sends_nothing_is_closed(server: LiveServer) -> None:
     assert lives(server)
 
 
+def test_headers_that_are_too_large_are_refused_in_words(server: LiveServer) -> None:
+    with connect(server) as connection:
+        with contextlib.suppress(OSError):  # it may be closed before everything is sent
+            connection.sendall(post(f"X-Much: {'x' * 70_000}").rstrip())
+        status, told = answer(everything(connection))
+    assert (status, told["status"], told["code"]) == (431, 431, "DS-190")
+    assert told["detail"] == "the headers are larger than 65,536 bytes"
+    assert lives(server)
+
+
+def test_what_is_no_http_is_refused_in_words(server: LiveServer) -> None:
+    with connect(server) as connection:
+        connection.sendall(b"HELO mail.example.com\r\n\r\n")
+        status, told = answer(everything(connection))
+    assert (status, told["code"]) == (400, "DS-190")
+
+
 def test_headers_byte_by_byte_do_not_hold_a_connection(server: LiveServer) -> None:
     began = time.monotonic()
     with connect(server) as connection, contextlib.suppress(OSError):

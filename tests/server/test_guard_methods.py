@@ -7,10 +7,10 @@ import httpx
 
 async def test_a_method_that_is_not_there_is_answered_with_those_that_are(http: httpx.AsyncClient) -> None:
     for method, path, allowed in (
-        ("PATCH", "/v1/keys", {"GET", "POST"}),
-        ("OPTIONS", "/v1/session", {"GET", "POST", "DELETE"}),
+        ("PATCH", "/v1/keys", {"GET", "HEAD", "POST"}),
+        ("OPTIONS", "/v1/session", {"GET", "HEAD", "POST", "DELETE"}),
         ("PUT", "/v1/keys/x", {"DELETE"}),
-        ("TRACE", "/v1/audit", {"GET"}),
+        ("TRACE", "/v1/audit", {"GET", "HEAD"}),
     ):
         answer = await http.request(method, path)
         assert (answer.status_code, answer.json()["code"]) == (405, "DS-190")

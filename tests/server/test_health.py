@@ -50,7 +50,7 @@ async def test_a_store_that_hangs_is_not_waited_for(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(app.client.stack.archive, "states", hangs)
-    monkeypatch.setattr("dalsegno.server.health.PATIENCE", 0.05)
+    monkeypatch.setattr("dalsegno.server.reaching.PATIENCE", 0.05)
     answer = await http.get("/v1/health/ready")
     assert (answer.status_code, "did not answer" in answer.json()["detail"]) == (503, True)
 

@@ -61,6 +61,22 @@ async def test_what_a_schedule_starts_is_kept(http: httpx.AsyncClient, app: App)
     assert (await http.delete("/v1/definitions/waits/versions/1")).status_code == 204
 
 
+@pytest.mark.usefixtures("two_versions")
+async def test_what_a_webhook_starts_is_kept(http: httpx.AsyncClient) -> None:
+    unsigned = {"signature": {"style": "none"}}
+    for name, target in (("push", "waits@1"), ("other", "elsewhere")):
+        setting = {"path": name, "workflow": target, "enabled": False, **unsigned}
+        assert (await http.put(f"/v1/webhooks/{name}", json=setting)).status_code == 201
+
+    assert "the webhook 'push'" in await refusal(http, "waits/versions/1")
+    assert "the webhook 'push'" in await refusal(http, "waits")
+    await http.put("/v1/webhooks/push", json={"path": "push", "workflow": "waits", **unsigned})
+    assert (await http.delete("/v1/definitions/waits/versions/1")).status_code == 204
+    assert "the webhook 'push'" in await refusal(http, "waits")
+    await http.delete("/v1/webhooks/push")
+    assert (await http.delete("/v1/definitions/waits")).status_code == 204
+
+
 async def test_what_is_not_there_is_told(http: httpx.AsyncClient) -> None:
     for path in ("nobody", "nobody/versions/1"):
         answer = await http.delete(f"/v1/definitions/{path}")

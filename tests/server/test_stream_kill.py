@@ -41,8 +41,9 @@ workflow ticks(inputs) {
 class ServerProcess:
     """A real server on a store, which can be killed and started again at the same address."""
 
-    def __init__(self, store: str) -> None:
+    def __init__(self, store: str, program: tuple[str, ...] = ("-m", "dalsegno", "server")) -> None:
         self.store = store
+        self._program = program
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -56,7 +57,7 @@ class ServerProcess:
         self.kill()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "dalsegno", "server", "--store", self.store, "--quiet"]
+        command = [sys.executable, *self._program, "--store", self.store, "--quiet"]
         self._process = subprocess.Popen([*command, "--port", str(self.port)], cwd=ROOT)
         self._until_it_answers()
 

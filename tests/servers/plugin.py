@@ -4,6 +4,7 @@
 - ``redis_url``: the shared Redis, emptied;
 - ``private_postgres``, ``private_redis``: a running server for one test alone, to be killed at will;
 - ``postgres_factory``, ``redis_factory``: the same with settings, as many as wanted;
+- ``pgbouncer``: a pooler in transaction mode in front of ``private_postgres``;
 - ``postgres_server``, ``redis_server``: the shared servers themselves.
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer, make_template
 from tests.servers.process import die_with_parent
 from tests.servers.redis import RedisServer
@@ -105,3 +107,9 @@ def private_postgres(postgres_factory: Callable[..., PostgresServer]) -> Postgre
 @pytest.fixture
 def private_redis(redis_factory: Callable[..., RedisServer]) -> RedisServer:
     return redis_factory()
+
+
+@pytest.fixture
+def pgbouncer(server_workspace: Workspace, private_postgres: PostgresServer) -> Iterator[PgBouncer]:
+    with PgBouncer(server_workspace.new_folder("pgbouncer"), private_postgres) as pooler:
+        yield pooler

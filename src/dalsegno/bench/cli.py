@@ -31,6 +31,7 @@ WORKLOADS = (
     "listing",
     "streams",
     "http",
+    "remote",
 )
 
 
@@ -38,6 +39,7 @@ def _workload(name: str, *, script: bool) -> Workload:
     from dalsegno.bench import (  # noqa: PLC0415 - only what is used is loaded
         http,
         listing,
+        remote,
         resuming,
         scripts,
         streams,
@@ -59,6 +61,7 @@ def _workload(name: str, *, script: bool) -> Workload:
         "listing": listing.listing,
         "streams": streams.streams,
         "http": http.http,
+        "remote": remote.remote,
     }
     if name not in found:
         raise UsageError(f"there is no workload '{name}'; choose one of {', '.join(WORKLOADS)}")
@@ -85,6 +88,9 @@ def bench(
     watchers: Annotated[int | None, typer.Option(help="streams: how many are open at the same time.")] = None,
     rate: Annotated[int | None, typer.Option(help="http: starts per second.")] = None,
     seconds: Annotated[int | None, typer.Option(help="http: for how long.")] = None,
+    tasks: Annotated[int | None, typer.Option(help="remote: how many.")] = None,
+    workers: Annotated[int | None, typer.Option(help="remote: how many take them.")] = None,
+    batch: Annotated[int | None, typer.Option(help="remote: tasks taken at once.")] = None,
 ) -> None:
     """Measure what this machine and this store can do."""
     sizes = {
@@ -97,6 +103,9 @@ def bench(
         "watchers": watchers,
         "rate": rate,
         "seconds": seconds,
+        "tasks": tasks,
+        "workers": workers,
+        "batch": batch,
     }
     given = {name: size for name, size in sizes.items() if size is not None}
     chosen = _workload(workload, script=script)

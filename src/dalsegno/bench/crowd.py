@@ -51,7 +51,7 @@ def seed(url: str, executions: int, progress: Progress) -> None:
     connection = connect_writer(sqlite_path(url), create=False)
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA cache_size = -262144")
-    rows = _executions(executions)
+    rows = crowd(executions)
     done = 0
     while chunk := list(islice(rows, CHUNK)):
         connection.execute("BEGIN")
@@ -81,7 +81,7 @@ def _write(connection: sqlite3.Connection, chunk: list[tuple[Any, ...]]) -> None
     connection.executemany(EVENT, events)
 
 
-def _executions(count: int) -> Iterator[tuple[Any, ...]]:
+def crowd(count: int) -> Iterator[tuple[Any, ...]]:
     """Most have completed, of few large and many small workflows; half of them have tags, some a parent or a key."""
     choose = random.Random(4)  # the same crowd every time
     vocabulary = [f"w{number:03}" for number in range(VOCABULARY)]

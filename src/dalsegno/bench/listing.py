@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 
-from dalsegno.bench.crowd import EPOCH, PER_CUSTOMER, SPAN, known, name_of, seed, workflow_of
+from dalsegno.bench import crowd
+from dalsegno.bench.crowd import EPOCH, PER_CUSTOMER, SPAN, name_of, workflow_of
 from dalsegno.bench.raw import raw_limits
 from dalsegno.bench.report import Meter, Report, percentile
 from dalsegno.bench.workloads import Progress
 from dalsegno.errors import UsageError
 from dalsegno.ports.archive import Archive, ExecutionFilter, Place
-from dalsegno.wiring import open_stack
+from dalsegno.wiring import is_postgres, open_stack
 
 PAGE = 50
 RETAINED = 2000
@@ -88,14 +89,9 @@ def filters(executions: int) -> dict[str, ExecutionFilter]:
 
 async def listing(url: str, progress: Progress, *, executions: int = 1_000_000, rounds: int = 100) -> Report:
     """p50 and p99 over all filters; each filter's own figures are in the details."""
-    if not url.startswith("sqlite:"):
-        raise UsageError("listing is measured on a SQLite store: it is seeded in bulk")
     stack = await open_stack(url)
     await stack.close()
-    if known(url) == 0:
-        with Meter() as seeding:
-            await asyncio.to_thread(seed, url, executions, progress)
-        progress(f"{executions:,} executions seeded in {seeding.seconds:.0f} s")
+    await _seed(url, executions, progress)
     began = time.perf_counter()
     stack = await open_stack(url)
     opened = (time.perf_counter() - began) * 1000
@@ -123,6 +119,24 @@ async def listing(url: str, progress: Progress, *, executions: int = 1_000_000, 
             **{f"{name}, p99 ms": percentile(found, 0.99) or 0.0 for name, found in pages.items()},
         },
     )
+
+
+async def _seed(url: str, executions: int, progress: Progress) -> None:
+    """In bulk, into a store that holds nothing yet."""
+    with Meter() as seeding:
+        if is_postgres(url):
+            from dalsegno.bench import crowd_postgres  # noqa: PLC0415 - only who has such a store has the driver
+
+            if await crowd_postgres.known(url):
+                return
+            await crowd_postgres.seed(url, executions, progress)
+        elif url.startswith("sqlite:"):
+            if crowd.known(url):
+                return
+            await asyncio.to_thread(crowd.seed, url, executions, progress)
+        else:
+            raise UsageError("listing is measured on a store that is seeded in bulk: SQLite or PostgreSQL")
+    progress(f"{executions:,} executions seeded in {seeding.seconds:.0f} s")
 
 
 async def _measure_pages(

@@ -11,9 +11,7 @@ from rich.table import Table
 
 from dalsegno.cli.output import iso, print_table, stdout
 from dalsegno.cli.problems import Refusal
-from dalsegno.server.alerts import Alert, AlertBook
-
-PAGE = 100
+from dalsegno.server.alerts import Alert
 
 
 def url_for(mail: Sequence[str], variable: str | None, *, from_stdin: bool) -> str | None:
@@ -27,13 +25,6 @@ def url_for(mail: Sequence[str], variable: str | None, *, from_stdin: bool) -> s
     if not mail:
         raise Refusal("no receiver", "Give --mail ADDRESS, or a URL by --env or --stdin.")
     return None
-
-
-async def all_of(book: AlertBook) -> list[Alert]:
-    found: list[Alert] = []
-    while page := await book.page(found[-1].id if found else "", PAGE):
-        found += page
-    return found
 
 
 def as_object(alert: Alert) -> dict[str, Any]:

@@ -18,8 +18,6 @@ from dalsegno.engine.secrets import CredentialInfo, Rotation, Vault
 from dalsegno.engine.secrets.credentials import TYPES
 from dalsegno.engine.secrets.key_source import FILE_VARIABLE, KEY_VARIABLE
 
-PAGE = 100
-
 
 def values_for(
     type: str, variables: Sequence[str], written: Sequence[str], *, from_stdin: bool
@@ -80,13 +78,6 @@ def _asked(name: str) -> str:
             f"no value for the field '{name}'", "Give it with --env or --stdin, or run this on a terminal."
         )
     return getpass.getpass(f"{name}: ")
-
-
-async def all_of(vault: Vault) -> list[CredentialInfo]:
-    found: list[CredentialInfo] = []
-    while page := await vault.page(found[-1].name if found else "", PAGE):
-        found += page
-    return found
 
 
 def as_object(info: CredentialInfo) -> Mapping[str, Any]:

@@ -16,8 +16,18 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Steer": ("trigger", "signal", "approvals", "approve", "reject", "pause", "cancel", "dead"),
     "Definitions": ("validate", "deploy", "versions", "alias", "nodes"),
     "Starts by themselves": ("schedule", "webhook", "alerts"),
-    "This machine": ("doctor", "bench"),
+    "This machine": ("doctor", "migrate", "bench"),
 }
+
+
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+
+
+def family(name: str, help: str) -> typer.Typer:
+    """Commands under one name: ``dalsegno keys add``, ``dalsegno keys ls``."""
+    return typer.Typer(
+        name=name, help=help, no_args_is_help=True, rich_markup_mode=None, context_settings=HELP_OPTIONS
+    )
 
 
 class Commands(TyperGroup):

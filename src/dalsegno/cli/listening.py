@@ -24,6 +24,7 @@ from dalsegno.server.application import Roles
 from dalsegno.server.connections import http_protocol
 from dalsegno.server.doorman import check_listening
 from dalsegno.version import __version__
+from dalsegno.wiring import shown_url
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -58,6 +59,10 @@ class QuietServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def with_streams(settings: ServerSettings, streams: int | None) -> ServerSettings:
+    return settings if streams is None else replace(settings, streams=streams)
 
 
 async def listen(plan: Plan) -> None:
@@ -176,7 +181,7 @@ def _announce(plan: Plan, settings: ServerSettings, door: str | None) -> None:
     runs += ["scheduler"] if plan.roles.scheduler else []
     say("Dal Segno %s listens at %s", __version__, url)
     say("reference of the API: %s/docs", url)
-    say("store: %s", plan.app.url)
+    say("store: %s", shown_url(plan.app.url))
     say("in this process: %s", ", ".join(runs))
     if plan.app.tasks.names():
         say("tasks: %s", ", ".join(plan.app.tasks.names()))
@@ -189,7 +194,7 @@ def _announce(plan: Plan, settings: ServerSettings, door: str | None) -> None:
             {
                 "url": url,
                 "docs": f"{url}/docs",
-                "store": plan.app.url,
+                "store": shown_url(plan.app.url),
                 "runs": runs,
                 "open": door is not None,
             }

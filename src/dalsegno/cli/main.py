@@ -22,6 +22,7 @@ from dalsegno.cli.commands import (
     executions,
     keys,
     limits,
+    migrate,
     run,
     schedule,
     scheduler,
@@ -32,7 +33,7 @@ from dalsegno.cli.commands import (
     webhook,
     worker,
 )
-from dalsegno.cli.group import Commands
+from dalsegno.cli.group import HELP_OPTIONS, Commands
 from dalsegno.version import __version__
 
 app = typer.Typer(
@@ -43,10 +44,10 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,  # plain help needs no rich and starts twice as fast
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP_OPTIONS,
 )
 
-for family in (
+for part in (
     run,
     start,
     executions,
@@ -66,10 +67,11 @@ for family in (
     credentials,
     webhook,
     alerts,
+    migrate,
     doctor,
     bench,
 ):
-    family.register(app)
+    part.register(app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 import typer
@@ -107,3 +108,57 @@ EditedContext: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+Port: TypeAlias = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any that is free.")]
+Queues: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="A,B", help="Queues that its worker serves. Default: default.", show_default=False),
+]
+Concurrency: TypeAlias = Annotated[
+    int | None,
+    typer.Option(min=1, max=100_000, help="Steps at the same time. Default: 100.", show_default=False),
+]
+Grace: TypeAlias = Annotated[
+    float | None,
+    typer.Option(min=0, help="Seconds for what still runs at the end. Default: 10.", show_default=False),
+]
+HealthPort: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--health-port",
+        metavar="[ADDRESS:]PORT",
+        help="Answer /live, /ready and /metrics there. Default: DALSEGNO_HEALTH_PORT, else not at all.",
+        show_default=False,
+    ),
+]
+Processes: TypeAlias = Annotated[
+    int,
+    typer.Option(min=1, max=1000, help="Worker processes; one that dies is started again."),
+]
+Retention: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--retention",
+        metavar="[STATE=]DURATION",
+        help="Remove executions so long after their end: 30d; or by state, several times: COMPLETED=7d. Default: as "
+        "the application says, else never.",
+        show_default=False,
+    ),
+]
+Streams: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=1_000_000,
+        help="Event streams open at the same time; beyond that a 503. Default: 10,000.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What ``--store``, ``--server`` and ``--app`` say together."""
+
+    store: str | None
+    server: str | None
+    app: str | None = None

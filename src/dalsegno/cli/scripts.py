@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dalsegno.cli.documents import Document
-from dalsegno.lang import Finding, FlowSyntaxError, validate
+from dalsegno.engine.scripting import sources
+from dalsegno.lang import Finding, FlowSyntaxError
 from dalsegno.lang.script.parsing import parse_program
 
 
@@ -30,7 +31,7 @@ def check_script(document: Document, tasks: Iterable[str] | None) -> ScriptCheck
         source = document.text.decode("utf-8")
     except UnicodeDecodeError as error:
         return ScriptCheck(None, 0, [_as_object(_not_utf8(document.text, error.start))])
-    findings = [_as_object(finding) for finding in validate(source, tasks)]
+    findings = [_as_object(finding) for finding in sources.check_script(source, tasks)]
     return ScriptCheck(_name(source, document.name), len(source.splitlines()), findings)
 
 

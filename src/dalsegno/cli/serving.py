@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 
 from dalsegno.app import App
 from dalsegno.cli.output import emit, span
+from dalsegno.cli.probing import health_address, health_port
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.session import stop_signals
 from dalsegno.engine.memory import tune_memory
 from dalsegno.nodes.egress import ALLOW_VARIABLE, EgressPolicy, policy_from_environment
+from dalsegno.wiring import shown_url
 
 
 def configure(app: App, queues: str | None, concurrency: int | None, grace: float | None) -> App:
@@ -33,38 +36,42 @@ def configure(app: App, queues: str | None, concurrency: int | None, grace: floa
     return app
 
 
-async def schedule(app: App, *, quiet: bool, as_json: bool) -> None:
-    """Timers, schedules and repairs alone, until SIGINT or SIGTERM."""
+async def schedule(app: App, *, quiet: bool, as_json: bool, health: str | None = None) -> None:
+    """Timers, schedules and repairs alone, until SIGINT or SIGTERM. ``health``: where to tell how it is."""
     log_lines(quiet=quiet)
     tune_memory()
     say = logging.getLogger("dalsegno.cli").info
-    with stop_signals() as stopping:
+    address = health_address(health)
+    with stop_signals() as stopping, ExitStack() as port:
         async with app.running(worker=False):
             clock = app.engine.stack.clock
             began = clock.now()
-            say("scheduler: timers, schedules and repairs of %s; workers run elsewhere", app.url)
+            say("scheduler: timers, schedules and repairs of %s; workers run elsewhere", shown_url(app.url))
+            port.enter_context(health_port(app, address, stopping))
             await stopping.event.wait()
         say("stopped after %s", span(clock.now() - began))
     if as_json:
-        emit({"store": app.url, "seconds": round(clock.now() - began, 3)})
+        emit({"store": shown_url(app.url), "seconds": round(clock.now() - began, 3)})
 
 
-async def serve(app: App, *, quiet: bool, as_json: bool) -> None:
-    """Until SIGINT or SIGTERM; then what runs is finished or handed back."""
+async def serve(app: App, *, quiet: bool, as_json: bool, health: str | None = None) -> None:
+    """Until SIGINT or SIGTERM; then what runs is finished or handed back. ``health``: where to tell how it is."""
     log_lines(quiet=quiet)
     tune_memory()
     say = logging.getLogger("dalsegno.cli").info
-    with stop_signals() as stopping:
+    address = health_address(health)
+    with stop_signals() as stopping, ExitStack() as port:  # the port answers while what runs is finished
         async with app.running():
             engine, clock = app.engine, app.engine.stack.clock
             began = clock.now()
             worker = engine.worker
             name = worker.name if worker is not None else ""
-            say("worker %s serves %s on %s", name, ", ".join(app.settings.queues), app.url)
+            say("worker %s serves %s on %s", name, ", ".join(app.settings.queues), shown_url(app.url))
             if app.tasks.names():
                 say("tasks: %s", ", ".join(app.tasks.names()))
             if app.egress is not None and app.egress.block_private:
                 say(egress_words(app.egress))
+            port.enter_context(health_port(app, address, stopping))
             await stopping.event.wait()
             say("stopping: running steps may finish within %s", span(app.settings.grace))
         done = worker.steps_done if worker is not None else 0

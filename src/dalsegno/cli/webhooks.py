@@ -14,13 +14,14 @@ import msgspec
 from pydantic import ValidationError
 from rich.table import Table
 
+from dalsegno.cli.books.webhooks import Webhooks
 from dalsegno.cli.output import iso, print_table, stderr, stdout
 from dalsegno.cli.problems import Refusal
 from dalsegno.server.schemas.webhooks import WebhookSetting
 from dalsegno.server.signatures import sign
-from dalsegno.server.webhooks import Webhook, WebhookBook
+from dalsegno.server.webhooks import Webhook
 
-PAGE = 100
+DEFAULT_SERVER = "http://127.0.0.1:8700"
 
 
 def secret_for(style: str, variable: str | None, *, from_stdin: bool, keep: bool) -> tuple[str | None, bool]:
@@ -28,14 +29,18 @@ def secret_for(style: str, variable: str | None, *, from_stdin: bool, keep: bool
     if keep or style == "none":
         return None, False
     if variable is not None:
-        if variable not in os.environ:
-            raise Refusal(f"the variable {variable} with the secret is not set", "Export it first.")
-        return os.environ[variable], False
+        return secret_in(variable), False
     if from_stdin:
         return sys.stdin.read().rstrip("\r\n"), False
     if style == "standard":
         raise Refusal("this style's secret comes from the sender", "Give it with --env or --stdin.")
     return secrets.token_hex(32), True
+
+
+def secret_in(variable: str) -> str:
+    if variable not in os.environ:
+        raise Refusal(f"the variable {variable} with the secret is not set", "Export it first.")
+    return os.environ[variable]
 
 
 def read_setting(**given: Any) -> WebhookSetting:
@@ -47,13 +52,6 @@ def read_setting(**given: Any) -> WebhookSetting:
         raise Refusal(
             f"{where}: {first['msg']}", "`dalsegno webhook add --help` tells what is possible."
         ) from None
-
-
-async def all_of(book: WebhookBook) -> list[Webhook]:
-    found: list[Webhook] = []
-    while page := await book.page(found[-1].id if found else "", PAGE):
-        found += page
-    return found
 
 
 def as_object(webhook: Webhook) -> dict[str, Any]:
@@ -77,6 +75,11 @@ def print_added(webhook: Webhook, secret: str | None, *, is_new: bool) -> None:
         console.print("Its secret is shown this once: give it to the sender.", style="dim")
 
 
+def print_warning(warning: str) -> None:
+    """On stderr: what is printed on stdout may be read by a program."""
+    stderr().print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
 def print_webhooks(found: Sequence[Webhook]) -> None:
     console = stdout()
     if not found:
@@ -92,15 +95,19 @@ def print_webhooks(found: Sequence[Webhook]) -> None:
     print_table(console, table)
 
 
-async def send_signed(book: WebhookBook, id: str, body: Any, server: str) -> tuple[int, str]:
-    webhook = await book.get(id)
+async def send_signed(
+    webhooks: Webhooks, id: str, body: Any, to: str | None, secret: str | None
+) -> tuple[int, str]:
+    """Status and text of the answer. Without a ``secret`` the stored one signs."""
+    webhook = await webhooks.get(id)
     content = msgspec.json.encode(body)
     delivery = f"test-{secrets.token_hex(8)}"
-    headers = sign(webhook.signature, await book.secret(webhook), content, time.time(), delivery)
+    known = secret if secret is not None or not webhook.is_signed else await webhooks.secret(webhook)
+    headers = sign(webhook.signature, known or "", content, time.time(), delivery)
     headers["content-type"] = "application/json"
     if webhook.delivery_header:
         headers[webhook.delivery_header] = delivery
-    url = f"{server.rstrip('/')}/v1/hooks/{webhook.path}"
+    url = f"{(to or webhooks.url or DEFAULT_SERVER).rstrip('/')}/v1/hooks/{webhook.path}"
     try:
         async with httpx.AsyncClient(timeout=90) as client:
             answer = await client.request(webhook.methods[0], url, content=content, headers=headers)

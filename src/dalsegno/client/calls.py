@@ -181,9 +181,17 @@ class ServerCalls:
         return [each.approval() for each in page.items]
 
     async def pending_approvals(self, workflow: str | None = None, limit: int = 100) -> list[Approval]:
-        query = {"workflow": workflow, "limit": min(limit, LARGEST_PAGE)}
-        page = await self.transport.get("approvals", ApprovalPage, query)
-        return [each.approval() for each in page.items]
+        found: list[Approval] = []
+        cursor: str | None = None
+        while len(found) < limit:
+            most = min(limit - len(found), LARGEST_PAGE)
+            query = {"workflow": workflow, "limit": most, "cursor": cursor}
+            page = await self.transport.get("approvals", ApprovalPage, query)
+            found += [each.approval() for each in page.items]
+            cursor = page.next
+            if cursor is None:
+                break
+        return found
 
     async def decide(
         self,

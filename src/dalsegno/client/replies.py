@@ -130,6 +130,7 @@ class WaitReply(Struct):
     arrived: int | None = None
     expected: int | None = None
     count: int = 1
+    open: list[str] = []
 
     def wait(self) -> Wait:
         return Wait(
@@ -142,6 +143,7 @@ class WaitReply(Struct):
             self.arrived,
             self.expected,
             self.count,
+            tuple(self.open),
         )
 
 
@@ -188,6 +190,7 @@ class ApprovalReply(Struct):
 
 class ApprovalPage(Struct):
     items: list[ApprovalReply]
+    next: str | None = None
 
 
 class DefinitionReply(Struct):

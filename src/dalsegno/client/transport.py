@@ -79,6 +79,12 @@ class Transport:
         content = encode_value(body, "the request") if body is not None else None
         return self._read(await self._ask(method, path, query, content, READ, repeatable=repeatable), kind)
 
+    async def put(self, path: str, kind: type[T], body: Any) -> tuple[T, bool]:
+        """Creates or changes a thing that the path names; whether it is new."""
+        content = encode_value(body, "the request")
+        response = await self._ask("PUT", path, None, content, READ, repeatable=True)
+        return self._read(response, kind), response.status_code == httpx.codes.CREATED
+
     @asynccontextmanager
     async def open_stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
         """One answer that goes on; nothing is tried again here."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import floor, inf
 from typing import Literal
 
@@ -51,17 +51,20 @@ class Wait(Struct, frozen=True):
     arrived: int | None = None
     expected: int | None = None
     count: int = 1
+    open: tuple[str, ...] = ()
+    """Of a barrier: the branches that have not arrived, by the node or the item they come from; the first of them."""
 
 
-def waits(inspection: Inspection) -> list[Wait]:
-    """Everything a live execution waits for; equal reasons of many items are counted, not listed."""
+def waits(inspection: Inspection, open_slots: Mapping[str, tuple[str, ...]] | None = None) -> list[Wait]:
+    """Everything a live execution waits for; equal reasons of many items are counted, not listed. ``open_slots`` names
+    what has not arrived, by barrier."""
     if inspection.execution.state in ENDED:
         return []
     if inspection.execution.state == "PENDING":
         return [_before_it_begins(inspection)]
     barriers = {barrier.id: barrier for barrier in inspection.barriers}
     found = [
-        _at_limit(token, inspection) or _wait(token, _barrier_of(token, barriers))
+        _at_limit(token, inspection) or _wait(token, _barrier_of(token, barriers), open_slots or {})
         for token in inspection.tokens
     ]
     grouped = _group([wait for wait in found if wait is not None])
@@ -104,7 +107,9 @@ def _barrier_of(token: TokenView, barriers: dict[str, BarrierView]) -> BarrierVi
     return next((each for each in same if each.state == "waiting"), same[0] if same else None)
 
 
-def _wait(token: TokenView, barrier: BarrierView | None) -> Wait | None:
+def _wait(
+    token: TokenView, barrier: BarrierView | None, open_slots: Mapping[str, tuple[str, ...]]
+) -> Wait | None:
     node, scope = token.node, token.scope
     if token.kind == "deadline":
         sentence = "ends FAILED when its own timeout passes"
@@ -121,7 +126,7 @@ def _wait(token: TokenView, barrier: BarrierView | None) -> Wait | None:
     if token.awaits is not None:
         return _for_outside(token)
     if barrier is not None:
-        return _at_barrier(token, barrier)
+        return _at_barrier(token, barrier, open_slots.get(barrier.id, ()))
     if token.kind == "advance":
         return Wait("items", node, scope, f"split '{node}' opens more items when its window has room")
     if token.attempt > 1:
@@ -143,9 +148,12 @@ def _for_outside(token: TokenView) -> Wait:
     )
 
 
-def _at_barrier(token: TokenView, barrier: BarrierView) -> Wait:
-    missing = barrier.expected - barrier.resolved
-    sentence = f"node '{token.node}' waits for {missing} more of {barrier.expected} branches"
+def _at_barrier(token: TokenView, barrier: BarrierView, missing: tuple[str, ...]) -> Wait:
+    count = barrier.expected - barrier.resolved
+    sentence = f"node '{token.node}' waits for {count} more of {barrier.expected} branches"
+    if missing:
+        more = f" and {count - len(missing):,} more" if count > len(missing) else ""
+        sentence += f": {', '.join(missing)}{more}"
     return Wait(
         "barrier",
         token.node,
@@ -154,6 +162,7 @@ def _at_barrier(token: TokenView, barrier: BarrierView) -> Wait:
         token.due,
         arrived=barrier.resolved,
         expected=barrier.expected,
+        open=missing,
     )
 
 

@@ -24,6 +24,13 @@ from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken
 from dalsegno.model.transition import Transition
 
 
+class Again(Struct, frozen=True):
+    """Where a retry or rerun starts, and the edits to its context by key."""
+
+    nodes: tuple[str, ...]
+    edits: dict[str, msgspec.Raw] = {}
+
+
 class StartToken(Struct, frozen=True, omit_defaults=True):
     """What the token that begins an execution carries. All the rest is on record."""
 
@@ -31,6 +38,8 @@ class StartToken(Struct, frozen=True, omit_defaults=True):
     """Of a task that is an execution of its own: where it is to run."""
     concurrency: Mapping[str, Any] | None = None
     """And what limits it."""
+    again: Again | None = None
+    """Of a retry or rerun that stands in line: it starts in the middle."""
 
 
 encode = msgspec.json.Encoder().encode
@@ -55,9 +64,9 @@ def submit(
     return Transition(new.id, tuple(effects), (NewEvent("ExecutionSubmitted", "", "", now, told),))
 
 
-def line_up(new: NewExecution, limit: Concurrency) -> Transition:
+def line_up(new: NewExecution, limit: Concurrency, body: StartToken) -> Transition:
     """Somebody triggered it: it stands in line for its slot."""
-    return Transition(new.id, (SpawnToken(_start_token(new, None, StartToken(), limit, "triggered")),))
+    return Transition(new.id, (SpawnToken(_start_token(new, None, body, limit, "triggered")),))
 
 
 def _start_token(

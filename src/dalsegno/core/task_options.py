@@ -12,17 +12,14 @@ from msgspec import Struct
 from dalsegno.errors import InvalidInput
 from dalsegno.graph.findings import Report
 from dalsegno.graph.retry import read_retry
-from dalsegno.lang.durations import parse_duration
+from dalsegno.lang.options import read_option
 from dalsegno.lang.stdlib.orchestration_names import OPTIONS
 from dalsegno.model.definition import Version
-from dalsegno.model.limits import Allowance, Concurrency, read_concurrency
+from dalsegno.model.limits import Allowance, Concurrency
 from dalsegno.model.retry import RetryPolicy
 
 KNOWN = OPTIONS["Task"]
 KNOWN_OF_CHILDREN = OPTIONS["Workflow"]
-HIGHEST_PRIORITY = 999_999
-"""Resumes of scripts go before everything else."""
-MOST_RETRIES = 1_000_000
 
 
 class TaskOptions(Struct, frozen=True, gc=False):
@@ -65,13 +62,13 @@ def task_options(given: Mapping[str, Any] | None) -> TaskOptions:
         return NO_OPTIONS
     _refuse_unknown(given, KNOWN)
     return TaskOptions(
-        _text(given, "queue"),
-        _priority(given),
+        _read(given, "queue"),
+        _read(given, "priority") or 0,
         _retry(given),
-        _duration(given, "timeout"),
-        _text(given, "key"),
-        _duration(given, "delay") or 0.0,
-        _concurrency(given),
+        _read(given, "timeout"),
+        _read(given, "key"),
+        _read(given, "delay") or 0.0,
+        _read(given, "concurrency"),
     )
 
 
@@ -80,7 +77,7 @@ def child_options(given: Mapping[str, Any] | None) -> ChildOptions:
     if not given:
         return NO_CHILD_OPTIONS
     _refuse_unknown(given, KNOWN_OF_CHILDREN)
-    return ChildOptions(_version(given), _tags(given), _priority(given))
+    return ChildOptions(_read(given, "version"), _read(given, "tags") or {}, _read(given, "priority") or 0)
 
 
 def _refuse_unknown(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
@@ -91,70 +88,18 @@ def _refuse_unknown(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
         raise InvalidInput(f"there is no option '{unknown[0]}'; {hint}")
 
 
-def _version(given: Mapping[str, Any]) -> Version:
-    value = given.get("version")
-    if value is None or (isinstance(value, int | str) and not isinstance(value, bool)):
-        return value
-    raise InvalidInput("the option 'version' must be a version's number or an alias")
-
-
-def _tags(given: Mapping[str, Any]) -> Mapping[str, str]:
-    value = given.get("tags")
-    if value is None:
-        return {}
-    if isinstance(value, Mapping) and all(isinstance(tag, str) for tag in value.values()):
-        return value
-    raise InvalidInput("the option 'tags' must be an object of texts")
-
-
-def _text(given: Mapping[str, Any], name: str) -> str | None:
-    value = given.get(name)
-    if value is not None and (not isinstance(value, str) or not value):
-        raise InvalidInput(f"the option '{name}' must be a text")
-    return value
-
-
-def _concurrency(given: Mapping[str, Any]) -> Concurrency | None:
-    value = given.get("concurrency")
-    if value is None:
-        return None
+def _read(given: Mapping[str, Any], name: str) -> Any:
     try:
-        return read_concurrency(value)
+        return read_option(name, given.get(name))
     except ValueError as error:
-        raise InvalidInput(f"the option 'concurrency' makes no sense: {error}") from None
-
-
-def _priority(given: Mapping[str, Any]) -> int:
-    value = given.get("priority")
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > HIGHEST_PRIORITY:
-        limit = f"{HIGHEST_PRIORITY:,}"
-        raise InvalidInput(f"the option 'priority' must be a whole number from -{limit} to {limit}")
-    return value
-
-
-def _duration(given: Mapping[str, Any], name: str) -> float | None:
-    value = given.get(name)
-    if value is None:
-        return None
-    try:
-        return parse_duration(value)
-    except (ValueError, TypeError) as error:
-        raise InvalidInput(f"the option '{name}' {error}") from None
+        raise InvalidInput(str(error)) from None
 
 
 def _retry(given: Mapping[str, Any]) -> RetryPolicy | None:
-    value = given.get("retry", given.get("retries"))
-    if value is None:
-        return None
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_RETRIES:
+    value = _read(given, "retry" if "retry" in given else "retries")
+    if isinstance(value, int):
         return RetryPolicy(max_attempts=value + 1)
-    if isinstance(value, Mapping):
-        return _policy(value)
-    raise InvalidInput(
-        "the option 'retries' must be a whole number, or an object with max_attempts and delays"
-    )
+    return _policy(value) if value is not None else None
 
 
 def _policy(value: Mapping[str, Any]) -> RetryPolicy:

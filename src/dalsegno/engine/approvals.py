@@ -7,7 +7,7 @@ for one on a later question. (A signal of the approval's name works too, and is 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
@@ -49,6 +49,18 @@ class Approval(Struct, frozen=True):
     token: str = ""
 
 
+class ApprovalPlace(NamedTuple):
+    """Where a list of approvals goes on: behind this one."""
+
+    execution: str
+    since: float
+    token: str
+
+
+def place_of(approval: Approval) -> ApprovalPlace:
+    return ApprovalPlace(approval.execution, approval.since, approval.token)
+
+
 class Approvals:
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -60,19 +72,27 @@ class Approvals:
         """What one execution waits to have decided; oldest first."""
         return await self._open(await self.client.status(execution))
 
-    async def pending(self, workflow: str | None = None, limit: int = MOST_LISTED) -> list[Approval]:
+    async def pending(
+        self, workflow: str | None = None, limit: int = MOST_LISTED, after: ApprovalPlace | None = None
+    ) -> list[Approval]:
         """Open approvals of all executions; those of the newest execution first. Only executions in which a node waits
         for a signal are looked at."""
-        found: list[Approval] = []
-        async for view in self._waiting(workflow):
-            found += await self._open(view)
-            if len(found) >= limit:
-                break
+        found = await self._rest(after) if after is not None else []
+        if len(found) < limit:
+            async for view in self._waiting(workflow, after.execution if after is not None else None):
+                found += await self._open(view)
+                if len(found) >= limit:
+                    break
         return found[:limit]
 
-    async def _waiting(self, workflow: str | None) -> AsyncIterator[ExecutionView]:
+    async def _rest(self, after: ApprovalPlace) -> list[Approval]:
+        """What the execution at which a page ended asks beyond that; it may have ended meanwhile, or be gone."""
+        view = await self.client.stack.archive.execution(after.execution)
+        asked = await self._open(view) if view is not None else []
+        return [each for each in asked if place_of(each) > after]
+
+    async def _waiting(self, workflow: str | None, before: str | None) -> AsyncIterator[ExecutionView]:
         where = ExecutionFilter(workflow, ("RUNNING", "PAUSED"), kinds=("graph",), awaits_signal=True)
-        before: str | None = None
         while page := await self.client.executions(where, before):
             for view in page:
                 yield view

@@ -19,19 +19,23 @@ from dalsegno.core.script_ending import CANCEL_GRACE, cancel_script
 from dalsegno.core.script_summary import TaskTally
 from dalsegno.core.summary import NodeSummary, summarise
 from dalsegno.core.values import decode_value, encode_value
-from dalsegno.engine.approvals import Approval, Approvals
+from dalsegno.engine.approvals import Approval, ApprovalPlace, Approvals
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.delays import begins_at
 from dalsegno.engine.endings import Ending, Endings
+from dalsegno.engine.lineage import Past
 from dalsegno.engine.loader import Loader
+from dalsegno.engine.open_slots import open_slots
 from dalsegno.engine.parts import store_parts
 from dalsegno.engine.pending import UNCHANGED, Pending
-from dalsegno.engine.rerun import plan_rerun
+from dalsegno.engine.repeats import check_same_rerun
+from dalsegno.engine.rerun import plan_rerun, rerun_transition
 from dalsegno.engine.results import Results, refuse_large
 from dalsegno.engine.scripting.looking import Picture, picture, script_waits
 from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.scripting.turns import InThread
+from dalsegno.engine.serving import naming_the_unserved
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.starting import (
@@ -47,7 +51,7 @@ from dalsegno.engine.starting import (
     workflow_limit,
 )
 from dalsegno.engine.worker import Worker
-from dalsegno.errors import BadConfiguration, Conflict, InvalidInput, NotFound, OperatorError
+from dalsegno.errors import BadConfiguration, Conflict, InvalidInput, NotFound, OperatorError, UsageError
 from dalsegno.graph.build import Compiled
 from dalsegno.lang import FlowProgram
 from dalsegno.lang.python import PythonProgram
@@ -55,7 +59,8 @@ from dalsegno.model.definition import Definition, parse_target
 from dalsegno.model.effect import PostSignal
 from dalsegno.model.event import Event, NewEvent
 from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionView, NewExecution
-from dalsegno.model.ids import new_execution_id
+from dalsegno.model.ids import new_execution_id, repeated_execution_id
+from dalsegno.model.inspection import Inspection
 from dalsegno.model.token import NewToken
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale, Transition
 from dalsegno.ports.archive import ExecutionFilter, Place
@@ -82,6 +87,7 @@ class Client:
         self.endings = endings
         self.loader = loader
         self.results = Results(stack.blobs, limits)
+        self.past = Past(stack.archive, loader)
         self.pending = Pending(self)
         self.cancel_grace = CANCEL_GRACE
         self.in_thread: InThread[None] | None = None
@@ -95,13 +101,16 @@ class Client:
 
     async def deploy(
         self,
-        document: str | bytes | Mapping[str, Any],
+        document: str | bytes | Mapping[str, Any] | Compiled,
         default_name: str | None = None,
         task_queue: TaskQueue | None = None,
     ) -> tuple[Definition, Compiled]:
-        """Checks and stores a document. ``task_queue`` names the queue a task asks for, where it is known here:
-        it becomes part of the stored definition, so that every process agrees on it."""
-        compiled = self.definitions.load(document, default_name)
+        """Checks and stores a document; one that was compiled is not checked again. ``task_queue`` names the queue a
+        task asks for, where it is known here: it becomes part of the stored definition, so that every process agrees
+        on it."""
+        compiled = (
+            document if isinstance(document, Compiled) else self.definitions.load(document, default_name)
+        )
         if task_queue is not None:
             compiled = self._with_queues(compiled, task_queue)
         await store_parts(self.stack.archive, compiled.plan)
@@ -152,9 +161,8 @@ class Client:
         await check_arguments(program, new.input, self.in_thread)
         limit = workflow_limit(program, new, now, self.limits)
         waits = due is not None or limit is not None
-        await self._create(
-            new, submit(new, now, due, limit=limit) if waits else start_transition(program, new, now)
-        )
+        first = submit(new, now, due, limit=limit) if waits else start_transition(program, new, now)
+        await self._create(new, first, options)
         return new.id
 
     async def submit(self, workflow: str, payload: Any = None, options: StartOptions | None = None) -> str:
@@ -177,7 +185,8 @@ class Client:
         new = new_task(name, raw, options, now, NO_ANCESTRY)
         limit = self.task_limit(name)
         delayed = submit(new, now, due, StartToken(queue, limit)) if due is not None else None
-        await self._create(new, delayed or start_task_transition(new, now, queue, limited(limit)))
+        first = delayed or start_task_transition(new, now, queue, limited(limit))
+        await self._create(new, first, options)
         return new.id
 
     async def start_ordered(self, order: StartOrder) -> str:
@@ -199,6 +208,8 @@ class Client:
         """Buffered, first in first out per name; the same ``id`` again changes nothing."""
         if not 0 < len(name) <= LONGEST_SIGNAL_NAME:
             raise InvalidInput(f"a signal's name has 1 to {LONGEST_SIGNAL_NAME} characters")
+        if "\0" in name:
+            raise InvalidInput("a signal's name holds a NUL character, which not every store can hold")
         kind = (await self.status(execution)).kind
         if kind in ("task", "schedule"):
             raise Conflict(f"execution {execution} is a {kind}: it takes no signals; send it to its workflow")
@@ -212,13 +223,26 @@ class Client:
         effect = PostSignal(id or new_execution_id(now), name, data, event)
         await self._command(Transition(execution, (effect,)), "signal")
 
-    async def _create(self, new: NewExecution, transition: Transition) -> None:
-        outcome = await self.commit_first(new, transition)
+    async def _create(
+        self, new: NewExecution, transition: Transition, options: StartOptions | None = None
+    ) -> None:
+        outcome = await self.commit_first(new, transition, options)
         if isinstance(outcome, Refused):
             raise InvalidInput(f"the execution was not started: {outcome.message}")
 
-    async def commit_first(self, new: NewExecution, transition: Transition) -> Outcome:
+    async def _commit_with_the_caller(self, connection: Any, transition: Transition) -> Outcome:
+        """In the caller's own transaction: nobody sees the execution before that ends, or ever if it is undone."""
+        transactions = self.stack.transactions
+        if transactions is None:
+            raise UsageError("a start in your own transaction needs a store on SQLite or PostgreSQL")
+        return await transactions.start(connection, transition)
+
+    async def commit_first(
+        self, new: NewExecution, transition: Transition, options: StartOptions | None = None
+    ) -> Outcome:
         """Commits what creates or begins an execution; this process's worker keeps its first tokens, if it can."""
+        if options is not None and options.connection is not None:
+            return await self._commit_with_the_caller(options.connection, transition)
         worker = self.worker
         kept: list[NewToken] = []
         if worker is not None:
@@ -267,6 +291,8 @@ class Client:
             raise Conflict(
                 f"cannot {verb} execution {transition.execution}: it has not begun (PENDING); trigger or cancel it"
             )
+        if isinstance(outcome, Refused):
+            raise InvalidInput(f"cannot {verb} execution {transition.execution}: {outcome.message}")
         raise _no_execution(transition.execution)
 
     async def rerun(
@@ -274,17 +300,26 @@ class Client:
         execution: str,
         nodes: Sequence[str] | None = None,
         context: Mapping[str, Any] | None = None,
+        key: str | None = None,
     ) -> str:
-        """A new execution that runs from ``nodes`` (or, without them, from everything that failed)."""
+        """A new execution that runs from ``nodes`` (or, without them, from everything that failed). The same ``key``
+        again for the same execution is the same new one; with another request it is refused."""
         view = await self.status(execution)
         if view.kind != "graph":
-            return await self._again(view, nodes)
+            return await self._again(view, nodes, key)
         program = await self.definitions.by_hash(view.definition)
-        new, transition = await plan_rerun(self, program, view, nodes, context or {})
-        await self._create(new, transition)
+        new, again = await plan_rerun(self, program, view, nodes, context or {}, key)
+        now = new.created_at
+        first = planned = await rerun_transition(self.past, program, new, again, now)
+        limit = workflow_limit(program, new, now, self.limits)
+        if limit is not None:  # it stands in line, and that is read again when it begins
+            first = submit(new, now, body=StartToken(again=again), limit=limit)
+        await self._create(new, first)
+        if key is not None:
+            await check_same_rerun(self, new, again, planned)
         return new.id
 
-    async def _again(self, view: ExecutionView, nodes: Sequence[str] | None) -> str:
+    async def _again(self, view: ExecutionView, nodes: Sequence[str] | None, key: str | None) -> str:
         """A script or task starts again with the same input and the same version, as a new execution."""
         if view.kind == "schedule":
             raise InvalidInput(f"'{view.workflow}' is a schedule; trigger it to start its workflow now")
@@ -293,10 +328,9 @@ class Client:
                 f"a {view.kind} has no nodes to rerun from; retry starts it again with the same input"
             )
         if view.kind == "task":
-            return await self._task_again(view)
+            return await self._task_again(view, key)
         program = await self._program_of(view)
-        options = StartOptions(tags=dict(view.tags), priority=view.priority)
-        ancestry = Ancestry(parent=view.id, relation="retry")
+        options, ancestry = _same_again(view, key)
         return await self._start(program, Raw(view.input), options, ancestry)
 
     async def _program_of(self, view: ExecutionView) -> Program | ScriptProgram:
@@ -305,14 +339,15 @@ class Client:
             return await self.definitions.any_by_hash(view.definition)
         return await self.definitions.by_name(*parse_target(view.workflow))
 
-    async def _task_again(self, view: ExecutionView) -> str:
+    async def _task_again(self, view: ExecutionView, key: str | None) -> str:
         """With the options that a script gave, if it comes from one."""
         stored = await self.stack.archive.execution(view.id)
         handed_over = stored is not None and stored.relation == "task"
-        given = decode_task(stored.input).options if stored is not None and handed_over else None
+        own = limited(self.task_limit(view.workflow))
+        given = decode_task(stored.input).options if stored is not None and handed_over else own
         now = self.stack.ledger.now()
-        options = StartOptions(tags=dict(view.tags), priority=view.priority)
-        new = new_task(view.workflow, view.input, options, now, Ancestry(parent=view.id, relation="retry"))
+        options, ancestry = _same_again(view, key)
+        new = new_task(view.workflow, view.input, options, now, ancestry)
         await self._create(new, start_task_transition(new, now, None, given))
         return new.id
 
@@ -350,12 +385,21 @@ class Client:
         if inspection is None:
             raise _no_execution(execution)
         if inspection.execution.kind not in SCRIPTED or inspection.execution.state == "PENDING":
-            return waits(inspection)
+            return await self._said(waits(inspection, await self._open_slots(inspection)))
         try:
             seen = await self.picture(execution, variables=False)
         except BadConfiguration:
             seen = None
-        return script_waits(inspection, seen, await self.stack.ledger.machine(execution))
+        return await self._said(script_waits(inspection, seen, await self.stack.ledger.machine(execution)))
+
+    async def _said(self, waiting: list[Wait]) -> list[Wait]:
+        return await naming_the_unserved(self.stack.ledger, waiting)
+
+    async def _open_slots(self, inspection: Inspection) -> Mapping[str, tuple[str, ...]]:
+        if not any(barrier.state == "waiting" for barrier in inspection.barriers):
+            return {}
+        program = await self.definitions.by_hash(inspection.execution.definition)
+        return await open_slots(self.stack.ledger, inspection, program.plan)
 
     async def picture(self, execution: str, *, variables: bool = True) -> Picture | None:
         """Where a script stands, what it awaits, its variables; None where there is no machine to look at."""
@@ -377,9 +421,11 @@ class Client:
         """What an execution waits to have decided."""
         return await Approvals(self).of(execution)
 
-    async def pending_approvals(self, workflow: str | None = None, limit: int = 100) -> list[Approval]:
+    async def pending_approvals(
+        self, workflow: str | None = None, limit: int = 100, after: ApprovalPlace | None = None
+    ) -> list[Approval]:
         """Open approvals of all executions, those of the newest first."""
-        return await Approvals(self).pending(workflow, limit)
+        return await Approvals(self).pending(workflow, limit, after)
 
     async def decide(
         self,
@@ -432,6 +478,13 @@ class Client:
         for key, entry in context.entries.items():
             found[key] = decode_value(await self.loader.raw(execution, body, entry))
         return found
+
+
+def _same_again(view: ExecutionView, key: str | None) -> tuple[StartOptions, Ancestry]:
+    """What a retry of a script or a task keeps, and where it says it comes from."""
+    own = repeated_execution_id(view.id, key) if key is not None else None
+    options = StartOptions(idempotency_key=key, tags=dict(view.tags), priority=view.priority)
+    return options, Ancestry(own, view.id, "retry")
 
 
 def _no_execution(execution: str) -> NotFound:

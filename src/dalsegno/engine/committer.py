@@ -12,6 +12,7 @@ from dalsegno.errors import OperatorError, Unavailable
 from dalsegno.model.transition import Applied, Deferred, Outcome, ReadyToken, Stale, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.transactions import StepTransaction
 
 logger = logging.getLogger("dalsegno.committer")
 
@@ -43,6 +44,15 @@ class Committer:
         if self._flight is None:
             self._flight = asyncio.get_running_loop().create_task(self._fly())
         return future
+
+    async def commit_within(self, transaction: StepTransaction, transition: Transition) -> Outcome:
+        """One transition in a transaction of its own, beside the batches."""
+        outcome = await transaction.commit(transition)
+        if isinstance(outcome, Applied):
+            self._on_applied(transition, outcome)
+        if isinstance(outcome, Applied | Stale) and outcome.ready:
+            await self._announce(outcome.ready)
+        return outcome
 
     async def drain(self) -> None:
         """Until everything handed over so far is committed."""

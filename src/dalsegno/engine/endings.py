@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -35,6 +36,8 @@ class Ending(Struct, frozen=True, gc=False):
 class Endings:
     def __init__(self, archive: Archive) -> None:
         self.archive = archive
+        self.waiting: Callable[[], None] = lambda: None
+        """Called while somebody waits, so that other processes tell what they end."""
         self._waiters: dict[str, list[asyncio.Future[Ending | None]]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._running: OrderedDict[str, None] = OrderedDict()
@@ -52,6 +55,10 @@ class Endings:
             if not waiter.done():
                 waiter.set_result(ending)
 
+    def notice_elsewhere(self, execution: str) -> None:
+        """Another process says that it has ended."""
+        self.notice(execution, None)
+
     async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - as users know it
         """The ended execution; raises TimeoutError if it has not ended by then."""
         await self.ending(execution, timeout)
@@ -61,6 +68,7 @@ class Endings:
         """How it ended; raises TimeoutError if it has not ended by then."""
         waiter: asyncio.Future[Ending | None] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(execution, []).append(waiter)
+        self.waiting()
         try:
             if execution not in self._running:
                 view = await self._view(execution)
@@ -99,6 +107,7 @@ class Endings:
             while self._waiters:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, GLANCE)
+                self.waiting()
                 try:
                     states = await self.archive.states(list(self._waiters))
                 except OperatorError as error:

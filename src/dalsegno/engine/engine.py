@@ -31,6 +31,7 @@ from dalsegno.engine.steps import Steps
 from dalsegno.engine.tasks import Tasks
 from dalsegno.engine.timers import Timers
 from dalsegno.engine.tracing import tracing_if_set
+from dalsegno.engine.transactions import StepTransactions
 from dalsegno.engine.troubles import Troubles
 from dalsegno.engine.worker import Worker
 from dalsegno.engine.worker_info import describe
@@ -40,6 +41,7 @@ from dalsegno.model.effect import DropTokens, FinishExecution
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.broker import Broker
+from dalsegno.ports.neighbours import Neighbours
 from dalsegno.ports.node import NodeTypes
 
 logger = logging.getLogger("dalsegno.engine")
@@ -67,7 +69,12 @@ class Engine:
         self.stack = stack
         self.settings = settings or EngineSettings()
         self.vault = Vault(stack.records, stack.archive, KeySource(stack.url))
-        self.services: dict[str, Any] = {"secrets": self.vault, **(services or {})}
+        self.transactions = StepTransactions(stack.transactions)
+        self.services: dict[str, Any] = {
+            "secrets": self.vault,
+            "transactions": self.transactions,
+            **(services or {}),
+        }
         self.logs: list[tuple[str, str, str, str]] = []
         self.workflows = workflows or Workflows()
         self.definitions = Definitions(
@@ -95,11 +102,12 @@ class Engine:
             stack.blobs,
             self.definitions,
             TaskRunner(types, self.services, self._log, limits),
-            Turns(stack.blobs, turn_limits, log, self._task_queue, self._task_limit),
+            Turns(stack.blobs, turn_limits, log, self._task_options),
             limits,
             threads if isinstance(threads, Tasks) else None,
             self.settings.cancel_grace,
         )
+        self.steps.transactions = self.scripts.transactions = self.transactions
         self.timers = Timers(stack.ledger, stack.broker)
         self.reconciler = Reconciler(
             stack.ledger,
@@ -110,6 +118,9 @@ class Engine:
             retention=self.settings.retention,
         )
         self.endings = Endings(stack.archive)
+        if stack.neighbours is not None:
+            stack.neighbours.hear_endings(self.endings.notice_elsewhere)
+            self.endings.waiting = stack.neighbours.watch_endings
         self.client = Client(
             stack, self.definitions, self.committer, self.endings, self.loader, self.settings.limits
         )
@@ -146,6 +157,16 @@ class Engine:
         if worker:
             self._start_worker()
         follow_openings(self, scheduler=scheduler)
+        if scheduler and self.stack.neighbours is not None:
+            self._share(self.stack.neighbours)
+
+    def _share(self, neighbours: Neighbours) -> None:
+        """Timers, deliveries and repairs are shared with the other processes that do the same."""
+        neighbours.hear_schedules(self.timers.notice, self.outbox.notice, self.reconciler.notice_tended)
+        self.timers.longest_sleep = neighbours.look_every
+        # Whoever owes something says so. This look is only for what was lost on the way.
+        self.outbox.look_every = lambda: 2 * neighbours.look_every()
+        self.reconciler.tended = neighbours.tell_tended
 
     async def _follow_children(self, broker: FocusedBroker, parent: str) -> None:
         """What it has started before and still runs; what it starts from now on is followed when it does."""
@@ -184,6 +205,7 @@ class Engine:
         self._heartbeat.start()
         self.worker.renamed = self._heartbeat.soon
         self.worker.observer = self.observer
+        self.worker.transactions = self.transactions
         self.worker.trouble = self.troubles.note
         self.client.worker = self.worker
         self._play("worker", self.worker.run)
@@ -263,11 +285,12 @@ class Engine:
         if applied.ended is not None:
             self.endings.notice(transition.execution, ending_in(transition))
             self.reconciler.notice_ending()
+        if self.stack.neighbours is not None:
+            tell(self.stack.neighbours, transition, applied)
 
-    def _task_queue(self, name: str) -> str | None:
+    def _task_options(self, name: str) -> Mapping[str, Any]:
         tasks = self.services.get("tasks")
-        found = tasks.find(name) if isinstance(tasks, Tasks) else None
-        return found.queue if found is not None else None
+        return tasks.options_of(name) if isinstance(tasks, Tasks) else {}
 
     def _task_limit(self, name: str) -> dict[str, Any] | None:
         tasks = self.services.get("tasks")
@@ -276,6 +299,16 @@ class Engine:
     def _log(self, execution: str, node: str, level: str, message: str) -> None:
         line = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
         logging.getLogger("dalsegno.log").log(line, "%s %s: %s", execution, node, message)
+
+
+def tell(neighbours: Neighbours, transition: Transition, applied: Applied) -> None:
+    """What other processes may wait for."""
+    if applied.next_due is not None:
+        neighbours.tell_due(applied.next_due)
+    if applied.owes:
+        neighbours.tell_owed()
+    if applied.ended is not None:
+        neighbours.tell_ended(transition.execution)
 
 
 def _call_off(worker: Worker, transition: Transition, applied: Applied) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from dalsegno.engine.scripting.task_context import TaskRunContext
+from dalsegno.engine.transactions import UsesTransactions
 from dalsegno.lang import Expression, Limits
 from dalsegno.model.retry import RetryPolicy
+from dalsegno.model.token import Lease
 from dalsegno.ports.secrets import Credential
 
 
-class LibraryNodeContext:
+class LibraryNodeContext(UsesTransactions):
     """Implements ports.node.NodeContext around the context of the task that runs the node."""
 
     __slots__ = ("_expressions", "_limits", "_task", "_working", "node_id", "outputs", "services")
@@ -112,6 +114,14 @@ class LibraryNodeContext:
 
     def redact(self, text: str) -> str:
         return self._task.redact(text)
+
+    @property
+    def own_lease(self) -> Lease:
+        return self._task.own_lease
+
+    @property
+    def own_retry(self) -> RetryPolicy | None:
+        return self._task.own_retry
 
     def use_retry(self, policy: RetryPolicy) -> None:
         self._task.use_retry(policy)

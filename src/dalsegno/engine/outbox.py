@@ -66,6 +66,7 @@ class Outbox:
         """Told of every execution that was started by order of another."""
         self.trouble: Callable[[Trouble], None] = lambda trouble: None
         """Told of every entry that could not be delivered."""
+        self.look_every: Callable[[], float] = lambda: LOOK_AGAIN
         self._tries: Counter[str] = Counter()
         self._news = asyncio.Event()
         self._put_off: dict[str, float] = {}
@@ -85,10 +86,14 @@ class Outbox:
                 await asyncio.sleep(OUT_OF_REACH)
                 continue
             try:
-                async with asyncio.timeout(LOOK_AGAIN):
+                async with asyncio.timeout(self._pause()):
                     await self._news.wait()
             except TimeoutError:
                 continue
+
+    def _pause(self) -> float:
+        """What could not be delivered here is tried again soon, whatever others tell."""
+        return LOOK_AGAIN if self._put_off else self.look_every()
 
     async def drain(self) -> None:
         """Delivers everything that can be delivered here and now."""

@@ -57,7 +57,8 @@ class Pending:
         if view.state == "PENDING":
             new = await self._with_input(view, payload)
             now = client.stack.ledger.now()
-            started = await first_transition(client.definitions, new, now, await self._start_token(view))
+            body = await self._start_token(view)
+            started = await first_transition(client.past, client.definitions, new, now, body)
             replaced = new.input if new.input != view.input else None
             limit = await self._limit(new, now)
             if limit is not None and replaced is not None:
@@ -65,7 +66,7 @@ class Pending:
                     f"cannot trigger execution {view.id} with another input: its workflow has a concurrency limit;"
                     " submit it again with that input"
                 )
-            first = begin(started, replaced) if limit is None else line_up(new, limit)
+            first = begin(started, replaced) if limit is None else line_up(new, limit, body)
             outcome = await client.commit_first(new, first)
             if isinstance(outcome, Applied):
                 return
@@ -105,8 +106,8 @@ class Pending:
         return workflow_limit(program, new, now, self.client.limits)
 
     async def _start_token(self, view: ExecutionView) -> StartToken:
-        """Where a delayed task is to run, and what limits it: only its token knows."""
-        if view.kind != "task":
+        """Where a delayed task is to run, and what limits it; where a rerun starts: only the token knows."""
+        if view.kind != "task" and view.relation not in ("retry", "rerun"):
             return StartToken()
         found = await self.client.stack.ledger.inspect(view.id)
         tokens = found.tokens if found is not None else ()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections import Counter
+from collections.abc import Callable
 
 from dalsegno.core.diagnosis import diagnose
 from dalsegno.engine.processes import dead_among
@@ -21,9 +23,12 @@ from dalsegno.ports.ledger import Ledger
 logger = logging.getLogger("dalsegno.reconciler")
 
 UNTOUCHED_AFTER = 300.0
-PAGE = 100
+LOOKED_AT = 1_000
+"""Executions looked at in one go; so many take about a millisecond."""
+CHECKED = 100
+"""Untouched executions that one round looks into."""
 BETWEEN_CHUNKS = 0.1
-"""Seconds between two chunks of old executions that are removed."""
+"""Seconds between two chunks of executions that are looked at, or of old ones that are removed."""
 ALIVE: tuple[ExecutionState, ...] = ("PENDING", "RUNNING", "PAUSED")
 OUTBOX_LOOK = 1000
 """Entries of the outbox among which something for a waiting script is looked for."""
@@ -50,12 +55,19 @@ class Reconciler:
         self.kept_for = read_retention(retention)
         self.repairs: Counter[str] = Counter()
         self.stuck: dict[str, str] = {}
+        self.tended: Callable[[], None] = lambda: None
+        """Told after each round."""
+        self._elsewhere: float | None = None
         self._cursor = ""
         self._ended = asyncio.Event()
 
     def notice_ending(self) -> None:
         """Something ended: its rows can be swept soon."""
         self._ended.set()
+
+    def notice_tended(self) -> None:
+        """Another process has just made its round: the next one here can wait."""
+        self._elsewhere = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
         beside = [asyncio.create_task(self._sweep_after_endings())]
@@ -67,16 +79,32 @@ class Reconciler:
                     await self.round()
                 except OperatorError as error:
                     logger.warning("the reconciler cannot reach the store (%s); trying again", error)
-                await asyncio.sleep(self.interval)
+                await self._rest()
         finally:
             for task in beside:
                 task.cancel()
+
+    async def _rest(self) -> None:
+        """For the interval, counted from the last round of anybody. Among several processes chance decides whose round
+        is next: each sees things that the others do not, such as workers of its own machine that have died."""
+        clock = asyncio.get_running_loop().time
+        last = clock()
+        until = last + self.interval if self._elsewhere is None else last + self._by_chance()
+        while (pause := until - clock()) > 0:
+            await asyncio.sleep(pause)
+            if self._elsewhere is not None and self._elsewhere > last:
+                last = self._elsewhere
+                until = last + self._by_chance()
+
+    def _by_chance(self) -> float:
+        return self.interval * random.uniform(1.0, 1.3)  # noqa: S311 - no secret
 
     async def round(self) -> None:
         """One walk: dead workers, quiet executions, what is left of ended ones."""
         await self.take_back_leases()
         await self._walk()
         self._ended.set()  # other processes end executions, too, and a crash leaves some unswept
+        self.tended()
 
     async def take_back_leases(self) -> None:
         dead = dead_among([worker.id for worker in await self.ledger.workers()])
@@ -88,11 +116,18 @@ class Reconciler:
             await self.broker.announce(lost)
 
     async def _walk(self) -> None:
+        """Through all executions, but looks into only so many untouched ones; the next round goes on from there."""
         before = self.ledger.now() - self.untouched_after
-        names = await self.ledger.untouched(before, self._cursor, PAGE)
-        self._cursor = names[-1] if len(names) == PAGE else ""
-        for name in names:
-            await self.check(name)
+        left = CHECKED
+        while left:
+            names, after = await self.ledger.untouched(before, self._cursor, LOOKED_AT)
+            for name in names[:left]:
+                await self.check(name)
+            self._cursor = after if len(names) <= left else names[left - 1]
+            left -= min(left, len(names))
+            if not self._cursor:
+                return
+            await asyncio.sleep(BETWEEN_CHUNKS)
 
     async def check(self, execution: str) -> None:
         """Announces an execution's ready tokens again; reports it if nothing at all can move it."""

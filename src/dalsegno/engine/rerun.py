@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Raw
+
 from dalsegno.core.context import key_of
+from dalsegno.core.pending import Again
 from dalsegno.core.restart import Restart, restart
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Program
-from dalsegno.engine.lineage import read_lineage
+from dalsegno.engine.lineage import Past, read_lineage
 from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.graph.plan import Plan
 from dalsegno.model.execution import ENDED, ExecutionView, NewExecution
-from dalsegno.model.ids import new_execution_id
+from dalsegno.model.ids import new_execution_id, repeated_execution_id
 from dalsegno.model.transition import Transition
 
 if TYPE_CHECKING:
@@ -30,15 +33,16 @@ async def plan_rerun(
     view: ExecutionView,
     nodes: Sequence[str] | None,
     edits: Mapping[str, Any],
-) -> tuple[NewExecution, Transition]:
+    key: str | None = None,
+) -> tuple[NewExecution, Again]:
+    """Refuses what cannot be rerun."""
     plan = program.plan
     if view.state not in ENDED:
         raise Conflict(f"execution {view.id} has not ended ({view.state}); cancel it first, or wait")
-    known = await read_lineage(client, plan, view)
     starts = _checked(plan, nodes) if nodes is not None else await _failed_nodes(client, plan, view)
     now = client.stack.ledger.now()
     new = NewExecution(
-        id=new_execution_id(now),
+        id=repeated_execution_id(view.id, key) if key is not None else new_execution_id(now),
         workflow=view.workflow,
         version=view.version,
         definition=view.definition,
@@ -46,12 +50,21 @@ async def plan_rerun(
         created_at=now,
         priority=view.priority,
         tags=view.tags,
+        idempotency_key=key,
         parent=view.id,
         relation="retry" if nodes is None else "rerun",
     )
-    changed = {**known.edits, **_edits(plan, edits)}
-    record = Restart(starts, known.facts, known.outputs, changed, known.working)
-    return new, restart(plan, new, record, now)
+    return new, Again(starts, {key: Raw(raw) for key, raw in _edits(plan, edits).items()})
+
+
+async def rerun_transition(
+    past: Past, program: Program, new: NewExecution, again: Again, now: float
+) -> Transition:
+    """Where the new execution starts; what it goes back to is read now."""
+    known = await read_lineage(past, program.plan, await past.execution(new.parent or "", new.id))
+    changed = {**known.edits, **{key: bytes(raw) for key, raw in again.edits.items()}}
+    record = Restart(again.nodes, known.facts, known.outputs, changed, known.working)
+    return restart(program.plan, new, record, now)
 
 
 def _checked(plan: Plan, nodes: Sequence[str]) -> tuple[str, ...]:

@@ -24,7 +24,11 @@ class Results:
     async def of(self, execution: str, value: Any, what: str) -> Result:
         """Raises NotJson, which names the place inside ``what``, or LimitExceeded."""
         raw = encode_value(value, what)
-        return Result(raw) if len(raw) < self._small else await self.of_raw(execution, raw, what)
+        return Result(raw) if self.is_small(raw) else await self.of_raw(execution, raw, what)
+
+    def is_small(self, raw: bytes) -> bool:
+        """Nearly all are: neither too large nor worth a blob."""
+        return len(raw) < self._small
 
     async def of_raw(self, execution: str, raw: bytes, what: str) -> Result:
         refuse_large(raw, what, self.limits)

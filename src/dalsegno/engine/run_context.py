@@ -9,14 +9,16 @@ from dalsegno.core.situation import Situation
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Lookup
 from dalsegno.engine.secrets.run_secrets import UsesCredentials
+from dalsegno.engine.transactions import UsesTransactions
 from dalsegno.lang import Limits
 from dalsegno.model.retry import RetryPolicy
+from dalsegno.model.token import Lease
 
 LogSink = Callable[[str, str, str, str], None]
 """execution, node, level, message"""
 
 
-class RunContext(UsesCredentials):
+class RunContext(UsesCredentials, UsesTransactions):
     """Implements ports.node.NodeContext for one attempt."""
 
     __slots__ = (
@@ -72,6 +74,14 @@ class RunContext(UsesCredentials):
     @property
     def node_name(self) -> str:
         return self._situation.node.name
+
+    @property
+    def own_lease(self) -> Lease:
+        return self._situation.lease
+
+    @property
+    def own_retry(self) -> RetryPolicy | None:
+        return self._situation.retry
 
     @property
     def idempotency_key(self) -> str:

@@ -20,6 +20,7 @@ from dalsegno.graph.plan import Node
 from dalsegno.lang import ExpressionFailed
 from dalsegno.model.failure import Failure
 from dalsegno.ports.node import NodeError, NodeType, NodeTypes
+from dalsegno.ports.transactions import TransactionLost
 
 logger = logging.getLogger("dalsegno.steps")
 
@@ -69,7 +70,7 @@ class Runner:
         except Exception as error:
             if limit is not None and limit.expired() and isinstance(error, TimeoutError):
                 return _timed_out(node)
-            if isinstance(error, OperatorError) and context is None:
+            if isinstance(error, TransactionLost) or (isinstance(error, OperatorError) and context is None):
                 raise
             secrets = context.secrets if context is not None else None
             failure = failure_of(error, node, secrets)

@@ -34,7 +34,7 @@ from dalsegno.engine.starting import StartOptions, check_arguments, new_executio
 from dalsegno.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
 from dalsegno.model.definition import is_part, no_such_version
 from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView, NewExecution
-from dalsegno.model.ids import derive, new_execution_id
+from dalsegno.model.ids import derive, new_execution_id, repeated_execution_id
 from dalsegno.model.suggestion import no_such_schedule, no_such_workflow
 from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale, Transition
 from dalsegno.ports.archive import ExecutionFilter
@@ -110,12 +110,14 @@ class ScheduleBook:
         """What it started runs on."""
         await self._command(name, "remove")
 
-    async def trigger(self, name: str) -> StartOrder:
-        """The order for a start beside its times, now; whoever asked carries it out."""
+    async def trigger(self, name: str, key: str | None = None) -> StartOrder:
+        """The order for a start beside its times, now; whoever asked carries it out. The same ``key`` again is the same
+        start."""
         view = await self._current(name)
         state, _ = await self._state(view.id)
         now = self.stack.ledger.now()
-        return order_of(view.id, new_execution_id(now), state.spec, now)
+        started = repeated_execution_id(view.id, key) if key is not None else new_execution_id(now)
+        return order_of(view.id, started, state.spec, now)
 
     # -- looking ----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,9 @@ from dalsegno.ports.broker import Broker
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.limits import Limits
+from dalsegno.ports.neighbours import Neighbours
 from dalsegno.ports.records import Records
+from dalsegno.ports.transactions import Transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,5 +29,9 @@ class Stack:
     close: Callable[[], Awaitable[None]]
     limits: Limits | None = None
     """None where the ledger knows no limits by key."""
+    neighbours: Neighbours | None = None
+    """None where other processes are noticed by looking, or where there are none."""
+    transactions: Transactions | None = None
+    """None where a task has no database to share with its step."""
     items_per_commit: int = ITEMS_PER_COMMIT
     """How wide a commit may be: a store that does not like long commits takes fewer items of a split at a time."""

@@ -41,6 +41,8 @@ class StartOptions:
     delay: Duration | None = None
     """It begins after so long, and is PENDING until then; or at ``start_at``."""
     start_at: Moment | None = None
+    connection: Any = None
+    """The caller's own, in whose transaction the execution is started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ def workflow_limit(
 ) -> Concurrency | None:
     """The key of which a new execution needs a slot, and what its workflow allows. Raises InvalidInput where the input
     gives the key no value."""
-    limit = program.plan.limit if isinstance(program, Program) else None
+    limit = program.plan.limit if isinstance(program, Program) else program.workflow_limit
     if limit is None or limit.key is None:
         return Concurrency(limit.name, limit.allows) if limit is not None else None
     trigger = decode_value(new.input)

@@ -28,6 +28,7 @@ from dalsegno.engine.outside import Outside
 from dalsegno.engine.results import Results
 from dalsegno.engine.runner import Runner, failure_of
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
+from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson, OperatorError
 from dalsegno.graph.plan import Edge
 from dalsegno.model.effect import StoreOutput
@@ -37,6 +38,7 @@ from dalsegno.model.token import Lease
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import AwaitSignal, FanOut, NodeError, Route, SleepUntil, StartChild, Working
+from dalsegno.ports.transactions import WorkFailed
 
 ITEMS_PER_COMMIT = 200
 """Items of a split opened by one commit, so that no commit is ever wide."""
@@ -67,6 +69,7 @@ class Steps:
         self.meetings = Meetings(ledger, loader)
         self.evaluation = Evaluation(loader, self.results, limits)
         self.outside = Outside(ledger, blobs, runner.types, self.results, runner.log)
+        self.transactions = NO_TRANSACTIONS
 
     async def step(self, lease: Lease, body: Body | None = None, began: float | None = None) -> Step:
         """``began``: when the work itself was begun, if that was elsewhere and before."""
@@ -88,6 +91,14 @@ class Steps:
             # Not the node's failure (those are values) but ours. It would break again wherever it is tried.
             logger.exception("the step of node '%s' in execution %s broke", lease.node, lease.execution)
             return fail.halt(situation, _internal(lease.node, error))
+
+    async def work_failed(self, lease: Lease, body: Body | None, failed: WorkFailed) -> Step:
+        """What the task wrote into its step's transaction was refused: the run counts as failed."""
+        program = await self.definitions.by_hash(lease.definition)
+        now = self.ledger.now()
+        situation = Situation(program.plan, lease, body or decode_body(lease.data), now, now)
+        situation.retry = self.transactions.ended(lease)
+        return await self._failed(program, situation, failure_of(failed.error, situation.node))
 
     async def _bookkeeping(self, program: Program, situation: Situation) -> Step:
         lease = situation.lease
@@ -206,6 +217,8 @@ class Steps:
         entries: Mapping[str, Result] | None = None,
     ) -> Step:
         node = situation.node
+        if self.transactions.has(situation.lease):
+            await self.transactions.abandon(situation.lease)
         if fail.retries(situation, failure):
             return fail.retry(situation, failure)
         if fail.halts(node):

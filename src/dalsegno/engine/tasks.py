@@ -25,6 +25,7 @@ UNCHECKED = (Any, object)
 TURN_THREADS = 8
 """For turns of Python workflows: apart from tasks, which may keep their threads for long."""
 CONTEXT_NAMES = frozenset(("ctx", "context"))
+NO_OPTIONS: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ class Tasks:
 
     def __init__(self, threads: int = 32) -> None:
         self._tasks: dict[str, Task] = {}
+        self._options: dict[str, dict[str, Any]] = {}
         self._threads = threads
         self._pool: ThreadPoolExecutor | None = None
         self._turns: ThreadPoolExecutor | None = None
@@ -118,6 +120,11 @@ class Tasks:
                 f"a task named '{task.name}' is registered already; give one of them another name"
             )
         self._tasks[task.name] = task
+        asked = {
+            "queue": task.queue,
+            "concurrency": as_option(task.concurrency) if task.concurrency else None,
+        }
+        self._options[task.name] = {name: value for name, value in asked.items() if value is not None}
 
     def find(self, name: str) -> Task | None:
         return self._tasks.get(name)
@@ -128,6 +135,10 @@ class Tasks:
         if found is None or found.concurrency is None:
             return None
         return as_option(found.concurrency)
+
+    def options_of(self, name: str) -> Mapping[str, Any]:
+        """What it asks for, as options of a call."""
+        return self._options.get(name, NO_OPTIONS)
 
     def names(self) -> list[str]:
         return sorted(self._tasks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from dalsegno.errors import OperatorError
 from dalsegno.ports.broker import Broker
@@ -23,6 +24,7 @@ class Timers:
     def __init__(self, ledger: Ledger, broker: Broker) -> None:
         self.ledger = ledger
         self.broker = broker
+        self.longest_sleep: Callable[[], float] = lambda: LONGEST_SLEEP
         self.fired = 0
         self.looked_at: float | None = None
         """When everything that was due had been fired last."""
@@ -47,7 +49,7 @@ class Timers:
             self._sooner.clear()
             pause = self._noticed() - self.ledger.now() if reached else OUT_OF_REACH
             if pause > 0:
-                await self._rest(min(pause, LONGEST_SLEEP))
+                await self._rest(min(pause, self.longest_sleep()))
 
     async def _rest(self, seconds: float) -> None:
         try:
@@ -79,4 +81,4 @@ class Timers:
             self._next = min(woken.next_due, self._noticed())
 
     def _noticed(self) -> float:
-        return self._next if self._next is not None else self.ledger.now() + LONGEST_SLEEP
+        return self._next if self._next is not None else self.ledger.now() + self.longest_sleep()

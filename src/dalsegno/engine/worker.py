@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -18,16 +18,18 @@ from dalsegno.engine.continuation import Continuation, kept_leases
 from dalsegno.engine.observing import Observer
 from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.steps import Steps
+from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.engine.troubles import Trouble
-from dalsegno.errors import BadConfiguration, DalSegnoError, OperatorError
+from dalsegno.errors import BadConfiguration, DalSegnoError, InternalError, OperatorError
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import SCRIPTED, NewExecution
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken
-from dalsegno.model.transition import AlreadyApplied, Applied, ReadyToken, Refused, Stale, Transition
+from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, ReadyToken, Refused, Stale, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.transactions import WorkFailed
 
 logger = logging.getLogger("dalsegno.worker")
 
@@ -68,10 +70,12 @@ class Worker:
         self.concurrency = concurrency
         self.running: dict[str, Lease] = {}
         self.started: dict[str, float] = {}
+        """Since when each run goes on. One that has come to its end and waits for its commit is not among them."""
         self.continuation = Continuation(self.queues)
         self.steps_done = 0
         self._continues = continues
         self.observer: Observer | None = None
+        self.transactions = NO_TRANSACTIONS
         self.trouble: Callable[[Trouble], None] = lambda trouble: None
         """Told of every token that this process cannot run."""
         self.renamed: Callable[[], None] = lambda: None
@@ -180,7 +184,8 @@ class Worker:
     async def _drive(self, lease: Lease, body: Body | None, name: str) -> None:
         """Runs a token, and then one of those it spawned, as long as it is fair to others."""
         clock = asyncio.get_running_loop().time
-        began, hops, this_run = clock(), 0, asyncio.current_task()
+        began = now = clock()
+        hops, this_run = 0, asyncio.current_task()
         following: Lease | None = lease
         try:
             while following is not None:
@@ -195,41 +200,49 @@ class Worker:
                     following = await self._advance_script(lease, going_on, name)
                 else:
                     following, body = await self._advance(lease, body, going_on, name)
-                self._done(lease)
+                if self.transactions.has(lease):
+                    await self.transactions.abandon(lease)  # its step was not applied
+                self._done(lease, now)
                 if following is not None:
                     self.running[following.token] = following
         except asyncio.CancelledError:
             if lease.token not in self._called_off:
                 raise
             self._called_off.discard(lease.token)
-            self._done(lease)
+            self._done(lease, now)
         except BadConfiguration as error:
             # This process cannot run it, another one may; until then it must not stand in the way of others.
             logger.warning("token %s of execution %s is put off: %s", lease.token, lease.execution, error)
             self.trouble(Trouble("token", lease.token, lease.execution, str(error), lease.attempt))
             await self.committer.commit(self._put_off(lease))
-            self._done(lease)
-        except Exception:
+            self._done(lease, now)
+        except Exception as error:
             # Not the node's failure (those are values) but ours: the token goes back and is tried elsewhere.
-            logger.exception("step of token %s (node %s) broke", lease.token, lease.node)
+            ours = not isinstance(error, OperatorError)  # a store that is away is told without a traceback
+            level = logging.ERROR if ours else logging.WARNING
+            logger.log(
+                level, "step of token %s (node %s) broke: %s", lease.token, lease.node, error, exc_info=ours
+            )
             await asyncio.sleep(BROKEN_PAUSE)
             await self._give_back(name, [lease])
-            self._done(lease)
+            self._done(lease, now)
         finally:
             self._free.set()
+            if self.transactions.has(lease):
+                await self.transactions.abandon(lease)
 
     def _put_off(self, lease: Lease) -> Transition:
         """For a while, the longer the more often nobody could run it."""
         pause = min(CANNOT_RUN_PAUSE * 2 ** min(lease.attempt - 1, 10), LONGEST_PAUSE)
         return put_off(lease, self.ledger.now() + pause)
 
-    def _done(self, lease: Lease) -> None:
+    def _done(self, lease: Lease, since: float) -> None:
         """After a lost lease the same token may be running here a second time: that run stays."""
         if self.running.get(lease.token) is lease:
             del self.running[lease.token]
-            since = self.started.pop(lease.token, None)
+            self.started.pop(lease.token, None)
             self._runs.pop(lease.token, None)
-            if self.observer is not None and since is not None:
+            if self.observer is not None:
                 self.observer.stepped(lease, asyncio.get_running_loop().time() - since)
 
     async def _give_back(self, name: str, leases: Sequence[Lease]) -> None:
@@ -251,12 +264,17 @@ class Worker:
         self, lease: Lease, body: Body | None, going_on: bool, name: str
     ) -> tuple[Lease | None, Body | None]:
         step = await self.steps.step(lease, body)
+        self.started.pop(lease.token, None)
         transition: Transition = step.transition
         kept: list[NewToken] = []
         if going_on and step.bodies and not self._stopping:
             room = self.concurrency - len(self.running) + 1
             transition, kept = self.continuation.keeping(transition, room, name)
-        outcome = await self.committer.commit(transition)
+        try:
+            outcome = await self._commit(lease, transition)
+        except WorkFailed as failed:
+            step, kept = await self.steps.work_failed(lease, body, failed), []
+            outcome = await self.committer.commit(step.transition)
         if isinstance(outcome, Refused):
             step = self._refused(lease, body, outcome)
             outcome = await self.committer.commit(step.transition)
@@ -274,11 +292,16 @@ class Worker:
 
     async def _advance_script(self, lease: Lease, going_on: bool, name: str) -> Lease | None:
         step = await self.scripts.step(lease)
+        self.started.pop(lease.token, None)
         transition, kept = step.transition, list[NewToken]()
         if going_on and not self._stopping:
             room = self.concurrency - len(self.running) + 1
             transition, kept = self.continuation.keeping(transition, room, name)
-        outcome = await self.committer.commit(transition)
+        try:
+            outcome = await self._commit(lease, transition)
+        except WorkFailed as failed:
+            step, kept = await self.scripts.work_failed(lease, failed), []
+            outcome = await self.committer.commit(step.transition)
         self.steps_done += 1
         if isinstance(outcome, Applied):
             return self._go_on(lease, step, kept, outcome, name)
@@ -290,6 +313,21 @@ class Worker:
         elif isinstance(outcome, Stale):
             await self._too_late(lease, step, outcome)
         return None
+
+    def _commit(self, lease: Lease, transition: Transition) -> Awaitable[Outcome]:
+        """With the other steps that wait; or in the transaction that its task has worked in."""
+        if not self.transactions.has(lease):
+            return self.committer.commit(transition)
+        return self._commit_within(lease, transition)
+
+    async def _commit_within(self, lease: Lease, transition: Transition) -> Outcome:
+        within = await self.transactions.of_step(lease)
+        if within is None:
+            raise InternalError(f"the transaction of token {lease.token} went away during its step")
+        outcome = await self.committer.commit_within(within, transition)
+        if isinstance(outcome, Applied):
+            self.transactions.ended(lease)
+        return outcome
 
     def _go_on(
         self, lease: Lease, step: ScriptStep, kept: list[NewToken], applied: Applied, name: str
@@ -311,7 +349,7 @@ class Worker:
             instead = self.scripts.handed_over(lease, step)
         if instead is None:
             return
-        answer = await self.committer.commit(instead)
+        answer = await self._commit(lease, instead)
         if isinstance(answer, Stale) and answer.reason == "finished" and outcome.reason == "version":
             await self._too_late(lease, step, answer)
 
@@ -342,7 +380,7 @@ class Worker:
         while True:
             await self._busy.wait()
             await asyncio.sleep(SHOW_STARTED_AFTER)
-            if not self.started:
+            if not self.running:
                 self._busy.clear()
             late = clock() - SHOW_STARTED_AFTER
             shown &= self.started.keys()

@@ -11,8 +11,8 @@ from dalsegno.graph.findings import Report, kind_of
 from dalsegno.graph.parameters import ParameterCompiler
 from dalsegno.graph.plan import WorkflowLimit
 from dalsegno.graph.settings import positive_duration
+from dalsegno.graph.workflow_limit import read_workflow_limit
 from dalsegno.lang import Expression
-from dalsegno.model.limits import read_concurrency
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +50,18 @@ def _check_tags(value: Any, report: Report) -> None:
 
 
 def _limit(draft: Draft, compiler: ParameterCompiler, report: Report) -> WorkflowLimit | None:
-    """A key that begins with ``$`` or stands in ``{{ }}`` is an expression; any other is the key itself."""
     value = draft.fields.get("concurrency")
     if not value:
         return None
     try:
-        read = read_concurrency(value)
+        return read_workflow_limit(
+            value, draft.name, lambda source: compiler.expression(source, "/concurrency/key")
+        )
     except ValueError as error:
         named = next((name for name in ("limit", "key") if str(error).startswith(f"'{name}'")), None)
         pointer = f"/concurrency/{named}" if named is not None else "/concurrency"
         report.error(pointer, "wrong-type", f"'concurrency' makes no sense: {error}.")
         return None
-    key = (read.key or "").strip()
-    if not key.startswith(("$", "{{")):
-        return WorkflowLimit(read.allows, key or f"workflow:{draft.name}")
-    source = key[2:-2] if key.startswith("{{") and key.endswith("}}") else key
-    return WorkflowLimit(read.allows, key, compiler.expression(source, "/concurrency/key"))
 
 
 def _input_schema(value: Any, report: Report) -> Mapping[str, Any] | None:

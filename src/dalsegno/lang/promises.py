@@ -229,6 +229,9 @@ def leaves(promise: AnyPromise) -> list[Promise]:
 
 def ranges(numbers: set[int]) -> tuple[tuple[int, int], ...]:
     """Numbers as half-open ranges in order: ten thousand promises of one loop are one pair."""
+    if len(numbers) == 1:  # as nearly always
+        (number,) = numbers
+        return ((number, number + 1),)
     found: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if found and found[-1][1] == number:

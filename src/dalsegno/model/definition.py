@@ -45,6 +45,8 @@ def name_problems(name: str) -> list[str]:
     found = []
     if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
         found.append(f"'name' must hold 1 to {LONGEST_NAME} printable characters, not only spaces.")
+    if name in (".", ".."):
+        found.append(f"'name' must not be '{name}': in the path of a URL that means another place.")
     if VERSION_SIGN in name:
         found.append(
             f"'name' must not hold '{VERSION_SIGN}': it stands between a name and a version, as in 'checkout@3'."

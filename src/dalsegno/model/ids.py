@@ -26,6 +26,11 @@ def execution_id_for_key(workflow: str, key: str) -> str:
     return derive("execution", workflow, key)
 
 
+def repeated_execution_id(execution: str, key: str) -> str:
+    """Two retries or reruns of an execution with the same key name the same one; so do two triggers of a schedule."""
+    return derive("again", execution, key)
+
+
 def child_execution_id(execution: str, promise: str) -> str:
     """The execution that a script or a graph's node starts: known before it exists."""
     return derive("child", execution, promise)

@@ -1,6 +1,8 @@
-"""A live execution as a whole: its row, its unfinished tokens, its barriers."""
+"""A live execution as a whole: its row, its unfinished tokens, its barriers. And the walk that finds quiet ones."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -16,3 +18,10 @@ class Inspection(Struct, frozen=True):
     barriers: tuple[BarrierView, ...]
     limits: tuple[LimitView, ...] = ()
     """The limits that its ready tokens are subject to, once per key and allowance."""
+
+
+class Untouched(NamedTuple):
+    names: tuple[str, ...]
+    """Ids of the quiet executions found, ascending."""
+    after: str
+    """Where the walk goes on; empty at its end."""

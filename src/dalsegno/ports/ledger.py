@@ -8,12 +8,12 @@ from typing import Protocol
 from msgspec import Struct
 
 from dalsegno.model.barrier import LeftView, SlotView
-from dalsegno.model.inspection import Inspection
+from dalsegno.model.inspection import Inspection, Untouched
 from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 
-__all__ = ["Inspection", "Ledger", "OutboxEntry", "QueueView", "Woken", "WorkerView"]
+__all__ = ["Inspection", "Ledger", "OutboxEntry", "QueueView", "Untouched", "Woken", "WorkerView"]
 
 
 SLOTS_PAGE = 2000
@@ -125,9 +125,9 @@ class Ledger(Protocol):
 
     async def inspect(self, execution: str) -> Inspection | None: ...
 
-    async def untouched(self, before: float, after: str, limit: int) -> list[str]:
-        """Ids (greater than ``after``, ascending) of unfinished executions that no commit has touched since
-        ``before``."""
+    async def untouched(self, before: float, after: str, limit: int) -> Untouched:
+        """One bounded look of a walk through all executions that are not swept yet, in the order of their ids: of the
+        next ``limit`` after ``after``, those that have not ended and that no commit has touched since ``before``."""
 
     async def ready(self, execution: str) -> tuple[ReadyToken, ...]:
         """Ready tokens of one execution: what a reconciler announces again."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from dalsegno.graph.catalog import NodeSpec
 from dalsegno.model.failure import Failure
@@ -173,6 +174,20 @@ class NodeContext(Protocol):
 
     def redact(self, text: str) -> str:
         """The text without the values that this run has resolved; for what a node cuts before it returns it."""
+
+    @overload
+    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+
+    @overload
+    def transaction(self, work: Callable[[Any], object]) -> None: ...
+
+    def transaction(
+        self, work: Callable[[Any], object] | None = None
+    ) -> AbstractAsyncContextManager[Any] | None:
+        """What is written in it is stored together with this run's result, or not at all: exactly once.
+
+        On PostgreSQL a block, ``async with ctx.transaction() as connection:``, with a connection of asyncpg. On SQLite
+        ``work``, a short function of a ``sqlite3.Connection``, which runs when the step is committed."""
 
 
 Execute = Callable[[NodeContext, Any], Awaitable[Any]]

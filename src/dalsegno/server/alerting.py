@@ -29,6 +29,8 @@ from dalsegno.server.office import Office
 logger = logging.getLogger("dalsegno.alerts")
 
 LOOK_EVERY = 2.0
+WITHOUT_ALERTS = 10
+"""Times longer between two looks while there is no alert. The first one is told of failures from its making on."""
 GRACE = 2.0
 OVERLAP = 30.0
 """How much later than its time an ending may become visible: clocks differ, and commits take a while."""
@@ -75,14 +77,15 @@ async def alerting(office: Office) -> AsyncIterator[None]:
 
 async def _serve(alerting: Alerting, over: asyncio.Event) -> None:
     while not over.is_set():
+        pause = LOOK_EVERY
         try:
-            await alerting.round()
+            pause = LOOK_EVERY if await alerting.round() else WITHOUT_ALERTS * LOOK_EVERY
         except OperatorError as error:
             logger.warning("alerts have to wait: %s", error)
         except Exception:  # a bug here must not end all alerts for good
             logger.exception("alerts have to wait")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(over.wait(), LOOK_EVERY)
+            await asyncio.wait_for(over.wait(), pause)
 
 
 class Alerting:
@@ -92,13 +95,15 @@ class Alerting:
         self.clock = office.client.stack.clock
         self.book = AlertBook(self.records, office.engine.vault)
 
-    async def round(self) -> None:
+    async def round(self) -> bool:
+        """Whether there are any alerts."""
         after = ""
         while page := await self.book.page(after, PAGE):
             for alert in page:
                 if alert.enabled:
                     await self._tend(alert)
             after = page[-1].id
+        return bool(after)
 
     async def _tend(self, alert: Alert) -> None:
         """Writes only where there is something to write: most rounds look and find nothing."""

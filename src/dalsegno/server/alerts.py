@@ -97,6 +97,8 @@ def _check(alert: Alert, url: str | None) -> None:
         raise InvalidInput(f"'id': {alert.id[:100]!r} does not fit; use up to 80 letters, digits and _ - .")
     if (url is None) == (not alert.mail):
         raise InvalidInput("give either 'url' or 'mail': where the alert goes")
+    if url is not None and not url.isprintable():
+        raise InvalidInput("'url' holds characters that cannot be printed; write them percent-encoded")
     if url is not None and not _is_web(url):
         raise InvalidInput("'url' must begin with http:// or https:// and name a host")
     if len(alert.mail) > MOST_ADDRESSES:

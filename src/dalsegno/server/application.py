@@ -11,9 +11,11 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from dalsegno.app import App
 from dalsegno.server import problems, reference
+from dalsegno.server.access import Scopes
 from dalsegno.server.alerting import alerting
 from dalsegno.server.duty import on_duty
 from dalsegno.server.guard import Guard
+from dalsegno.server.head import HeadAsGet
 from dalsegno.server.metrics import Counted
 from dalsegno.server.office import Office
 from dalsegno.server.operation import operated
@@ -109,8 +111,9 @@ def create_application(
         docs_url=None,  # the framework's page loads scripts from elsewhere
         redoc_url=None,
     )
+    application.add_middleware(HeadAsGet)
     application.add_middleware(GZipMiddleware, minimum_size=1000)
-    application.add_middleware(Guard, office=office)
+    application.add_middleware(Guard, office=office, scopes=Scopes(ROUTERS, "/v1"))
     application.add_middleware(Counted, meter=office.meter)
     reference.install(application)
     problems.install(application)

@@ -6,6 +6,7 @@ asks, and so can never answer a later question of the same node.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +15,14 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from dalsegno.engine.approvals import Approval, Approvals
+from dalsegno.engine.approvals import Approval, ApprovalPlace, Approvals, place_of
 from dalsegno.engine.client import Client
 from dalsegno.errors import Conflict, InvalidInput, NotFound
 from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.model.execution import ExecutionView
 from dalsegno.ports.records import Record
 from dalsegno.server.keys import digest_of
+from dalsegno.server.pages import from_cursor, not_given_out, to_cursor
 
 KIND = "approval-link"
 LONGEST = 366 * 86_400.0
@@ -133,6 +135,21 @@ class Links:
         for record in await self.records.page(KIND, secrets.token_hex(4), SWEPT):
             if _read(record).expires_at + KEPT < now:
                 await self.records.remove(KIND, record.id, record.version)
+
+
+def approval_cursor(last: Approval) -> str:
+    """For the page behind this approval."""
+    return to_cursor(json.dumps(place_of(last)))
+
+
+def approval_place(cursor: str | None) -> ApprovalPlace | None:
+    place = from_cursor(cursor)
+    if place is None:
+        return None
+    try:
+        return msgspec.json.decode(place, type=ApprovalPlace)
+    except msgspec.DecodeError:
+        raise not_given_out() from None
 
 
 def _read(record: Record) -> Link:

@@ -15,18 +15,18 @@ class Departed(Exception):
     """The caller hung up in the middle of its request: there is nobody to answer."""
 
 
-async def read_body(visit: Visit, receive: Receive, settings: ServerSettings) -> bytes:
+async def read_body(visit: Visit, receive: Receive, settings: ServerSettings, most: int) -> bytes:
     length = visit.headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > settings.body_bytes:
-        raise TooLarge(_too_large(settings))
+    if length.isdecimal() and int(length[:20]) > most:
+        raise TooLarge(_too_large(most))
     try:
         async with asyncio.timeout(settings.body_seconds):
-            return await _gather(receive, settings)
+            return await _gather(receive, most)
     except TimeoutError:
         raise TooSlow(f"the body did not arrive within {settings.body_seconds:g} s") from None
 
 
-async def _gather(receive: Receive, settings: ServerSettings) -> bytes:
+async def _gather(receive: Receive, most: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:
@@ -35,14 +35,14 @@ async def _gather(receive: Receive, settings: ServerSettings) -> bytes:
             raise Departed
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > settings.body_bytes:
-            raise TooLarge(_too_large(settings))
+        if size > most:
+            raise TooLarge(_too_large(most))
         if not message.get("more_body", False):
             return b"".join(parts)
 
 
-def _too_large(settings: ServerSettings) -> str:
-    return f"the body is larger than {settings.body_bytes:,} bytes"
+def _too_large(most: int) -> str:
+    return f"the body is larger than {most:,} bytes"
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

@@ -1,53 +1,118 @@
-"""Connections: one that does not bring a request in time is closed.
+"""Connections: one that does not bring a request in time is closed, and so is one that does not take its reply.
 
 uvicorn limits only the time between two requests of a connection. Without this, one that sends nothing at all, or a
-header byte by byte, would live for ever.
+header byte by byte, would live for ever; and one that reads nothing would hold its reply and its handler for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from dalsegno.errors import BadRequest
+from dalsegno.server.headers import ALWAYS
+from dalsegno.server.problems import TITLES, problem
 from dalsegno.server.settings import ServerSettings
+
+LARGEST_HEADERS = 64 * 1024
+"""What uvicorn lets the parser keep of a request that is not complete."""
 
 
 class ImpatientProtocol(H11Protocol):
-    """The time runs from the connection's first moment, and after each reply from the next byte, until the headers of a
-    request are complete. Its body has a time limit of its own (`bodies`)."""
+    """For headers, the time runs from the connection's first moment, and after each reply from the next byte, until the
+    headers of a request are complete. Its body has a time limit of its own (`bodies`).
+
+    For replies, it runs while more is waiting than the transport likes to hold (64 KiB), until that has shrunk to a
+    quarter; and once a reply is complete, until its last byte has left. An event stream that is merely slow is between
+    the two: it holds no more than that much memory, and is left alone."""
 
     header_seconds: float
-    _deadline: asyncio.TimerHandle | None = None
+    reply_seconds: float
+    _headers_due: asyncio.TimerHandle | None = None
+    _reading_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         self._wait_for_headers()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting_for_headers()
+        self._stop_waiting_for_reader()
+        super().connection_lost(exc)
+
+    # -- what comes in ----------------------------------------------------------------------------------------
+
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._is_answering():
-            self._stop_waiting()
-        elif self._deadline is None:
+            self._stop_waiting_for_headers()
+        elif self._headers_due is None:
             self._wait_for_headers()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        super().connection_lost(exc)
 
     def _is_answering(self) -> bool:
         cycle = getattr(self, "cycle", None)  # None before the first request, whatever its annotation says
         return cycle is not None and not cycle.response_complete
 
     def _wait_for_headers(self) -> None:
-        self._deadline = self.loop.call_later(self.header_seconds, self.transport.close)
+        self._headers_due = self.loop.call_later(self.header_seconds, self.transport.close)
 
-    def _stop_waiting(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+    def _stop_waiting_for_headers(self) -> None:
+        if self._headers_due is not None:
+            self._headers_due.cancel()
+            self._headers_due = None
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP, or has headers larger than the parser keeps: said as everywhere else."""
+        status, detail = 400, "this is no HTTP request that can be read"
+        if len(self.conn.trailing_data[0]) > LARGEST_HEADERS:
+            status, detail = 431, f"the headers are larger than {LARGEST_HEADERS:,} bytes"
+        reply = problem(status, BadRequest.code, detail)
+        headers = [*reply.raw_headers, *ALWAYS, (b"connection", b"close")]
+        event = h11.Response(status_code=status, headers=headers, reason=TITLES[status].encode())
+        for each in (event, h11.Data(data=bytes(reply.body)), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(each) or b"")
+        self.transport.close()
+
+    # -- what goes out ----------------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._wait_for_reader()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_waiting_for_reader()
+        if not self._is_answering():
+            self._wait_for_the_rest()
+
+    def on_response_complete(self) -> None:
+        if not self.flow.write_paused:
+            self._wait_for_the_rest()
+        super().on_response_complete()
+
+    def _wait_for_the_rest(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self._wait_for_reader()
+
+    def _wait_for_reader(self) -> None:
+        self._stop_waiting_for_reader()
+        self._reading_due = self.loop.call_later(self.reply_seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        """Not closed: that would wait until everything was read."""
+        unread = self.transport.get_write_buffer_size() > 0
+        if self.flow.write_paused or (unread and not self._is_answering()):
+            self.transport.abort()
+
+    def _stop_waiting_for_reader(self) -> None:
+        if self._reading_due is not None:
+            self._reading_due.cancel()
+            self._reading_due = None
 
 
 def http_protocol(settings: ServerSettings) -> type[asyncio.Protocol]:
     """For ``uvicorn.Config(http=…)``."""
-    return type("HttpProtocol", (ImpatientProtocol,), {"header_seconds": settings.header_seconds})
+    limits = {"header_seconds": settings.header_seconds, "reply_seconds": settings.reply_seconds}
+    return type("HttpProtocol", (ImpatientProtocol,), limits)

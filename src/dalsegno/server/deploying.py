@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from dalsegno import lang
 from dalsegno.engine.comparing import compare, source_text
 from dalsegno.engine.definitions import Program
-from dalsegno.engine.scripting.sources import InvalidScript, compile_checked
+from dalsegno.engine.scripting.sources import check_script, compile_checked, examine
 from dalsegno.errors import DalSegnoError, InvalidDefinition, InvalidInput, NotFound
-from dalsegno.lang import FlowSyntaxError
+from dalsegno.graph.build import Compiled
+from dalsegno.lang import Finding, FlowProgram, FlowSyntaxError
+from dalsegno.lang.script.validation import finding_of
 from dalsegno.model.definition import Definition, no_such_version, read_version
+from dalsegno.server.aside import aside
 from dalsegno.server.office import Office
 from dalsegno.server.problems import Place
 from dalsegno.server.schemas.definitions import (
@@ -56,33 +59,55 @@ def _graph_place(finding: Any) -> Place:
 
 def _check_script(source: DefinitionSource) -> Checked:
     text = source.source or ""
-    findings = [
-        Place(pointer="", message=each.message, rule=each.rule, line=each.line, column=each.column)
-        for each in lang.validate(text)
-    ]
     try:
-        program = compile_checked(text, source.name)
-    except (FlowSyntaxError, InvalidScript):
-        return Checked(valid=False, kind="script", findings=findings)
+        found, program = examine(text, source.name)
+    except FlowSyntaxError as error:
+        return Checked(valid=False, kind="script", findings=_script_places([finding_of(error)]))
     except InvalidInput as error:
-        return Checked(
-            valid=False, kind="script", findings=[*findings, Place(pointer="/name", message=str(error))]
-        )
-    return Checked(valid=True, kind="script", name=program.name, findings=findings)
+        place = Place(pointer="/name", message=str(error))
+        return Checked(valid=False, kind="script", findings=[*_script_places(check_script(text)), place])
+    places = _script_places(found)
+    if any(each.severity == "error" for each in found):
+        return Checked(valid=False, kind="script", findings=places)
+    return Checked(valid=True, kind="script", name=program.name, findings=places)
+
+
+def _script_places(findings: Sequence[Finding]) -> list[Place]:
+    return [
+        Place(pointer="", message=each.message, rule=each.rule, line=each.line, column=each.column)
+        for each in findings
+    ]
+
+
+def _compile(office: Office, source: DefinitionSource) -> Compiled | FlowProgram:
+    if is_script(source):
+        return compile_checked(source.source or "", source.name)
+    return office.client.definitions.load(_graph(source), source.name)
+
+
+async def deploy_inline(office: Office, given: dict[str, Any] | str) -> Definition:
+    """A document, or the text of a script or graph, that comes with a start: checked beside the loop, then stored."""
+    source = DefinitionSource(source=given) if isinstance(given, str) else DefinitionSource(document=given)
+    return await _store(office, await aside(_compile, office, source))
+
+
+async def _store(office: Office, checked: Compiled | FlowProgram) -> Definition:
+    if isinstance(checked, Compiled):
+        return (await office.client.deploy(checked, task_queue=office.app.task_queue))[0]
+    return await office.client.deploy_script(checked)
 
 
 async def deploy_source(office: Office, source: DefinitionSource) -> DeployedDefinition:
     client = office.client
     archive = client.stack.archive
-    script = compile_checked(source.source or "", source.name) if is_script(source) else None
-    checked = None if script is not None else client.definitions.load(_graph(source), source.name)
-    name = script.name if script is not None else checked.plan.name if checked is not None else ""
+    checked = await aside(_compile, office, source)
+    name = checked.plan.name if isinstance(checked, Compiled) else checked.name
     before = await archive.definition(name)
     known = {each.version for each in await archive.versions(name)}
-    if script is not None:
-        after = await client.deploy_script(script)
+    if isinstance(checked, Compiled):
+        after, checked = await client.deploy(checked, task_queue=office.app.task_queue)
     else:
-        after, checked = await client.deploy(_graph(source), source.name, office.app.task_queue)
+        after = await client.deploy_script(checked)
     if source.alias is not None:
         await archive.set_alias(after.name, source.alias, after.version)
     status = _status(before, after, known)
@@ -90,7 +115,7 @@ async def deploy_source(office: Office, source: DefinitionSource) -> DeployedDef
         **DefinitionInfo.of(after).model_dump(),
         status=status,
         previous=before.version if before is not None else None,
-        warnings=[_graph_place(each) for each in checked.warnings] if checked is not None else [],
+        warnings=[_graph_place(each) for each in checked.warnings] if isinstance(checked, Compiled) else [],
     )
 
 

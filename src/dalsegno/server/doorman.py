@@ -35,6 +35,7 @@ class Doorman:
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
         self._used: dict[str, float] = {}
+        self._noted: dict[str, float] = {}
 
     @property
     def book(self) -> KeyBook:
@@ -141,8 +142,10 @@ class Doorman:
     # -- what is noted about keys -----------------------------------------------------------------------------
 
     def _note_use(self, key: Key, now: float) -> None:
-        if key.used_at is None or now - key.used_at >= TOUCH_EVERY:
-            self._used[key.id] = now
+        """What is known of a key is as old as the last look: a use that is being written is not in it yet."""
+        last = max(key.used_at or 0.0, self._noted.get(key.id, 0.0))
+        if now - last >= TOUCH_EVERY:
+            self._used[key.id] = self._noted[key.id] = now
 
     async def write_uses(self) -> None:
         """Last use of keys, at most once a minute for each; not in the way of the call."""

@@ -4,7 +4,8 @@
 2. A call that may change something does not come from a page of another origin, unless that origin is listed.
 3. Its body is of a type that no page can send to another origin without asking first.
 4. The caller has a key or a session, except on the few paths that are for everybody.
-5. The body arrives whole, in time, and is not too large.
+5. The key has the scope that the route needs, before anything of the body is read.
+6. The body arrives whole, in time, and is not too large.
 
 Every refusal is a problem document, and nothing of the request has been looked at beyond what is named here.
 """
@@ -18,9 +19,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dalsegno.errors import DalSegnoError, ForeignOrigin, UnsupportedMedia, WrongHost
 from dalsegno.server import paths
-from dalsegno.server.access import NOBODY, Caller
+from dalsegno.server.access import NOBODY, Caller, Scopes
 from dalsegno.server.bodies import Departed, read_body, replayed
 from dalsegno.server.cors import allowance, preflight
+from dalsegno.server.deliveries import book_of
 from dalsegno.server.headers import dressed
 from dalsegno.server.office import Office
 from dalsegno.server.problems import problem_of
@@ -34,10 +36,11 @@ ANY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not listened 
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, office: Office) -> None:
+    def __init__(self, app: ASGIApp, office: Office, scopes: Scopes) -> None:
         self.app = app
         self.office = office
         self.settings = office.settings
+        self.scopes = scopes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -62,7 +65,10 @@ class Guard:
         except DalSegnoError as error:
             reply = self._refusal(visit, error)
         if reply is not None:
-            await reply(scope, receive, send)
+            caller: Caller = scope.get("state", {}).get("caller", NOBODY)
+            # What somebody known may not do is worth noting; strangers must not be able to fill the log.
+            answer = self.office.audit.around(visit, reply) if caller.via != "nobody" else reply
+            await answer(scope, receive, send)
             return
         send = self._while_welcome(scope["state"]["caller"], send)
         await self.office.audit.around(visit, self.app)(scope, receive, send)
@@ -92,7 +98,16 @@ class Guard:
     async def _with_body(self, visit: Visit, receive: Receive) -> Receive:
         if visit.is_safe or not visit.has_body:
             return receive
-        return replayed(await read_body(visit, receive, self.settings), receive)
+        self.scopes.check(visit.scope, visit.scope["state"]["caller"])
+        return replayed(await read_body(visit, receive, self.settings, await self._most(visit)), receive)
+
+    async def _most(self, visit: Visit) -> int:
+        """Of a delivery no more is read than its webhook takes; where there is none, hardly anything."""
+        most = paths.largest_body(visit.method, visit.path, self.settings.body_bytes)
+        if not paths.is_hook(visit.path):
+            return most
+        webhook = await book_of(self.office).at(visit.path.removeprefix(paths.HOOKS))
+        return min(most, webhook.body_bytes if webhook is not None else paths.SMALL_BODY)
 
     def _refusal(self, visit: Visit, error: DalSegnoError) -> Response:
         reply = problem_of(error)

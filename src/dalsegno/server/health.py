@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-import time
 from collections.abc import Sequence
 
 from dalsegno.engine.processes import dead_among
-from dalsegno.engine.timers import LONGEST_SLEEP
-from dalsegno.errors import DalSegnoError, OperatorError, Unavailable
+from dalsegno.errors import DalSegnoError, OperatorError
 from dalsegno.ports.ledger import WorkerView
 from dalsegno.server.office import Office
+from dalsegno.server.reaching import ask_store
 from dalsegno.server.schemas.operation import Health, HealthStatus, Part
 from dalsegno.version import __version__
 from dalsegno.wiring import sqlite_path
 
-PATIENCE = 2.0
-"""Seconds in which the store must answer."""
 SLOW = 0.25
 LATE = 5.0
 """Seconds by which a timer may be overdue."""
 LITTLE_SPACE, NO_SPACE = 1024**3, 64 * 1024**2
 BACKLOG = 1000
-NOBODY = "00000000000000000000000000000000"
-
-
-async def ask_store(office: Office) -> float:
-    """Seconds until the store answered; Unavailable if it does not."""
-    began = time.perf_counter()
-    try:
-        async with asyncio.timeout(PATIENCE):
-            await office.client.stack.archive.states([NOBODY])
-    except TimeoutError:
-        raise Unavailable(f"the store did not answer within {PATIENCE:g} s") from None
-    return time.perf_counter() - began
 
 
 async def examine(office: Office) -> Health:
@@ -52,7 +36,7 @@ async def examine(office: Office) -> Health:
 
 async def _store(office: Office) -> Part:
     try:
-        seconds = await ask_store(office)
+        seconds = await ask_store(office.client.stack)
     except OperatorError as error:
         return Part(name="store", status="down", detail=str(error))
     slow = seconds > SLOW
@@ -79,7 +63,7 @@ def _timers(office: Office) -> list[Part]:
         return []
     silent = office.client.stack.ledger.now() - timers.looked_at
     lag = timers.lag()
-    if silent > 3 * LONGEST_SLEEP:
+    if silent > 3 * timers.longest_sleep():
         return [Part(name="timers", status="degraded", detail="do not come round any more", seconds=silent)]
     late = lag > LATE
     detail = "late" if late else "on time"

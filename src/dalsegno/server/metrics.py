@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -17,12 +18,15 @@ from prometheus_client.core import (
 )
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dalsegno.engine.engine import Engine
 from dalsegno.engine.processes import dead_among
 from dalsegno.errors import OperatorError
 from dalsegno.ports.ledger import QueueView, WorkerView
 from dalsegno.server.meter import Histogram, Meter
-from dalsegno.server.office import Office
 from dalsegno.version import __version__
+
+if TYPE_CHECKING:
+    from dalsegno.server.broadcast import Broadcast
 
 PATIENCE = 5.0
 LONGEST_OUTBOX = 10_000
@@ -30,6 +34,19 @@ PREFIX = "/v1"
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 QUEUES = 200
 """Queues that are shown apart, the longest ones."""
+
+
+class Metered(Protocol):
+    """A process that tells its numbers: a server's office, or the health port of a worker or scheduler."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def meter(self) -> Meter: ...
+
+    @property
+    def broadcast(self) -> Broadcast | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +59,15 @@ class Look:
     now: float
 
 
-async def exposition(office: Office) -> bytes:
+async def exposition(office: Metered) -> bytes:
     look = await _look(office)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(office, look))
     return generate_latest(registry)
 
 
-async def _look(office: Office) -> Look | None:
-    ledger = office.client.stack.ledger
+async def _look(office: Metered) -> Look | None:
+    ledger = office.engine.stack.ledger
     try:
         async with asyncio.timeout(PATIENCE):
             queues, workers = await ledger.queues(), await ledger.workers()
@@ -60,13 +77,13 @@ async def _look(office: Office) -> Look | None:
 
 
 class _Collector:
-    def __init__(self, office: Office, look: Look | None) -> None:
+    def __init__(self, office: Metered, look: Look | None) -> None:
         self.office = office
         self.look = look
 
     def collect(self) -> Iterator[Metric]:
         meter, engine = self.office.meter, self.office.engine
-        yield InfoMetricFamily("dalsegno", "This server.", {"version": __version__})
+        yield InfoMetricFamily("dalsegno", "This process.", {"version": __version__})
         yield _counter(
             "executions_started", "Executions started by this process.", ("workflow",), meter.started
         )

@@ -34,6 +34,8 @@ def from_cursor(cursor: str | None) -> str | None:
     try:
         return base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):
-        raise InvalidInput(
-            "'cursor' is none that this server gave out; leave it away to begin anew"
-        ) from None
+        raise not_given_out() from None
+
+
+def not_given_out() -> InvalidInput:
+    return InvalidInput("'cursor' is none that this server gave out; leave it away to begin anew")

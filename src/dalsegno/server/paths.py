@@ -17,6 +17,8 @@ NOT_AUDITED = (
     WORKER_PROTOCOL,  # every claim and heartbeat; what workers did is in the history of executions
 )
 SECRET_BELOW = (APPROVAL_PAGES,)
+SMALL_BODY = 256 * 1024
+"""Enough for a key or a form, sent by somebody of whom nothing is known yet."""
 
 
 def is_public(method: str, path: str) -> bool:
@@ -28,6 +30,11 @@ def is_public(method: str, path: str) -> bool:
 
 def is_hook(path: str) -> bool:
     return path.startswith(HOOKS)
+
+
+def largest_body(method: str, path: str, most: int) -> int:
+    """Webhooks are public, too, but each has a limit of its own."""
+    return min(most, SMALL_BODY) if is_public(method, path) and not is_hook(path) else most
 
 
 def takes_definitions(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -84,6 +85,7 @@ TITLES: dict[int, str] = {
     415: "A media type that is not understood",
     422: "The request makes no sense",
     429: "Too many requests",
+    431: "Headers that are too large",
     500: "An internal error",
     503: "Not available at the moment",
     507: "The store is full",
@@ -126,6 +128,11 @@ class Problem(BaseModel):
 
 class ProblemResponse(JSONResponse):
     media_type = MEDIA_TYPE
+
+    def render(self, content: Any) -> bytes:
+        """A refusal may quote what was wrong with a text: halves of characters, which UTF-8 cannot write."""
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace")
 
 
 def problem(
@@ -229,12 +236,13 @@ async def _framework(request: Request, error: Exception) -> ProblemResponse:
 
 def _methods_of(request: Request) -> list[str]:
     """The framework names only those of the first route that fits the path."""
-    return [
+    found = [
         method
-        for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
         for route in request.app.routes
         if route.matches({**request.scope, "method": method})[0] is Match.FULL
     ]
+    return ["GET", "HEAD", *found[1:]] if found[:1] == ["GET"] else found
 
 
 async def _unexpected(request: Request, error: Exception) -> ProblemResponse:

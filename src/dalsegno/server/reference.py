@@ -1,23 +1,33 @@
-"""``/docs``: the reference of this API as a page that lets one try calls. All its files come from this server."""
+"""``/docs``: Swagger UI on the document of this API. All its files are part of the package."""
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Awaitable, Callable
+from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
+from dalsegno.server import examples
 from dalsegno.server.sessions import COOKIE
 
 FOLDER = Path(__file__).parent / "static"
+SCRIPT = "text/javascript; charset=utf-8"
+STYLE = "text/css; charset=utf-8"
 FILES = {
     "/docs": ("reference.html", "text/html; charset=utf-8"),
-    "/docs/reference.js": ("reference.js", "text/javascript; charset=utf-8"),
-    "/docs/reference.css": ("reference.css", "text/css; charset=utf-8"),
+    "/docs/reference.js": ("reference.js", SCRIPT),
+    "/docs/reference.css": ("reference.css", STYLE),
+    "/docs/swagger-ui-bundle.js": ("swagger/swagger-ui-bundle.js", SCRIPT),
+    "/docs/swagger-ui.css": ("swagger/swagger-ui.css", STYLE),
+    "/docs/favicon-32x32.png": ("swagger/favicon-32x32.png", "image/png"),
 }
-"""By fixed names: no part of a path ever becomes the name of a file."""
+"""By fixed names: no part of a path ever becomes the name of a file. `scripts/vendor_swagger.py` renews those of
+Swagger UI."""
 
 
 SCHEMES = {
@@ -36,16 +46,16 @@ EITHER: list[dict[str, list[str]]] = [{"key": []}, {"session": []}, {}]
 def install(application: FastAPI) -> None:
     _describe_access(application)
     for path, (name, media) in FILES.items():
-        content = (FOLDER / name).read_bytes()
-        application.add_api_route(path, _served(content, media), include_in_schema=False)
+        application.add_api_route(path, _served(_File(FOLDER / name, media)), include_in_schema=False)
 
 
 def _describe_access(application: FastAPI) -> None:
-    """The guard stands before the framework, which therefore cannot know of it."""
+    """The guard stands before the framework, which therefore cannot know of it; and each answer gets an example."""
     plain = application.openapi
 
     def with_access() -> dict[str, Any]:
         document = plain()
+        examples.complete(document)
         document.setdefault("components", {})["securitySchemes"] = SCHEMES
         document["security"] = EITHER
         return document
@@ -53,8 +63,34 @@ def _describe_access(application: FastAPI) -> None:
     application.openapi = with_access  # type: ignore[method-assign]
 
 
-def _served(content: bytes, media: str) -> Callable[[], Awaitable[Response]]:
-    async def page() -> Response:
-        return Response(content, media_type=media, headers={"Cache-Control": "no-cache"})
+class _File:
+    """Read and packed once, when it is first asked for: everybody may ask, and it is large."""
+
+    def __init__(self, path: Path, media: str) -> None:
+        self.path = path
+        self.media = media
+
+    @cached_property
+    def content(self) -> bytes:
+        return self.path.read_bytes()
+
+    @cached_property
+    def packed(self) -> bytes:
+        return gzip.compress(self.content, 6, mtime=0)
+
+    @cached_property
+    def tag(self) -> str:
+        return f'"{blake2b(self.content, digest_size=12).hexdigest()}"'
+
+
+def _served(file: _File) -> Callable[[Request], Awaitable[Response]]:
+    async def page(request: Request) -> Response:
+        headers = {"Cache-Control": "no-cache", "ETag": file.tag, "Vary": "Accept-Encoding"}
+        if file.tag in request.headers.get("if-none-match", ""):
+            return Response(None, 304, headers)
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(file.content, headers=headers, media_type=file.media)
+        headers["Content-Encoding"] = "gzip"
+        return Response(file.packed, headers=headers, media_type=file.media)
 
     return page

@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
-from dalsegno.core.schedules import ScheduleSpec
 from dalsegno.engine.schedules import ScheduleBook
 from dalsegno.errors import Conflict
-from dalsegno.model.definition import read_version
+from dalsegno.model.definition import Version, parse_target, read_version
+from dalsegno.server.deliveries import book_of
 from dalsegno.server.office import Office
+
+MOST_NAMED = 10
+AT_ONCE = 200
 
 
 async def remove_definition(office: Office, name: str, version: int | None = None) -> None:
-    """Schedules are looked at first; the store itself sees to executions and aliases, in one transaction."""
-    needing = [spec.name for spec in await _schedules(office) if _needs(spec, name, version)]
-    if needing:
-        what = f"'{name}'" if version is None else f"version {version} of '{name}'"
-        named = ", ".join(f"'{each}'" for each in needing[:10])
-        raise Conflict(f"{what} is started by the schedule {named}; remove or change the schedule first")
+    """Schedules and webhooks are looked at first; the store itself sees to executions and aliases, in one
+    transaction."""
+    what = f"'{name}'" if version is None else f"version {version} of '{name}'"
+    for kind, needing in (
+        ("schedule", await _schedules(office, name, version)),
+        ("webhook", await _webhooks(office, name, version)),
+    ):
+        if needing:
+            named = ", ".join(f"'{each}'" for each in needing[:MOST_NAMED])
+            raise Conflict(f"{what} is started by the {kind} {named}; remove or change the {kind} first")
     await office.client.stack.archive.remove_definition(name, version)
     office.client.definitions.forget(name)
 
 
-async def _schedules(office: Office) -> list[ScheduleSpec]:
+async def _schedules(office: Office, name: str, version: int | None) -> list[str]:
     client = office.client
     book = ScheduleBook(client.stack, client.committer, client.definitions)
-    return [view.spec for view in await book.list() if view.state != "FAILED"]
+    specs = [view.spec for view in await book.list() if view.state != "FAILED"]
+    return [spec.name for spec in specs if _needs(spec.workflow, spec.version, name, version)]
 
 
-def _needs(spec: ScheduleSpec, name: str, version: int | None) -> bool:
+async def _webhooks(office: Office, name: str, version: int | None) -> list[str]:
+    """Those that are switched off, too: they are switched on again without a look at what they start."""
+    book = book_of(office)
+    needing: list[str] = []
+    after = ""
+    while page := await book.page(after, AT_ONCE):
+        needing += [each.id for each in page if _needs(*parse_target(each.workflow), name, version)]
+        after = page[-1].id
+    return needing
+
+
+def _needs(workflow: str, wanted: Version, name: str, version: int | None) -> bool:
     """One without a version follows the current one, and one with an alias the alias: those are guarded themselves."""
-    return spec.workflow == name and (version is None or read_version(spec.version) == version)
+    return workflow == name and (version is None or read_version(wanted) == version)

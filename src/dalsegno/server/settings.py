@@ -24,6 +24,8 @@ class ServerSettings:
     """In which a request's body must have arrived."""
     header_seconds: float = 15.0
     """In which a request's line and headers must have arrived; a connection that sends nothing is closed then."""
+    reply_seconds: float = 30.0
+    """In which a client must take each 48 KiB of a long reply, and the end of every reply; then it is disconnected."""
     streams: int = 10_000
     """Event streams open at the same time; beyond that a 503."""
     task_lease: float = 30.0

@@ -16,6 +16,10 @@ JSON = "application/json"
 YAML = ("application/yaml", "application/x-yaml", "text/yaml")
 SCRIPT = ("application/vnd.dalsegno.flow", "text/x-flow")
 
+BARE = [{"required": ["nodes"]}, {"required": ["dag"]}]
+YAML_EXAMPLE = "name: hello\nnodes:\n  - {id: greet, type: log, parameters: {message: hello}}\n"
+SCRIPT_EXAMPLE = "workflow hello(inputs) {\n  return `Hello, ${inputs.name}!`\n}\n"
+
 Named = Annotated[
     str | None, Query(min_length=1, max_length=200, description="For bare documents that have no name.")
 ]
@@ -65,8 +69,12 @@ def _from_json(body: bytes, name: str | None, alias: str | None) -> DefinitionSo
 
 
 def openapi_body() -> dict[str, Any]:
-    """What the reference says of these bodies; the framework cannot see them."""
-    text = {"schema": {"type": "string"}}
-    schema = {"$ref": "#/components/schemas/DefinitionSource"}
-    content = {JSON: {"schema": schema}, YAML[0]: text, SCRIPT[0]: text}
+    """What the reference says of these bodies; the framework cannot see them, nor put their schema among the others."""
+    wrapped = DefinitionSource.model_json_schema()
+    bare = {"type": "object", "description": "A graph document itself.", "anyOf": BARE}
+    content = {
+        JSON: {"schema": {"anyOf": [wrapped, bare]}, "example": wrapped["example"]},
+        YAML[0]: {"schema": {"type": "string"}, "example": YAML_EXAMPLE},
+        SCRIPT[0]: {"schema": {"type": "string"}, "example": SCRIPT_EXAMPLE},
+    }
     return {"requestBody": {"required": True, "content": content}}

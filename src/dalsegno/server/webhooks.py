@@ -15,6 +15,7 @@ from msgspec import Struct
 from dalsegno.engine.secrets import NewCredential, Vault
 from dalsegno.errors import Conflict, CredentialNotFound, InvalidInput, NotFound
 from dalsegno.model.definition import VERSION_SIGN, parse_target
+from dalsegno.ports.archive import Archive
 from dalsegno.ports.records import Record, Records
 from dalsegno.server.signatures import Signature, standard_key
 
@@ -83,6 +84,14 @@ class Webhook(Struct, frozen=True):
                 raise InvalidInput(f"'headers/{index}': '{name}' is never given to a workflow")
         if self.delivery_header:
             _fits(HEADER, self.delivery_header, "delivery_header", "the name of a header")
+
+
+async def missing_workflow(archive: Archive, webhook: Webhook) -> str | None:
+    """What to say where nobody has deployed what it is to start: deliveries are refused until somebody does."""
+    name, version = parse_target(webhook.workflow)
+    if await archive.definition(name, version) is not None:
+        return None
+    return f"there is no workflow '{webhook.workflow}' in this store: deliveries are refused until it is deployed"
 
 
 def _fits(pattern: str, text: str, where: str, wanted: str) -> None:

@@ -1,64 +1,147 @@
-"""What is particular to PostgreSQL: locks between connections, two ways through a commit, a server that dies."""
+"""What is particular to PostgreSQL: locks between processes, claims beside commits, a server that dies."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import asyncpg
 import pytest
 
-from dalsegno.adapters.postgres import PostgresLedger, PostgresStore, encoding
+from dalsegno.adapters.postgres import PostgresLedger, PostgresStore, changes, store
 from dalsegno.adapters.postgres.statements import SQL
 from dalsegno.errors import Unavailable
-from dalsegno.model.effect import SpawnToken, StoreOutput, WriteOutbox
+from dalsegno.model.effect import CancelTokens, StoreOutput
 from dalsegno.model.token import Lease
-from dalsegno.model.transition import AlreadyApplied, Applied, Deferred, Park, Stale, Transition
+from dalsegno.model.transition import AlreadyApplied, Applied, Deferred, Stale
+from dalsegno.ports.ledger import WorkerView
 from dalsegno.testing.clock import FakeClock
-from dalsegno.testing.contract.build import RUN, arrive, barrier, event, last, start, step, token
+from dalsegno.testing.contract.build import RUN, arrive, barrier, event, start, step, token
+from tests.adapters.postgres.conftest import OpenLedger
 from tests.servers.postgres import PostgresServer
 
+HOLD = "SELECT FROM dalsegno.flight WHERE id = $1 FOR UPDATE"
 
-@pytest.fixture
-async def ledger(postgres_url: str) -> AsyncIterator[PostgresLedger]:
-    ledger = PostgresLedger(await PostgresStore.open(postgres_url, FakeClock()))
-    yield ledger
-    await ledger.close()
+
+async def begin(ledger: PostgresLedger, *names: str) -> dict[str, Lease]:
+    """One execution each, with one token of the same name."""
+    await ledger.commit([start(f"run-{name}", token(name)) for name in names])
+    return {lease.token: lease for lease in await ledger.claim("w1", ["default"], 99)}
 
 
 async def test_every_statement_is_valid_on_the_schema(ledger: PostgresLedger) -> None:
-    async with ledger.store._pool.acquire() as connection:
+    async with ledger.store.transaction() as tx:
         for text in SQL.values():
-            await connection.prepare(text)
+            await tx.connection.prepare(text)
+
+
+# -- locks ----------------------------------------------------------------------------------------------------
 
 
 async def test_transition_of_an_execution_that_another_process_has_locked_is_deferred_alone(
     ledger: PostgresLedger, postgres_url: str
 ) -> None:
-    await ledger.commit([start("run-a", token("a")), start("run-b", token("b"))])
-    leases = {lease.execution: lease for lease in await ledger.claim("w1", ["default"], 9)}
+    leases = await begin(ledger, "a", "b")
     other = await asyncpg.connect(postgres_url)
     async with other.transaction():
-        await other.fetch("SELECT FROM dalsegno.flight WHERE id = 'run-a' FOR UPDATE")
+        await other.fetch(HOLD, "run-a")
 
-        outcomes = await ledger.commit(
-            [step(leases["run-a"], token("a2")), step(leases["run-b"], token("b2"))]
-        )
+        outcomes = await ledger.commit([step(leases["a"], token("a2")), step(leases["b"], token("b2"))])
 
         assert outcomes[0] == Deferred()
         assert isinstance(outcomes[1], Applied)
-    [again] = await ledger.commit([step(leases["run-a"], token("a2"))])
+    [again] = await ledger.commit([step(leases["a"], token("a2"))])
     assert isinstance(again, Applied)
     await other.close()
 
 
-async def test_arrivals_over_two_stores_at_once_are_each_counted_once(
+async def test_third_try_for_a_locked_execution_waits_for_it(
     ledger: PostgresLedger, postgres_url: str
+) -> None:
+    leases = await begin(ledger, "a")
+    transition = step(leases["a"], token("a2"))
+    other = await asyncpg.connect(postgres_url)
+    holding = other.transaction()
+    await holding.start()
+    await other.fetch(HOLD, "run-a")
+    for _ in range(2):
+        assert await ledger.commit([transition]) == [Deferred()]
+
+    third = asyncio.create_task(ledger.commit([transition]))
+    await _until_somebody_waits(postgres_url)
+    assert not third.done()
+    await holding.rollback()
+
+    [outcome] = await third
+    assert isinstance(outcome, Applied)
+    await other.close()
+
+
+async def _until_somebody_waits(url: str) -> None:
+    watcher = await asyncpg.connect(url)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    async with asyncio.timeout(20):
+        while not await watcher.fetchval(waiting):  # each look takes its time
+            pass
+    await watcher.close()
+
+
+@contextmanager
+def impatient(monkeypatch: pytest.MonkeyPatch, *, lock: str = "5s", idle: str = "10s") -> Iterator[None]:
+    text = (
+        f"BEGIN; SET LOCAL lock_timeout = '{lock}'; SET LOCAL idle_in_transaction_session_timeout = '{idle}'"
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "BEGIN", text)
+        yield
+
+
+async def test_one_that_is_held_for_very_long_does_not_keep_the_others_of_its_batch(
+    ledger: PostgresLedger, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = await begin(ledger, "a", "b")
+    other = await asyncpg.connect(postgres_url)
+    async with other.transaction():
+        await other.fetch(HOLD, "run-a")
+        for _ in range(2):
+            assert await ledger.commit([step(leases["a"], token("a2"))]) == [Deferred()]
+        with impatient(monkeypatch, lock="50ms"):
+            outcomes = await ledger.commit([step(leases["a"], token("a2")), step(leases["b"], token("b2"))])
+
+        assert outcomes[0] == Deferred()
+        assert isinstance(outcomes[1], Applied)
+    await other.close()
+
+
+async def test_process_that_stops_in_a_transaction_loses_its_locks(
+    ledger: PostgresLedger, open_ledger: OpenLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = await begin(ledger, "a")
+    stopped = await open_ledger()
+
+    async def lock_and_stop() -> None:
+        async with stopped.store.transaction() as tx:
+            await tx.fetch("load.wait", ["run-a"])
+            outcome = None
+            async with asyncio.timeout(20):
+                while not isinstance(outcome, Applied):
+                    [outcome] = await ledger.commit([step(leases["a"], token("a2"))])
+            await tx.fetch("load.wait", ["run-a"])
+
+    with impatient(monkeypatch, idle="200ms"), pytest.raises(Unavailable):
+        await lock_and_stop()
+
+    assert {lease.token for lease in await stopped.claim("w2", ["default"], 9)} == {"a2"}
+
+
+async def test_arrivals_over_two_processes_at_once_are_each_counted_once(
+    ledger: PostgresLedger, open_ledger: OpenLedger
 ) -> None:
     width, spec = 40, barrier(expected=40)
     await ledger.commit([start(RUN, *(token(f"t{slot}") for slot in range(width)))])
     leases = {lease.token: lease for lease in await ledger.claim("w1", ["default"], 99)}
-    other = PostgresLedger(await PostgresStore.open(postgres_url, FakeClock()))
+    other = await open_ledger()
 
     async def send(slot: int) -> tuple[str, ...]:
         transition = step(leases[f"t{slot}"], arrive(spec, slot), events=[event()])
@@ -72,14 +155,15 @@ async def test_arrivals_over_two_stores_at_once_are_each_counted_once(
 
     assert [name for names in ready for name in names] == ["join-merge"]
     assert [slot.slot for slot in await ledger.slots(RUN, spec.id)] == list(range(width))
-    assert [found.seq for found in await ledger.events(RUN)] == list(range(1, 2 * width + 1))
-    await other.close()
+    found = await ledger.inspect(RUN)
+    assert found is not None
+    assert found.execution.seq == 2 * width  # one started, forty completed, all but the last arrival waiting
 
 
 async def test_two_starts_of_one_execution_at_once_make_one(
-    ledger: PostgresLedger, postgres_url: str
+    ledger: PostgresLedger, open_ledger: OpenLedger
 ) -> None:
-    other = PostgresLedger(await PostgresStore.open(postgres_url, FakeClock()))
+    other = await open_ledger()
     names = [f"run-{number}" for number in range(20)]
 
     outcomes = await asyncio.gather(
@@ -91,69 +175,97 @@ async def test_two_starts_of_one_execution_at_once_make_one(
     assert kinds.count(Applied) == len(names)
     assert set(kinds) <= {Applied, AlreadyApplied, Deferred}
     assert len(await ledger.claim("w1", ["default"], 99)) == len(names)
-    await other.close()
 
 
-def plain_batches() -> list[list[Transition]]:
-    """Everything that may go the plain way, and refusals among it."""
-    effects = (SpawnToken(token("b1")), StoreOutput("o", b"1"), WriteOutbox("m", "topic", b"owed"))
-    first = Transition(RUN, effects, (event(), event("NodeStarted")), "a1", 1, keep=("b1",), worker="w1")
-    twice = (SpawnToken(token("b2")), SpawnToken(token("b2")), SpawnToken(token("late", due=9e9)))
-    parks = Transition(RUN, (), (event("NodeRetrying"),), "a3", 1, park=Park(9e9, b"again", 2))
-    ending = Transition("run-2", (last(),), (event(),), "z", 1)
-    return [
-        [start(RUN, token("a1"), token("a2"), token("a3")), start("run-2", token("z"))],
-        [first, Transition(RUN, twice, (event(),), "a2", 1), parks, ending],
-        [first, ending, Transition(RUN, (last(),), (event(),), "b1", 1)],
-        [Transition(RUN, (), (), "b1", 7), Transition("nowhere", (), (), "b1", 1)],
-        [Transition(RUN, (last(),), (event(),), "b2", 1), parks],
-    ]
-
-
-async def play(ledger: PostgresLedger) -> list[object]:
-    """All answers, and everything visible after each batch."""
-    seen: list[object] = []
-    for batch in plain_batches():
-        seen.append(await ledger.commit(batch))
-        seen.append([lease.token for lease in await ledger.claim("w1", ["default"], 9)])
-        for run in (RUN, "run-2"):
-            found = await ledger.inspect(run)
-            assert found is not None
-            seen += [found.execution, sorted(found.tokens, key=lambda view: view.id), found.barriers]
-            seen += [await ledger.events(run), await ledger.outputs(run, ["o"]), await ledger.left(run, "")]
-        seen.append(await ledger.outbox())
-    return seen
-
-
-async def test_the_plain_way_and_the_general_way_come_to_the_same(
-    ledger: PostgresLedger, private_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+async def test_claim_that_comes_between_reading_and_cancelling_a_token_is_seen(
+    ledger: PostgresLedger, open_ledger: OpenLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shapes = {encoding.shape_of(transition) for batch in plain_batches() for transition in batch}
-    assert shapes == {"step", "last", "other"}
-    plain = await play(ledger)
+    await ledger.commit([start(RUN, token("a"), token("b", queue="other"))])
+    [lease] = await ledger.claim("w1", ["default"], 1)
+    other = await open_ledger()
+    claimed: list[Lease] = []
+    write = changes.Changes.write
 
-    monkeypatch.setattr(encoding, "shape_of", lambda transition: "other")
-    other = PostgresLedger(await PostgresStore.open(private_postgres.url, FakeClock()))
-    general = await play(other)
+    async def claim_and_write(found: changes.Changes, tx: store.Transaction) -> None:
+        if found.tokens and not claimed:
+            claimed.extend(await other.claim("w2", ["other"], 1))
+        await write(found, tx)
 
-    assert plain == general
-    await other.close()
+    monkeypatch.setattr(changes.Changes, "write", claim_and_write)
+    [outcome] = await ledger.commit([step(lease, CancelTokens("", ("b",)))])
+
+    assert isinstance(outcome, Applied)
+    assert [given.token for given in claimed] == ["b"]
+    assert await other.commit([step(claimed[0], token("c"))]) == [Stale("fence")]
+    found = await ledger.inspect(RUN)
+    assert found is not None
+    assert found.tokens == ()
 
 
-async def _claim_when_reachable(ledger: PostgresLedger) -> list[Lease]:
-    """The pool may still hand out a connection that died with the server: as many times as it holds connections."""
+async def test_many_claims_and_commits_at_once_meet_no_deadlock(
+    ledger: PostgresLedger, open_ledger: OpenLedger, postgres_server: PostgresServer
+) -> None:
+    others = [ledger, await open_ledger(), await open_ledger()]
+    names = [f"run-{number}" for number in range(12)]
+    await ledger.commit(
+        [start(name, *(token(f"{name}-{n}", key=f"k{n}") for n in range(5))) for name in names]
+    )
+
+    async def work(number: int) -> int:
+        mine, done = others[number % 3], 0
+        while leases := await mine.claim(f"w{number}", ["default"], 7):
+            batch = [step(lease, token(f"{lease.token}+", queue="done")) for lease in leases]
+            while batch:
+                outcomes = await mine.commit(batch)
+                done += sum(isinstance(outcome, Applied) for outcome in outcomes)
+                batch = [each for each, outcome in zip(batch, outcomes, strict=True) if outcome == Deferred()]
+        return done
+
+    assert sum(await asyncio.gather(*map(work, range(6)))) == 60
+    assert "deadlock" not in postgres_server.log_text()
+
+
+# -- heartbeats -----------------------------------------------------------------------------------------------
+
+
+async def test_heartbeat_needs_no_event_loop_and_survives_a_restart(private_postgres: PostgresServer) -> None:
+    ledger = PostgresLedger(await PostgresStore.open(private_postgres.url))
+    ledger.heartbeat("w1", 60, b"first")  # blocks the loop: whatever it needs runs elsewhere
+    private_postgres.kill()
+    with pytest.raises(Unavailable):
+        await asyncio.to_thread(ledger.heartbeat, "w1", 60)
+    private_postgres.start()
+
+    await asyncio.gather(*(asyncio.to_thread(ledger.heartbeat, f"w{n}", 60, b"again") for n in range(4)))
+
+    assert [(view.id, view.info) for view in await _when_reachable(ledger)] == [
+        (f"w{n}", b"again") for n in range(4)
+    ]
+    await ledger.close()
+
+
+async def _when_reachable(ledger: PostgresLedger) -> list[WorkerView]:
+    """The pool may still hand out connections that died with the server, as many as it holds."""
     for _ in range(20):
         try:
-            return await ledger.claim("w1", ["default"], 1)
+            return await ledger.workers()
         except Unavailable:
             continue
     raise AssertionError("the server is back, but the ledger cannot reach it")
 
 
+# -- durability -----------------------------------------------------------------------------------------------
+
+
+async def _claim_when_reachable(ledger: PostgresLedger) -> list[Lease]:
+    await _when_reachable(ledger)
+    return await ledger.claim("w1", ["default"], 1)
+
+
 async def test_what_was_acknowledged_survives_kill_9(private_postgres: PostgresServer) -> None:
     ledger = PostgresLedger(await PostgresStore.open(private_postgres.url, FakeClock()))
     await ledger.commit([start(RUN, token("t0"))])
-    transition = None
+    sent = []
     for number in range(5):
         [lease] = await _claim_when_reachable(ledger)
         transition = step(
@@ -161,16 +273,20 @@ async def test_what_was_acknowledged_survives_kill_9(private_postgres: PostgresS
         )
         [outcome] = await ledger.commit([transition])
         assert isinstance(outcome, Applied)
+        sent.append((lease, transition))
         private_postgres.kill()
         with pytest.raises(Unavailable):
             await ledger.commit([transition])
         private_postgres.start()
 
-    assert transition is not None
-    assert await ledger.commit([transition]) == [AlreadyApplied()]
-    assert await ledger.commit([step(lease, token("other"))]) == [Stale("fence")]
+    await _when_reachable(ledger)
+    for lease, transition in sent:
+        assert await ledger.commit([transition]) == [AlreadyApplied()]
+        assert await ledger.commit([step(lease, token("other"))]) == [Stale("fence")]
     assert await ledger.outputs(RUN, [f"t{number}" for number in range(9)]) == {
         f"t{number}": b"%d" % number for number in range(5)
     }
-    assert [found.seq for found in await ledger.events(RUN)] == [1, 2, 3, 4, 5, 6]
+    found = await ledger.inspect(RUN)
+    assert found is not None
+    assert found.execution.seq == 6
     await ledger.close()

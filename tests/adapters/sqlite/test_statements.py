@@ -12,10 +12,8 @@ from dalsegno.adapters.sqlite.migration import migrations, split_statements
 from dalsegno.adapters.sqlite.statements import SQL
 
 SCANS_ON_PURPOSE = {
-    "token.leased_by",  # when a worker is gone, beside the writer
-    "worker.list",  # for a page that shows workers
-    "queues.running",  # for a page that shows queues
-    "worker.gone",  # as many rows as there are workers
+    "worker.list",  # as many rows as there are workers
+    "worker.gone",  # the same
     "definition.all",
     "history.outbox",  # in the order of its key
 }

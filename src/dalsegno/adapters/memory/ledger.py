@@ -32,7 +32,15 @@ from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.clock import Clock
-from dalsegno.ports.ledger import SLOTS_PAGE, Inspection, OutboxEntry, QueueView, Woken, WorkerView
+from dalsegno.ports.ledger import (
+    SLOTS_PAGE,
+    Inspection,
+    OutboxEntry,
+    QueueView,
+    Untouched,
+    Woken,
+    WorkerView,
+)
 
 
 class MemoryLedger:
@@ -198,12 +206,10 @@ class MemoryLedger:
         views = [limits.view(key, own, self.store, now) for key, own in waiting if key is not None]
         return Inspection(execution_view(found), tokens, barriers, tuple(views))
 
-    async def untouched(self, before: float, after: str, limit: int) -> list[str]:
-        rows = (found.row for found in self.store.executions.values())
-        names = sorted(
-            row.id for row in rows if row.id > after and row.state not in ENDED and row.touched_at < before
-        )
-        return names[:limit]
+    async def untouched(self, before: float, after: str, limit: int) -> Untouched:
+        rows = [found.row for name, found in sorted(self.store.executions.items()) if name > after][:limit]
+        names = tuple(row.id for row in rows if row.state not in ENDED and row.touched_at < before)
+        return Untouched(names, rows[-1].id if len(rows) == limit else "")
 
     async def ready(self, execution: str) -> tuple[ReadyToken, ...]:
         found = self._find(execution)

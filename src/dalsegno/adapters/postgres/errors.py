@@ -46,6 +46,7 @@ BY_STATE: dict[str, tuple[type[DalSegnoError], str]] = {
     "42501": (StoreReadOnly, "the database user may not do this: grant it the schema `dalsegno`"),
     "42P01": (SchemaMismatch, "a table is missing: open the store once with a user that may create it"),
     "42883": (SchemaMismatch, "a function is missing: open the store once with a user that may create it"),
+    "25P03": (Unavailable, "this process stood still in a transaction, which the server has ended"),
     "3D000": (BadConfiguration, "there is no such database"),
     "28P01": (BadConfiguration, "the password is wrong"),
     "28000": (BadConfiguration, "the user may not connect"),

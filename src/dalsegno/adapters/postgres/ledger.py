@@ -2,80 +2,77 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
-from dalsegno.adapters.flat import Fields, UnsupportedTransition
-from dalsegno.adapters.postgres.encoding import outcome_of, transition_fields
-from dalsegno.adapters.postgres.errors import RefusedValue
-from dalsegno.adapters.postgres.store import PostgresStore
-from dalsegno.adapters.postgres.views import execution_view
-from dalsegno.model.barrier import BarrierView, LeftView, SlotView
-from dalsegno.model.event import Event
-from dalsegno.model.token import Lease, TokenView
-from dalsegno.model.transition import Outcome, ReadyToken, Refused, Transition
-from dalsegno.ports.ledger import SLOTS_PAGE, Inspection, OutboxEntry, Woken
+from dalsegno.adapters.postgres.claims import Claims
+from dalsegno.adapters.postgres.commits import Commits
+from dalsegno.adapters.postgres.heartbeats import Heartbeats
+from dalsegno.adapters.postgres.limits import views_of
+from dalsegno.adapters.postgres.store import PostgresStore, Transaction
+from dalsegno.adapters.postgres.sweep import sweep
+from dalsegno.adapters.postgres.views import execution_view, machine_view
+from dalsegno.core.settlement import BarrierRow, TokenRow, barrier_view, token_view
+from dalsegno.model.barrier import LeftView, SlotView
+from dalsegno.model.machine import MachineView
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import Outcome, ReadyToken, Transition
+from dalsegno.ports.ledger import (
+    SLOTS_PAGE,
+    Inspection,
+    OutboxEntry,
+    QueueView,
+    Untouched,
+    Woken,
+    WorkerView,
+)
+
+STALE_STARTS = 10_000
+"""Removed at once, at most."""
+FORGET_STARTS_EVERY = 60.0
 
 
 class PostgresLedger:
-    """Covers ``commit`` with all effects, ``claim``, ``wake``, the outbox, and reading one execution.
-
-    Named leases, heartbeats, expiry, reconciling and sweeping are not here yet: it is no whole Ledger.
-    """
+    """Each call is one transaction, or few; several processes use one database beside each other."""
 
     def __init__(self, store: PostgresStore) -> None:
         self.store = store
+        self.commits = Commits(store)
+        self._claims = Claims(store, self.commits)
+        self._heartbeats = Heartbeats(store.url, store.way)
+        self._forget_starts_at = 0.0
 
     def now(self) -> float:
         return self.store.now()
 
     async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
-        outcomes: list[Outcome | None] = [None] * len(batch)
-        sound: list[tuple[int, Fields]] = []
-        for index, transition in enumerate(batch):
-            try:
-                sound.append((index, transition_fields(transition)))
-            except UnicodeEncodeError as error:
-                outcomes[index] = Refused(f"a name is not valid Unicode: {error}")
-            except UnsupportedTransition as error:
-                outcomes[index] = Refused(str(error))
-        if sound:
-            await self._commit(batch, sound, outcomes)
-        return [outcome for outcome in outcomes if outcome is not None]
-
-    async def _commit(
-        self,
-        batch: Sequence[Transition],
-        sound: Sequence[tuple[int, Fields]],
-        outcomes: list[Outcome | None],
-    ) -> None:
-        """Halves what cannot be stored until the offender stands alone; all others are applied."""
-        parameters = [fields for _, fields in sound]
-        try:
-            rows = await self.store.fetch("commit.batch", self.store.given_now(), parameters)
-        except RefusedValue as error:
-            if len(sound) == 1:
-                outcomes[sound[0][0]] = Refused(str(error))
-                return
-            middle = len(sound) // 2
-            await self._commit(batch, sound[:middle], outcomes)
-            await self._commit(batch, sound[middle:], outcomes)
-            return
-        for row in rows:
-            index = sound[row[0] - 1][0]
-            outcomes[index] = outcome_of(row, batch[index])
-        self.store.saw(rows[0]["seen"])
+        return await self.commits.commit(batch)
 
     # -- leases -----------------------------------------------------------------------------------------------
 
     async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
-        return [Lease(*row) for row in await self.store.fetch("commit.claim", worker, queues, limit)]
+        return await self._claims.claim(worker, queues, limit)
+
+    async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
+        return await self._claims.lease(worker, tokens)
+
+    async def release(self, worker: str, leases: Sequence[Lease]) -> None:
+        await self._claims.release(worker, leases)
+
+    def heartbeat(self, worker: str, lease_seconds: float, info: bytes = b"") -> None:
+        """Has a thread and a connection of its own, so it works while the event loop is blocked."""
+        self._heartbeats.beat(worker, self.store.given_now(), lease_seconds, info)
+
+    async def expire(self, dead: Sequence[str] = ()) -> tuple[ReadyToken, ...]:
+        if self.store.now() >= self._forget_starts_at:
+            self._forget_starts_at = self.store.now() + FORGET_STARTS_EVERY
+            await self.store.fetch("limits.forget_stale_starts", self.store.now(), STALE_STARTS)
+        return await self._claims.expire(dead)
 
     # -- time -------------------------------------------------------------------------------------------------
 
     async def wake(self, limit: int = 500) -> Woken:
-        woken = await self.store.fetch("commit.wake", self.store.given_now(), limit)
-        [(next_due,)] = await self.store.fetch("look.next_due")
-        return Woken(tuple(ReadyToken(*row) for row in woken), next_due)
+        return await self._claims.wake(limit)
 
     # -- reading ----------------------------------------------------------------------------------------------
 
@@ -89,37 +86,61 @@ class PostgresLedger:
         return [LeftView(*row) for row in await self.store.fetch("look.left", execution, scope)]
 
     async def gate_used(self, execution: str, gate: str) -> tuple[int, ...]:
-        rows = await self.store.fetch("look.gate_used", execution, gate)
-        return tuple(rows[0][0]) if rows else ()
+        rows = await self.store.fetch("look.gate", execution, gate)
+        return tuple(json.loads(rows[0][0])) if rows else ()
 
     async def outputs(self, execution: str, ids: Sequence[str]) -> dict[str, bytes]:
         return dict(await self.store.fetch("look.outputs", execution, ids))
 
+    async def machine(self, execution: str) -> MachineView | None:
+        looks = ("look.machine", "look.inbox", "look.mailbox")
+        found, inbox, mailbox = await self.store.fetch_together(*((name, (execution,)) for name in looks))
+        return machine_view(found[0], inbox, mailbox) if found else None
+
     async def inspect(self, execution: str) -> Inspection | None:
-        looks = ("look.execution", "look.tokens", "look.barriers")
-        found, tokens, barriers = await self.store.fetch_together(*((name, (execution,)) for name in looks))
-        if not found:
-            return None
-        return Inspection(
-            execution_view(found[0]),
-            tuple(TokenView(*row) for row in tokens),
-            tuple(BarrierView(*row) for row in barriers),
+        async with self.store.look() as tx:
+            found = await tx.fetch("look.execution", execution)
+            return await self._inspect(tx, execution, found[0]) if found else None
+
+    async def _inspect(self, tx: Transaction, execution: str, found: object) -> Inspection:
+        tokens = tuple(
+            token_view(TokenRow(execution, *row)) for row in await tx.fetch("look.tokens", execution)
         )
+        barriers = await tx.fetch("look.barriers", execution)
+        waiting = {(token.limit_key, token.allowance) for token in tokens if token.state == "ready"}
+        asked = [(key, own) for key, own in waiting if key is not None]
+        return Inspection(
+            execution_view(found),
+            tokens,
+            tuple(barrier_view(BarrierRow(execution, *row)) for row in barriers),
+            tuple(await views_of(tx, asked, self.now())),
+        )
+
+    async def untouched(self, before: float, after: str, limit: int) -> Untouched:
+        rows = await self.store.fetch("look.untouched", after, limit, before)
+        names = tuple(name for name, is_untouched in rows if is_untouched)
+        return Untouched(names, "".join(name for name, is_untouched in rows if not is_untouched))
 
     async def ready(self, execution: str) -> tuple[ReadyToken, ...]:
         return tuple(ReadyToken(*row) for row in await self.store.fetch("look.ready", execution))
 
-    async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]:
-        """Belongs to the archive, which is not here yet."""
-        return [Event(*row) for row in await self.store.fetch("look.events", execution, after, limit)]
+    async def workers(self) -> list[WorkerView]:
+        return [WorkerView(*row) for row in await self.store.fetch("leases.workers")]
+
+    async def queues(self) -> list[QueueView]:
+        return [QueueView(*row) for row in await self.store.fetch("look.queues")]
 
     # -- leaving ----------------------------------------------------------------------------------------------
+
+    async def sweep(self, limit: int = 500) -> int:
+        return await sweep(self.store, limit)
 
     async def outbox(self, limit: int = 100) -> list[OutboxEntry]:
         return [OutboxEntry(*row) for row in await self.store.fetch("look.outbox", limit)]
 
     async def delivered(self, ids: Sequence[str]) -> None:
-        await self.store.fetch("commit.delivered", ids)
+        await self.store.fetch("write.delivered", ids)
 
     async def close(self) -> None:
+        self._heartbeats.close()
         await self.store.close()

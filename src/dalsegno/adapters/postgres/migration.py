@@ -1,47 +1,113 @@
-"""The schema `dalsegno`: numbered files, applied forward only, and functions, replaced when their text changes."""
+"""The schema `dalsegno`: numbered files, applied forward only.
+
+Each file names its stage in its first line. ``pre``: only adds, so that processes of the version before go on beside
+it; applied by whoever opens the store first. ``post``: takes away what only they needed; applied on demand, once none
+of them is left. A fresh database gets all files.
+"""
 
 from __future__ import annotations
 
-from hashlib import sha256
+import re
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
-from dalsegno.errors import SchemaMismatch
+from msgspec import Struct
+
+from dalsegno.errors import InternalError, SchemaMismatch
 
 LOCK = 0x4453474E
-"""Key of the advisory lock under which two processes that migrate at once take turns."""
+"""Key of the advisory lock under which processes that migrate at once take turns."""
 
+STAGE = re.compile(r"-- stage: (pre|post)\n")
+
+INSTALLED = "SELECT to_regclass('dalsegno.installed') IS NOT NULL"
+VERSION = "SELECT schema FROM dalsegno.installed"
 PREPARE = """
 CREATE SCHEMA IF NOT EXISTS dalsegno;
-CREATE TABLE IF NOT EXISTS dalsegno.installed (single boolean PRIMARY KEY DEFAULT true CHECK (single),
-                                               schema integer NOT NULL, functions text NOT NULL);
-INSERT INTO dalsegno.installed (schema, functions) VALUES (0, '') ON CONFLICT DO NOTHING;
+CREATE TABLE IF NOT EXISTS dalsegno.installed (
+    single boolean PRIMARY KEY DEFAULT true CHECK (single), -- one row
+    schema integer NOT NULL -- files applied
+);
+INSERT INTO dalsegno.installed (schema) VALUES (0) ON CONFLICT DO NOTHING;
 """
 
 
-def texts(folder: str) -> list[str]:
-    """The files of ``schema`` or ``functions``, in their order."""
-    entries = sorted((files("dalsegno.adapters.postgres") / folder).iterdir(), key=lambda entry: entry.name)
-    return [entry.read_text(encoding="utf-8") for entry in entries if entry.name.endswith(".sql")]
+class Migration(Struct, frozen=True):
+    name: str
+    stage: Literal["pre", "post"]
+    text: str
 
 
-async def migrate(connection: Any) -> None:
-    """Brings schema and functions up to date in one transaction."""
-    steps, functions = texts("schema"), "\n".join(texts("functions"))
-    fingerprint = sha256(functions.encode()).hexdigest()
+def migrations() -> list[Migration]:
+    """In their order."""
+    folder = files("dalsegno.adapters.postgres") / "schema"
+    entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    return [
+        _read(entry.name, entry.read_text(encoding="utf-8"))
+        for entry in entries
+        if entry.name.endswith(".sql")
+    ]
+
+
+def _read(name: str, text: str) -> Migration:
+    found = STAGE.match(text)
+    if found is None:
+        raise InternalError(f"{name} must begin with the line '-- stage: pre' or '-- stage: post'")
+    return Migration(name, found.group(1), text)  # type: ignore[arg-type]
+
+
+async def installed_version(connection: Any) -> int:
+    """How many files were applied; 0 for a database that knows nothing of us."""
+    if not await connection.fetchval(INSTALLED):
+        return 0
+    return int(await connection.fetchval(VERSION))
+
+
+async def migrate(
+    connection: Any, *, may_change: bool = True, finish: bool = False, steps: list[Migration] | None = None
+) -> int:
+    """Brings the schema up to date, ``finish``: also by what waits until no older process runs. Returns its version."""
+    known = migrations() if steps is None else steps
+    version = await installed_version(connection)
+    _refuse_newer(version, len(known))
+    wanted = _wanted(known, version, finish=finish)
+    if version >= wanted:
+        return version
+    if not may_change:
+        raise SchemaMismatch(
+            f"the database has schema version {version}, this program needs {wanted}: run `dalsegno migrate`"
+        )
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
         await connection.execute(PREPARE)
-        version, installed = await connection.fetchrow("SELECT schema, functions FROM dalsegno.installed")
-        if version > len(steps):
-            raise SchemaMismatch(
-                f"the database has schema version {version}, this program knows up to {len(steps)}:"
-                " it was written by a newer Dal Segno; upgrade this one, or use another database"
-            )
-        for step in steps[version:]:
-            await connection.execute(step)
-        if installed != fingerprint:
-            await connection.execute(functions)
-        await connection.execute(
-            "UPDATE dalsegno.installed SET schema = $1, functions = $2", len(steps), fingerprint
+        version = int(await connection.fetchval(VERSION))
+        _refuse_newer(version, len(known))
+        await connection.execute("SET LOCAL search_path = dalsegno")
+        for step in known[version:wanted]:
+            await connection.execute(step.text)
+        if version < wanted:
+            await connection.execute("UPDATE dalsegno.installed SET schema = $1", wanted)
+        return max(version, wanted)
+
+
+def _refuse_newer(version: int, known: int) -> None:
+    if version > known:
+        raise SchemaMismatch(
+            f"the database has schema version {version}, this program knows up to {known}:"
+            " it was written by a newer Dal Segno; upgrade this one, or use another database"
         )
+
+
+def _wanted(known: list[Migration], version: int, *, finish: bool) -> int:
+    """Up to which file to go."""
+    if finish or version == 0:
+        return len(known)
+    waiting = next((number for number in range(version, len(known)) if known[number].stage == "post"), None)
+    if waiting is None:
+        return len(known)
+    if any(step.stage == "pre" for step in known[waiting:]):
+        raise SchemaMismatch(
+            f"the last upgrade was not finished ({known[waiting].name} is missing): stop all processes of older"
+            " versions, then run `dalsegno migrate --finish`"
+        )
+    return waiting

@@ -7,6 +7,7 @@ from dalsegno.adapters.sqlite.ledger import SqliteLedger
 from dalsegno.adapters.sqlite.limits import SqliteLimits
 from dalsegno.adapters.sqlite.records import SqliteRecords
 from dalsegno.adapters.sqlite.store import SqliteStore
+from dalsegno.adapters.sqlite.transactions import SqliteTransactions
 
 __all__ = [
     "SqliteArchive",
@@ -16,4 +17,5 @@ __all__ = [
     "SqliteLimits",
     "SqliteRecords",
     "SqliteStore",
+    "SqliteTransactions",
 ]

@@ -16,7 +16,15 @@ from dalsegno.model.barrier import LeftView, SlotView
 from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Refused, Transition
-from dalsegno.ports.ledger import SLOTS_PAGE, Inspection, OutboxEntry, QueueView, Woken, WorkerView
+from dalsegno.ports.ledger import (
+    SLOTS_PAGE,
+    Inspection,
+    OutboxEntry,
+    QueueView,
+    Untouched,
+    Woken,
+    WorkerView,
+)
 
 STALE_STARTS = 10_000
 """Removed at once, at most."""
@@ -116,8 +124,10 @@ class SqliteLedger:
     async def inspect(self, execution: str) -> Inspection | None:
         return await self.store.read(lambda connection: looks.inspect(connection, execution, self.now()))
 
-    async def untouched(self, before: float, after: str, limit: int) -> list[str]:
-        return [name for (name,) in await self._all("execution.untouched", after, before, limit)]
+    async def untouched(self, before: float, after: str, limit: int) -> Untouched:
+        rows = await self._all("execution.untouched", after, limit, before, limit)
+        names = tuple(name for name, is_untouched in rows if is_untouched)
+        return Untouched(names, "".join(name for name, is_untouched in rows if not is_untouched))
 
     async def ready(self, execution: str) -> tuple[ReadyToken, ...]:
         return tuple(ReadyToken(*row) for row in await self._all("token.ready_of", execution))

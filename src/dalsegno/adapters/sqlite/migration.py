@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -17,6 +19,12 @@ def migrations() -> list[str]:
     folder = files("dalsegno.adapters.sqlite") / "schema"
     entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
     return [entry.read_text(encoding="utf-8") for entry in entries if entry.name.endswith(".sql")]
+
+
+@cache
+def own_tables() -> frozenset[str]:
+    """Names of the tables of the schema."""
+    return frozenset(re.findall(r"^CREATE TABLE (\w+)", "\n".join(migrations()), re.MULTILINE))
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

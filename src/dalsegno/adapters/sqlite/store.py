@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from dalsegno.adapters.sqlite.checkpointer import Checkpointer
 from dalsegno.adapters.sqlite.connection import WRITER_PRAGMAS, connect_reader, connect_writer, tune
 from dalsegno.adapters.sqlite.errors import explain
 from dalsegno.adapters.sqlite.migration import check, migrate, migrations
@@ -52,11 +53,12 @@ class SqliteStore:
             tune(connection, WRITER_PRAGMAS)
             migrate(connection, path)
             reader = connect_reader(path)
+            checkpointer = Checkpointer(connect_writer(path, create=False))
             connection.execute("PRAGMA busy_timeout = 0")  # from here on the writer waits by itself
         except BaseException:
             connection.close()
             raise
-        return cls(path, clock, Reader(reader, path), Writer(connection, path))
+        return cls(path, clock, Reader(reader, path), Writer(connection, path, checkpointer))
 
     @classmethod
     def _open_reader(cls, path: Path, clock: Clock) -> SqliteStore:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from dalsegno.adapters.sqlite.checkpointer import Checkpointer
 from dalsegno.adapters.sqlite.connection import BUSY_SECONDS
 from dalsegno.adapters.sqlite.errors import explain
 from dalsegno.adapters.sqlite.thread import Answer, DatabaseThread, Job
@@ -26,8 +27,9 @@ class Writer:
     """Jobs that waited together run in one transaction: one sync to disk for all of them. If one of them fails, all
     are rolled back and run again one by one, so that each gets its own answer."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, checkpointer: Checkpointer) -> None:
         self._connection = connection
+        self._checkpointer = checkpointer
         self._path = path
         self._workspace = SqliteWorkspace(connection)
         self._thread = DatabaseThread("dalsegno-sqlite-writer", self._run)
@@ -40,6 +42,7 @@ class Writer:
 
     def close(self) -> None:
         self._thread.close()
+        self._checkpointer.close()
         self._connection.close()
 
     def _run(self, jobs: Sequence[Job]) -> list[Answer]:
@@ -58,6 +61,7 @@ class Writer:
                 results.append(job())
                 self._workspace.flush()
             self._connection.execute("COMMIT")
+            self._checkpointer.notice(self._connection.total_changes)
         except Exception as error:  # noqa: BLE001 - whatever a job raises is its caller's answer
             reason = self._abandon(error)
             return [(None, reason) for _ in jobs]

@@ -44,8 +44,15 @@ Index: TypeAlias = Annotated[
 
 def register(app: typer.Typer) -> None:
     app.command("approvals")(list_approvals)
-    app.command("approve")(approve)
-    app.command("reject")(reject)
+    _deciding(
+        "approved",
+        "approve",
+        "Say yes to what an execution asks. Data that do not fit its form are refused.",
+        app,
+    )
+    _deciding(
+        "rejected", "reject", "Say no to what an execution asks. The workflow goes on and can tell.", app
+    )
 
 
 def list_approvals(
@@ -84,71 +91,40 @@ def list_approvals(
     asyncio.run(look())
 
 
-def approve(
-    execution: ExecutionId,
-    node: Node = None,
-    data: Data = None,
-    comment: Comment = None,
-    by: By = None,
-    index: Index = None,
-    store: Store = None,
-    server: Server = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """Say yes to what an execution asks. Data that do not fit its form are refused."""
-    _decide("approved", execution, node, data, comment, by, index, store, server, app, json=json)
+def _deciding(decision: str, verb: str, help: str, app: typer.Typer) -> None:
+    def decide(
+        execution: ExecutionId,
+        node: Node = None,
+        data: Data = None,
+        comment: Comment = None,
+        by: By = None,
+        index: Index = None,
+        store: Store = None,
+        server: Server = None,
+        app: AppName = None,
+        json: Json = False,
+    ) -> None:
+        import asyncio
 
+        from dalsegno.cli.approvals import in_our_words, meant, with_comment
+        from dalsegno.cli.documents import read_payload
+        from dalsegno.cli.opening import find_execution
+        from dalsegno.cli.output import emit
+        from dalsegno.cli.places import reached, where_to
 
-def reject(
-    execution: ExecutionId,
-    node: Node = None,
-    data: Data = None,
-    comment: Comment = None,
-    by: By = None,
-    index: Index = None,
-    store: Store = None,
-    server: Server = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """Say no to what an execution asks. The workflow goes on and can tell."""
-    _decide("rejected", execution, node, data, comment, by, index, store, server, app, json=json)
+        carried = with_comment(read_payload(data, "data"), comment)
 
+        async def run() -> None:
+            async with reached(where_to(store, server, app)) as client:
+                found = await find_execution(client, execution)
+                with in_our_words():
+                    asked = node if node is not None else meant(await client.approvals(found), found)
+                    await client.decide(found, asked, decision, carried, by, index or None)
+            if json:
+                emit({"execution_id": found, "node": asked, "decision": decision})
+            else:
+                print(f"{decision} '{asked}' of {found}")
 
-def _decide(
-    decision: str,
-    named: str,
-    node: str | None,
-    data: str | None,
-    comment: str | None,
-    by: str | None,
-    index: list[int] | None,
-    store: str | None,
-    server: str | None,
-    app: str | None,
-    *,
-    json: bool,
-) -> None:
-    import asyncio
+        asyncio.run(run())
 
-    from dalsegno.cli.approvals import in_our_words, meant, with_comment
-    from dalsegno.cli.documents import read_payload
-    from dalsegno.cli.opening import find_execution
-    from dalsegno.cli.output import emit
-    from dalsegno.cli.places import reached, where_to
-
-    carried = with_comment(read_payload(data, "data"), comment)
-
-    async def run() -> None:
-        async with reached(where_to(store, server, app)) as client:
-            found = await find_execution(client, named)
-            with in_our_words():
-                asked = node if node is not None else meant(await client.approvals(found), found)
-                await client.decide(found, asked, decision, carried, by, index or None)
-        if json:
-            emit({"execution_id": found, "node": asked, "decision": decision})
-        else:
-            print(f"{decision} '{asked}' of {found}")
-
-    asyncio.run(run())
+    app.command(verb, help=help)(decide)

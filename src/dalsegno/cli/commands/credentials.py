@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dalsegno.cli.options import Json, Store
+from dalsegno.cli.group import family
+from dalsegno.cli.options import Json, Place, Server, Store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from dalsegno.engine.secrets import Vault
+    from dalsegno.cli.books.credentials import Credentials
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The credential's name.", show_default=False)]
 
-commands = typer.Typer(
-    name="credentials",
-    help="Secrets that workflows use by name. Their values are sealed in the store and never shown.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+commands = family(
+    "credentials", "Secrets that workflows use by name. Their values are sealed in the store and never shown."
 )
 
 
@@ -83,52 +80,51 @@ def add(
         str, typer.Option(metavar="TEXT", help="What it is for.", show_default=False)
     ] = "",
     store: Store = None,
+    server: Server = None,
     json: Json = False,
 ) -> None:
     """Add a credential, or change one. Values that no option gives are asked for."""
-    from dalsegno.cli.credentials import as_object, say_made, values_for
+    from dalsegno.cli.credentials import as_object, values_for
     from dalsegno.cli.output import emit
     from dalsegno.engine.secrets import NewCredential
 
     values = None if keep else values_for(type, env or (), field or (), from_stdin=stdin)
     new = NewCredential(name, type, values, host or (), workflow or ("*",), sent_as, description)
 
-    async def put(vault: Vault) -> None:
-        vault.keys.may_make = True  # one person, one machine
-        info, is_new = await vault.put(new)
-        say_made(vault)
+    async def put(credentials: Credentials) -> None:
+        info, is_new = await credentials.put(new)
         emit(as_object(info)) if json else print(f"{'added' if is_new else 'changed'} credential '{name}'")
 
-    _with_vault(put, store, make_store=True)
+    _with_credentials(Place(store, server), put, make_store=True)
 
 
 @commands.command("ls")
-def list_credentials(store: Store = None, json: Json = False) -> None:
+def list_credentials(store: Store = None, server: Server = None, json: Json = False) -> None:
     """List credentials: their types, hosts and workflows, without values."""
-    from dalsegno.cli.credentials import all_of, as_object, print_credentials
+    from dalsegno.cli.credentials import as_object, print_credentials
     from dalsegno.cli.output import emit
 
-    async def look(vault: Vault) -> None:
-        found = await all_of(vault)
+    async def look(credentials: Credentials) -> None:
+        found = await credentials.all()
         emit({"credentials": [as_object(each) for each in found]}) if json else print_credentials(found)
 
-    _with_vault(look, store)
+    _with_credentials(Place(store, server), look)
 
 
 @commands.command("rm")
-def remove(name: Name, store: Store = None, json: Json = False) -> None:
+def remove(name: Name, store: Store = None, server: Server = None, json: Json = False) -> None:
     """Remove a credential. Runs that need it fail from now on."""
     from dalsegno.cli.output import emit
 
-    async def drop(vault: Vault) -> None:
-        await vault.remove(name)
+    async def drop(credentials: Credentials) -> None:
+        await credentials.remove(name)
         emit({"removed": name}) if json else print(f"removed credential '{name}'")
 
-    _with_vault(drop, store)
+    _with_credentials(Place(store, server), drop)
 
 
 @commands.command("rotate")
-def rotate(store: Store = None, json: Json = False) -> None:
+def rotate(store: Store = None, server: Server = None, json: Json = False) -> None:
     """Seal everything anew with the first key. It may be interrupted and run again.
 
     Exit code 1 if a credential cannot be read with any of the keys.
@@ -136,8 +132,8 @@ def rotate(store: Store = None, json: Json = False) -> None:
     from dalsegno.cli.credentials import print_rotation
     from dalsegno.cli.output import emit
 
-    async def turn(vault: Vault) -> None:
-        done = await vault.rotate()
+    async def turn(credentials: Credentials) -> None:
+        done = await credentials.rotate()
         if json:
             emit({"rotated": done.rotated, "current": done.current, "unreadable": done.unreadable})
         else:
@@ -145,7 +141,7 @@ def rotate(store: Store = None, json: Json = False) -> None:
         if done.unreadable:
             raise typer.Exit(1)
 
-    _with_vault(turn, store)
+    _with_credentials(Place(store, server), turn)
 
 
 @commands.command("new-key")
@@ -177,16 +173,9 @@ def new_key(
     advise(file)
 
 
-def _with_vault(
-    work: Callable[[Vault], Awaitable[None]], store: str | None, *, make_store: bool = False
+def _with_credentials(
+    place: Place, work: Callable[[Credentials], Awaitable[None]], *, make_store: bool = False
 ) -> None:
-    import asyncio
+    from dalsegno.cli.books.credentials import CREDENTIALS
 
-    from dalsegno.cli.opening import make_app, opened
-
-    async def run() -> None:
-        made = make_app(store)
-        async with opened(made, create=make_store):
-            await work(made.engine.vault)
-
-    asyncio.run(run())
+    CREDENTIALS.use(place, work, make_store=make_store)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from dalsegno.cli.options import AppName, Json, Quiet, Store
+from dalsegno.cli.options import AppName, Json, Port, Quiet, Retention, Store, Streams
 
 
 def register(app: typer.Typer) -> None:
@@ -14,19 +12,23 @@ def register(app: typer.Typer) -> None:
 
 
 def dev(
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any that is free.")] = 8700,
+    port: Port = 8700,
     store: Store = None,
     app: AppName = None,
+    retention: Retention = None,
+    streams: Streams = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Everything in one process on this machine: server, worker, scheduler. HTTP nodes reach every address."""
-    from dalsegno.cli.listening import Plan, listen
+    from dalsegno.cli.keeping import with_retention
+    from dalsegno.cli.listening import Plan, listen, with_streams
     from dalsegno.cli.opening import make_app
     from dalsegno.engine.loop import run
     from dalsegno.server import ServerSettings
     from dalsegno.server.application import Roles
 
-    made = make_app(store, app)
+    made = with_retention(make_app(store, app), retention)
     made.makes_secret_key = True
-    run(listen(Plan(made, ServerSettings(port=port), Roles(), quiet, json)))
+    settings = with_streams(ServerSettings(port=port), streams)
+    run(listen(Plan(made, settings, Roles(), quiet, json)))

@@ -7,18 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dalsegno.cli.options import Json, Store
+from dalsegno.cli.group import family
+from dalsegno.cli.options import Json, Place, Server, Store
 
 if TYPE_CHECKING:
-    from dalsegno.server.keys import KeyBook
+    from dalsegno.cli.books.keys import Keys
 
-commands = typer.Typer(
-    name="keys",
-    help="API keys of a server: make, list and revoke them, in the store itself.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+commands = family("keys", "API keys of a server: make, list and revoke them.")
 
 
 def register(app: typer.Typer) -> None:
@@ -43,6 +38,7 @@ def add(
         typer.Option(metavar="DURATION", help="Valid for this long: 30d, 12h.", show_default=False),
     ] = None,
     store: Store = None,
+    server: Server = None,
     json: Json = False,
 ) -> None:
     """Make a key and print it, this once. The first key closes an open server."""
@@ -51,65 +47,60 @@ def add(
 
     scopes = read_scopes(scope or ["run"])
 
-    async def make(book: KeyBook) -> None:
-        key, text = await book.add(name, scopes, expires, by="cli")
+    async def make(keys: Keys) -> None:
+        key, text = await keys.add(name, scopes, expires)
         emit({**as_object(key), "key": text}) if json else print_new_key(key, text)
 
-    _with_book(make, store, make_store=True)
+    _with_keys(Place(store, server), make, make_store=True)
 
 
 @commands.command("ls")
 def list_keys(
     revoked: Annotated[bool, typer.Option("--all", "-a", help="Also those that were revoked.")] = False,
     store: Store = None,
+    server: Server = None,
     json: Json = False,
 ) -> None:
     """List keys: what they may do, when they were last used, whether they are valid."""
+    import time
+
     from dalsegno.cli.keys import as_object, print_keys
     from dalsegno.cli.output import emit
 
-    async def look(book: KeyBook) -> None:
-        found = [key for key in await book.all() if revoked or key.revoked_at is None]
+    async def look(keys: Keys) -> None:
+        found = [key for key in await keys.all() if revoked or key.revoked_at is None]
         if json:
             emit({"keys": [as_object(key) for key in found]})
         else:
-            print_keys(found, book.clock.now())
+            print_keys(found, time.time())
 
-    _with_book(look, store)
+    _with_keys(Place(store, server), look)
 
 
 @commands.command("revoke")
 def revoke(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Its name or its id.", show_default=False)],
     store: Store = None,
+    server: Server = None,
     json: Json = False,
 ) -> None:
     """Revoke a key: running servers refuse it within seconds."""
     from dalsegno.cli.keys import as_object
     from dalsegno.cli.output import emit
 
-    async def end(book: KeyBook) -> None:
-        found = await book.revoke((await book.find(key)).id)
+    async def end(keys: Keys) -> None:
+        found = await keys.revoke(key)
         emit(as_object(found)) if json else print(f"{found.name}: revoked")
 
-    _with_book(end, store)
+    _with_keys(Place(store, server), end)
 
 
-def _with_book(
-    work: Callable[[KeyBook], Awaitable[None]], store: str | None, *, make_store: bool = False
-) -> None:
-    import asyncio
-
-    from dalsegno.cli.opening import make_app, opened
+def _with_keys(place: Place, work: Callable[[Keys], Awaitable[None]], *, make_store: bool = False) -> None:
+    from dalsegno.cli.books.keys import KEYS
     from dalsegno.cli.problems import Unknown
     from dalsegno.errors import NotFound
-    from dalsegno.server.keys import KeyBook
 
-    async def run() -> None:
-        async with opened(make_app(store), create=make_store) as client:
-            try:
-                await work(KeyBook(client.stack.records, client.stack.clock))
-            except NotFound as error:
-                raise Unknown(str(error), "`dalsegno keys ls` lists the keys of a store.") from None
-
-    asyncio.run(run())
+    try:
+        KEYS.use(place, work, make_store=make_store)
+    except NotFound as error:
+        raise Unknown(str(error), "`dalsegno keys ls` lists the keys of a store.") from None

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from dalsegno.cli.options import AppName, Json, Limit, Store
+from dalsegno.cli.group import family
+from dalsegno.cli.options import AppName, Json, Limit, Place, Server, Store
 
 if TYPE_CHECKING:
-    from dalsegno.engine.limits import OperatorLimits
+    from dalsegno.cli.books.limits import Limits
 
 T = TypeVar("T")
 
@@ -18,13 +19,7 @@ Key = Annotated[
     str, typer.Argument(metavar="KEY", help="The limit's key, such as gmail.", show_default=False)
 ]
 
-commands = typer.Typer(
-    name="limits",
-    help="How many of a key run at once, and how many may start in a period.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+commands = family("limits", "How many of a key run at once, and how many may start in a period.")
 
 
 def register(app: typer.Typer) -> None:
@@ -32,12 +27,14 @@ def register(app: typer.Typer) -> None:
 
 
 @commands.command("ls")
-def list_limits(limit: Limit = 20, store: Store = None, app: AppName = None, json: Json = False) -> None:
+def list_limits(
+    limit: Limit = 20, store: Store = None, server: Server = None, app: AppName = None, json: Json = False
+) -> None:
     """List keys with a limit, with slots in use, or with something waiting."""
     from dalsegno.cli.limits import as_object, print_limits
     from dalsegno.cli.output import emit
 
-    found = _asked(store, app, lambda limits: limits.page("", limit))
+    found = _asked(Place(store, server, app), lambda limits: limits.page("", limit))
     if json:
         emit({"limits": [as_object(view) for view in found]})
     else:
@@ -54,6 +51,7 @@ def set_limit(
         str | None, typer.Option(help="How many may start in a period: 10/s, 100/m.", show_default=False)
     ] = None,
     store: Store = None,
+    server: Server = None,
     app: AppName = None,
     json: Json = False,
 ) -> None:
@@ -61,7 +59,7 @@ def set_limit(
     from dalsegno.cli.limits import as_object, told
     from dalsegno.cli.output import emit
 
-    view = _asked(store, app, lambda limits: limits.set(key, concurrency, rate))
+    view = _asked(Place(store, server, app), lambda limits: limits.set(key, concurrency, rate))
     if json:
         emit(as_object(view))
     else:
@@ -69,12 +67,14 @@ def set_limit(
 
 
 @commands.command("rm")
-def remove_limit(key: Key, store: Store = None, app: AppName = None, json: Json = False) -> None:
+def remove_limit(
+    key: Key, store: Store = None, server: Server = None, app: AppName = None, json: Json = False
+) -> None:
     """Take a limit away: what definitions say holds again."""
     from dalsegno.cli.output import emit
     from dalsegno.errors import NotFound
 
-    if not _asked(store, app, lambda limits: limits.remove(key)):
+    if not _asked(Place(store, server, app), lambda limits: limits.remove(key)):
         raise NotFound(f"no limit is set for the key '{key}'; `dalsegno limits ls` lists them")
     if json:
         emit({"key": key, "removed": True})
@@ -82,15 +82,7 @@ def remove_limit(key: Key, store: Store = None, app: AppName = None, json: Json 
         print(f"{key}: as definitions say")
 
 
-def _asked(store: str | None, app: str | None, ask: Callable[[OperatorLimits], Awaitable[T]]) -> T:
-    import asyncio
+def _asked(place: Place, ask: Callable[[Limits], Awaitable[T]]) -> T:
+    from dalsegno.cli.books.limits import LIMITS
 
-    from dalsegno.cli.opening import make_app, opened
-    from dalsegno.engine.limits import OperatorLimits
-
-    async def run() -> T:
-        made = make_app(store, app)
-        async with opened(made):
-            return await ask(OperatorLimits(made.client.stack))
-
-    return asyncio.run(run())
+    return LIMITS.use(place, ask)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dalsegno.cli.group import family
 from dalsegno.cli.options import AppName, Input, Json, Server, Store, Tags
 
 if TYPE_CHECKING:
@@ -14,12 +15,8 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.", show_default=False)]
 
-commands = typer.Typer(
-    name="schedule",
-    help="Start workflows by cron lines or intervals. They fire wherever `dalsegno worker` runs.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+commands = family(
+    "schedule", "Start workflows by cron lines or intervals. They fire wherever `dalsegno worker` runs."
 )
 
 

@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from dalsegno.cli.options import AppName, Json, Quiet, Store
+from dalsegno.cli.options import (
+    AppName,
+    Concurrency,
+    Grace,
+    Json,
+    Port,
+    Queues,
+    Quiet,
+    Retention,
+    Store,
+    Streams,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -17,7 +28,7 @@ def server(
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond this machine only with keys.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any that is free.")] = 8700,
+    port: Port = 8700,
     store: Store = None,
     app: AppName = None,
     name: Annotated[
@@ -40,20 +51,11 @@ def server(
     no_scheduler: Annotated[
         bool, typer.Option("--no-scheduler", help="Timers and schedules run elsewhere.")
     ] = False,
-    queues: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Queues of its worker. Default: default.", show_default=False),
-    ] = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option(min=1, max=100_000, help="Steps at the same time. Default: 100.", show_default=False),
-    ] = None,
-    grace: Annotated[
-        float | None,
-        typer.Option(
-            min=0, help="Seconds for requests and steps at the end. Default: 10.", show_default=False
-        ),
-    ] = None,
+    queues: Queues = None,
+    concurrency: Concurrency = None,
+    grace: Grace = None,
+    retention: Retention = None,
+    streams: Streams = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -61,13 +63,14 @@ def server(
 
     HTTP nodes reach public addresses only, and what DALSEGNO_EGRESS_ALLOW lists.
     """
-    from dalsegno.cli.listening import Plan, listen
+    from dalsegno.cli.keeping import with_retention
+    from dalsegno.cli.listening import Plan, listen, with_streams
     from dalsegno.cli.opening import make_app
     from dalsegno.cli.serving import configure
     from dalsegno.engine.loop import run
     from dalsegno.server import ServerSettings
     from dalsegno.server.application import Roles
 
-    settings = ServerSettings(host, port, tuple(name or ()), tuple(origin or ()))
-    made = configure(make_app(store, app), queues, concurrency, grace)
+    settings = with_streams(ServerSettings(host, port, tuple(name or ()), tuple(origin or ())), streams)
+    made = with_retention(configure(make_app(store, app), queues, concurrency, grace), retention)
     run(listen(Plan(made, settings, Roles(not no_worker, not no_scheduler), quiet, json)))

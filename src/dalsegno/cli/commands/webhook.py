@@ -6,22 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dalsegno.cli.options import Json, Store
+from dalsegno.cli.group import family
+from dalsegno.cli.options import Json, Place, Server, Store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from dalsegno.server.webhooks import WebhookBook
+    from dalsegno.cli.books.webhooks import Webhooks
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The webhook's id.", show_default=False)]
 
-commands = typer.Typer(
-    name="webhook",
-    help="Workflows that other systems start, by signed calls of a server.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+commands = family("webhook", "Workflows that other systems start, by signed calls of a server.")
 
 
 def register(app: typer.Typer) -> None:
@@ -78,11 +73,12 @@ def add(
         typer.Option(metavar="SECONDS", help="The sender waits so long for the output.", show_default=False),
     ] = None,
     store: Store = None,
+    server: Server = None,
     json: Json = False,
 ) -> None:
     """Add a webhook, or change one. Without a secret of the sender's, one is made and printed once."""
     from dalsegno.cli.output import emit
-    from dalsegno.cli.webhooks import as_object, print_added, read_setting, secret_for
+    from dalsegno.cli.webhooks import as_object, print_added, print_warning, read_setting, secret_for
 
     secret, made = secret_for(style, env, from_stdin=stdin, keep=keep)
     setting = read_setting(
@@ -94,42 +90,41 @@ def add(
         sync_seconds=wait,
     )
 
-    async def put(book: WebhookBook) -> None:
-        import time
-
-        book.vault.keys.may_make = True  # one person, one machine
-        webhook, is_new = await book.put(setting.named(id, time.time()), setting.secret)
+    async def put(webhooks: Webhooks) -> None:
+        webhook, is_new, warning = await webhooks.put(id, setting)
         if json:
             emit({**as_object(webhook), **({"secret": secret} if made else {})})
         else:
             print_added(webhook, secret if made else None, is_new=is_new)
+        if warning is not None:
+            print_warning(warning)
 
-    _with_book(put, store)
+    _with_webhooks(Place(store, server), put)
 
 
 @commands.command("ls")
-def list_webhooks(store: Store = None, json: Json = False) -> None:
+def list_webhooks(store: Store = None, server: Server = None, json: Json = False) -> None:
     """List webhooks, without their secrets."""
     from dalsegno.cli.output import emit
-    from dalsegno.cli.webhooks import all_of, as_object, print_webhooks
+    from dalsegno.cli.webhooks import as_object, print_webhooks
 
-    async def look(book: WebhookBook) -> None:
-        found = await all_of(book)
+    async def look(webhooks: Webhooks) -> None:
+        found = await webhooks.all()
         emit({"webhooks": [as_object(each) for each in found]}) if json else print_webhooks(found)
 
-    _with_book(look, store)
+    _with_webhooks(Place(store, server), look)
 
 
 @commands.command("rm")
-def remove(id: Id, store: Store = None, json: Json = False) -> None:
+def remove(id: Id, store: Store = None, server: Server = None, json: Json = False) -> None:
     """Remove a webhook and its secret."""
     from dalsegno.cli.output import emit
 
-    async def drop(book: WebhookBook) -> None:
-        await book.remove(id)
+    async def drop(webhooks: Webhooks) -> None:
+        await webhooks.remove(id)
         emit({"removed": id}) if json else print(f"removed webhook '{id}'")
 
-    _with_book(drop, store)
+    _with_webhooks(Place(store, server), drop)
 
 
 @commands.command("test")
@@ -139,9 +134,25 @@ def try_out(
         str, typer.Option("--data", "-d", metavar="JSON", help="The body: JSON, @FILE, or - for stdin.")
     ] = "{}",
     to: Annotated[
-        str, typer.Option("--to", metavar="URL", help="The server that gets the delivery.")
-    ] = "http://127.0.0.1:8700",
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="URL",
+            help="The server that gets the delivery. Default: the one of --server, else http://127.0.0.1:8700.",
+            show_default=False,
+        ),
+    ] = None,
+    env: Annotated[
+        str | None,
+        typer.Option(
+            "--env",
+            metavar="VARIABLE",
+            help="Sign with the secret in this variable; needed with --server, which gives out none.",
+            show_default=False,
+        ),
+    ] = None,
     store: Store = None,
+    server: Server = None,
     json: Json = False,
 ) -> None:
     """Send a delivery as the sender would, signed with the stored secret, and show the answer.
@@ -150,28 +161,22 @@ def try_out(
     """
     from dalsegno.cli.documents import read_payload
     from dalsegno.cli.output import emit
-    from dalsegno.cli.webhooks import send_signed
+    from dalsegno.cli.webhooks import secret_in, send_signed
 
     body = read_payload(data, "data")
 
-    async def send(book: WebhookBook) -> None:
-        status, answer = await send_signed(book, id, body, to)
+    secret = secret_in(env) if env is not None else None
+
+    async def send(webhooks: Webhooks) -> None:
+        status, answer = await send_signed(webhooks, id, body, to, secret)
         emit({"status": status, "answer": answer}) if json else print(f"{status} {answer}")
         if status >= 400:
             raise typer.Exit(1)
 
-    _with_book(send, store)
+    _with_webhooks(Place(store, server), send)
 
 
-def _with_book(work: Callable[[WebhookBook], Awaitable[None]], store: str | None) -> None:
-    import asyncio
+def _with_webhooks(place: Place, work: Callable[[Webhooks], Awaitable[None]]) -> None:
+    from dalsegno.cli.books.webhooks import WEBHOOKS
 
-    from dalsegno.cli.opening import make_app, opened
-    from dalsegno.server.webhooks import WebhookBook
-
-    async def run() -> None:
-        made = make_app(store)
-        async with opened(made, create=True):
-            await work(WebhookBook(made.client.stack.records, made.engine.vault))
-
-    asyncio.run(run())
+    WEBHOOKS.use(place, work)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from dalsegno.cli.options import AppName, Json, Quiet, Store
+from dalsegno.cli.options import (
+    AppName,
+    Concurrency,
+    Grace,
+    HealthPort,
+    Json,
+    Processes,
+    Queues,
+    Quiet,
+    Retention,
+    Store,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -16,27 +25,32 @@ def register(app: typer.Typer) -> None:
 def worker(
     store: Store = None,
     app: AppName = None,
-    queues: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Queues to serve. Default: default.", show_default=False)
-    ] = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option(min=1, max=100_000, help="Steps at the same time. Default: 100.", show_default=False),
-    ] = None,
-    grace: Annotated[
-        float | None,
-        typer.Option(min=0, help="Seconds for running steps at the end. Default: 10.", show_default=False),
-    ] = None,
+    queues: Queues = None,
+    concurrency: Concurrency = None,
+    processes: Processes = 1,
+    grace: Grace = None,
+    retention: Retention = None,
+    health_port: HealthPort = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Run a worker and the timers until SIGTERM or Ctrl-C; running steps finish first.
 
-    HTTP nodes reach public addresses only, and what DALSEGNO_EGRESS_ALLOW lists.
+    HTTP nodes reach public addresses only, and what DALSEGNO_EGRESS_ALLOW lists. With several --processes each has the
+    whole --concurrency, and its own health port: the one given, the next, and so on.
     """
+    from dalsegno.cli.keeping import with_retention
     from dalsegno.cli.opening import make_app
     from dalsegno.cli.serving import configure, serve
     from dalsegno.engine.loop import run
 
-    made = configure(make_app(store, app), queues, concurrency, grace)
-    run(serve(made, quiet=quiet, as_json=json))
+    made = with_retention(configure(make_app(store, app), queues, concurrency, grace), retention)
+    if processes == 1:
+        run(serve(made, quiet=quiet, as_json=json, health=health_port))
+        return
+    import asyncio
+
+    from dalsegno.cli.supervising import Family, supervise
+
+    family = Family(processes, store, app, queues, concurrency, grace, retention, health_port, quiet)
+    asyncio.run(supervise(family, made.url, as_json=json))

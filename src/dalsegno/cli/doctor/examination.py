@@ -6,6 +6,7 @@ from collections import Counter
 
 from dalsegno.app import App
 from dalsegno.cli.doctor.check import Check, judge
+from dalsegno.cli.doctor.database import examine_server
 from dalsegno.cli.doctor.file import examine_file
 from dalsegno.cli.doctor.machine import examine_machine
 from dalsegno.cli.opening import opened
@@ -16,7 +17,7 @@ from dalsegno.engine.dead import DeadLetters
 from dalsegno.engine.processes import dead_among
 from dalsegno.errors import DalSegnoError
 from dalsegno.ports.archive import ExecutionFilter
-from dalsegno.wiring import sqlite_path
+from dalsegno.wiring import is_postgres, sqlite_path
 
 LOOKED_AT = 500
 """Unfinished executions that are looked at one by one."""
@@ -34,6 +35,8 @@ async def examine(app: App) -> list[Check]:
             return [*checks, judge("store", str(error), fail=True, cure="Give another --store.")]
         checks += examine_file(path)
         exists = path.is_file()
+    if is_postgres(app.url):
+        checks += await examine_server(app.url)
     failed = any(check.status == "fail" for check in checks)
     return checks if failed or not exists else checks + await _examine_store(app)
 
@@ -85,7 +88,7 @@ async def _executions(client: Client) -> list[Check]:
     """What nothing can move, and what waits for a worker that is not there."""
     served = await workers_for(client)
     ledger = client.stack.ledger
-    names = await ledger.untouched(ledger.now() + AHEAD, "", LOOKED_AT)
+    names, more = await ledger.untouched(ledger.now() + AHEAD, "", LOOKED_AT)
     stuck: dict[str, str] = {}
     unserved: Counter[str] = Counter()
     for name in names:
@@ -97,12 +100,12 @@ async def _executions(client: Client) -> list[Check]:
             stuck[name] = reason
         queues = {wait.queue for wait in waits(inspection) if wait.kind == "queued" and wait.queue}
         unserved.update(queues - served)
-    return [*_stuck(stuck, len(names)), *_unserved(unserved)]
+    return [*_stuck(stuck, len(names), bool(more)), *_unserved(unserved)]
 
 
-def _stuck(stuck: dict[str, str], unfinished: int) -> list[Check]:
+def _stuck(stuck: dict[str, str], unfinished: int, more: bool) -> list[Check]:
     if not stuck:
-        several = f"at least {unfinished}" if unfinished == LOOKED_AT else str(unfinished)
+        several = f"at least {unfinished}" if more else str(unfinished)
         return [judge("executions", f"{several} unfinished, none stuck")]
     return [
         judge("executions", f"{name} cannot move: {reason}", fail=True, cure=f"dalsegno cancel {name}")

@@ -79,8 +79,15 @@ class RemoteDesk(ServerCalls):
 
 @asynccontextmanager
 async def remote_desk(url: str, catalog: Catalog) -> AsyncIterator[RemoteDesk]:
+    async with remote_transport(url) as transport:
+        yield RemoteDesk(transport, catalog)
+
+
+@asynccontextmanager
+async def remote_transport(url: str) -> AsyncIterator[Transport]:
+    """With the key of the environment."""
     transport = Transport(url, os.environ.get("DALSEGNO_KEY") or None, patience=PATIENCE, loyalty=LOYALTY)
     try:
-        yield RemoteDesk(transport, catalog)
+        yield transport
     finally:
         await transport.close()

@@ -1,8 +1,8 @@
 """The ledger's rules as pure functions over rows.
 
-A store that can run Python beside its data (memory, SQLite) fetches rows into a workspace, calls :func:`settle` per
-transition and writes back what changed. Stores that decide inside the server (PostgreSQL, Redis) restate the same
-rules in SQL or Lua and prove it with the same contract suite.
+A store fetches rows into a workspace, calls :func:`settle` per transition and writes back what changed (memory, SQLite,
+PostgreSQL). One that decides inside a server (Redis) restates the same rules in Lua and proves it with the same
+contract suite.
 """
 
 from dalsegno.core.settlement.cancelling import cancelled_event

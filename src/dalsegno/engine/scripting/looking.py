@@ -31,6 +31,8 @@ class AwaitedThing(Struct, frozen=True):
     sentence: str
     due: float | None = None
     count: int = 1
+    queue: str | None = None
+    """Of a task that nobody has taken yet: where it waits."""
 
 
 class Picture(Struct, frozen=True):
@@ -96,7 +98,13 @@ def script_waits(inspection: Inspection, seen: Picture | None, machine: MachineV
         place = f"line {seen.line} ({seen.source})" if seen.source else f"line {seen.line}"
         found += [
             Wait(
-                KINDS[thing.kind], thing.name, "", f"{place}: {thing.sentence}", thing.due, count=thing.count
+                "queued" if thing.queue is not None else KINDS[thing.kind],
+                thing.name,
+                "",
+                f"{place}: {thing.sentence}",
+                thing.due,
+                thing.queue,
+                count=thing.count,
             )
             for thing in seen.things
         ]
@@ -119,7 +127,9 @@ def _unseen(inspection: Inspection, machine: MachineView) -> list[Wait]:
     for token in inspection.tokens:
         if token.kind == "task":
             sentence = f"{place}: {_task_sentence(token.node, token)}"
-            found.append(Wait("running", token.node, "", sentence, token.due))
+            queue = _queue_of(token)
+            kind: WaitKind = "queued" if queue is not None else "running"
+            found.append(Wait(kind, token.node, "", sentence, token.due, queue))
         elif token.kind == "timer" and not token.node:
             found.append(Wait("timer", "", "", f"{place}: a timer that has not fired yet", token.due))
     return found
@@ -149,7 +159,7 @@ def _things(
                 thing = AwaitedThing("task", thing.name, f"task '{thing.name}' {held.reason}", held.due)
             counted.setdefault((thing.kind, thing.name, thing.sentence), []).append(thing)
     return [
-        AwaitedThing(same[0].kind, same[0].name, same[0].sentence, same[0].due, len(same))
+        AwaitedThing(same[0].kind, same[0].name, same[0].sentence, same[0].due, len(same), same[0].queue)
         for same in counted.values()
     ]
 
@@ -158,7 +168,8 @@ def _thing(execution: str, leaf: Awaitable, token: TokenView | None) -> AwaitedT
     name = leaf.name or ""
     match leaf.kind:
         case "task":
-            return AwaitedThing("task", name, _task_sentence(name, token), token.due if token else None)
+            due = token.due if token else None
+            return AwaitedThing("task", name, _task_sentence(name, token), due, queue=_queue_of(token))
         case "timer":
             return AwaitedThing("timer", name, "a timer that has not fired yet", leaf.due)
         case "signal":
@@ -170,6 +181,10 @@ def _thing(execution: str, leaf: Awaitable, token: TokenView | None) -> AwaitedT
         case _:
             child = child_execution_id(execution, leaf.id)
             return AwaitedThing("child", name, f"workflow '{name}' (execution {child}) has not ended")
+
+
+def _queue_of(token: TokenView | None) -> str | None:
+    return token.queue if token is not None and token.state in ("ready", "held") else None
 
 
 def _task_sentence(name: str, token: TokenView | None) -> str:

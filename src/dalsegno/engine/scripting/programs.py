@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
+from dalsegno.graph.workflow_limit import front_matter_limit
 from dalsegno.lang import FlowProgram, Limits, Machine
 from dalsegno.lang.durations import parse_duration
 from dalsegno.lang.effects import Awaitable, Effect, ErrorValue, Outcome, WaitingSignal
@@ -59,7 +60,7 @@ class RunningMachine(Protocol):
 class ScriptProgram:
     """A stored script or Python workflow, ready to run."""
 
-    __slots__ = ("code", "definition", "input_schema", "limits", "native", "timeout")
+    __slots__ = ("code", "definition", "input_schema", "limits", "native", "timeout", "workflow_limit")
 
     def __init__(self, definition: Definition, code: FlowProgram | PythonProgram, limits: Limits) -> None:
         self.code = code
@@ -73,6 +74,7 @@ class ScriptProgram:
         timeout = front_matter.get("timeout")
         self.timeout: float | None = None if timeout is None else parse_duration(timeout)
         self.input_schema: Mapping[str, Any] | None = front_matter.get("input_schema") or None
+        self.workflow_limit = front_matter_limit(front_matter, definition.name)
 
     def start(
         self, inputs: Any, context: Mapping[str, Any], now: float, budget: int | None

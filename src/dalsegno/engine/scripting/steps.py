@@ -8,7 +8,7 @@ instead: the task is not run again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from dalsegno.core.script import commit_turn
 from dalsegno.core.script_bodies import (
     StartBody,
     TaskBody,
+    blob_of,
     decode_start_body,
     decode_task,
     decode_timer,
@@ -35,32 +36,39 @@ from dalsegno.core.script_tasks import (
     task_event,
 )
 from dalsegno.core.situation import Result
+from dalsegno.core.task_options import task_options
 from dalsegno.core.turn import Turn
-from dalsegno.core.values import decode_value
+from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.beginning import begin_step
 from dalsegno.engine.definitions import Definitions
+from dalsegno.engine.lineage import Past
+from dalsegno.engine.loader import Loader
 from dalsegno.engine.results import Results
+from dalsegno.engine.runner import storable_failure
 from dalsegno.engine.schedule_step import schedule_step
-from dalsegno.engine.scripting.failures import Failed, unstorable
+from dalsegno.engine.scripting.failures import Failed, error_value, unstorable
 from dalsegno.engine.scripting.following import Job, interruption, lost_timers
 from dalsegno.engine.scripting.hot import HotMachines, Warm, size_of
 from dalsegno.engine.scripting.programs import RunningMachine, ScriptProgram
-from dalsegno.engine.scripting.reading import Reading
+from dalsegno.engine.scripting.reading import Reading, outcome_of
 from dalsegno.engine.scripting.task_run import TaskRunner
 from dalsegno.engine.scripting.turns import SLICE, Turns
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.tasks import Tasks
+from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson
 from dalsegno.lang import SnapshotError
 from dalsegno.lang.effects import ErrorValue, Outcome, promise_id, promise_number
 from dalsegno.model.event import NewEvent
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.machine import Completion, MachineView, reaches
+from dalsegno.model.retry import NO_RETRY
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.transactions import WorkFailed
 
 logger = logging.getLogger("dalsegno.scripts")
 
@@ -106,24 +114,32 @@ class ScriptSteps:
         self.cancel_grace = cancel_grace
         self.reading = Reading(archive, blobs)
         self.hot = HotMachines()
+        self.transactions = NO_TRANSACTIONS
+        self.past = Past(archive, Loader(ledger, blobs))
 
-    async def step(self, lease: Lease, began: float | None = None) -> ScriptStep:
+    def step(self, lease: Lease, began: float | None = None) -> Awaitable[ScriptStep]:
         """``began``: when a task was begun, if that was elsewhere and before."""
         match lease.kind:
-            case "resume":
-                return await self._resume(lease)
             case "task":
-                return await self._task(lease, began)
+                return self._task(lease, began)
+            case "resume":
+                return self._resume(lease)
             case "timer":
-                return await self._timer(lease)
+                return self._timer(lease)
             case "deadline":
-                return await self._deadline(lease)
+                return self._deadline(lease)
             case "schedule":
-                return ScriptStep(await schedule_step(self.archive, lease, self.ledger.now()))
+                return self._scheduled(lease)
             case "start":
-                return ScriptStep(await begin_step(self.archive, self.definitions, lease, self.ledger.now()))
+                return self._begin(lease)
             case _:
                 raise InternalError(f"a script has no tokens of kind {lease.kind}")
+
+    async def _scheduled(self, lease: Lease) -> ScriptStep:
+        return ScriptStep(await schedule_step(self.archive, lease, self.ledger.now()))
+
+    async def _begin(self, lease: Lease) -> ScriptStep:
+        return ScriptStep(await begin_step(self.past, self.definitions, lease, self.ledger.now()))
 
     # -- resuming ---------------------------------------------------------------------------------------------
 
@@ -215,7 +231,7 @@ class ScriptSteps:
             read = turn.read + (turn.settled is not None)
             cancel = turn.cancel if turn.interrupted else ""
             known = _still_reachable(job.known, turn)
-            sizes = {name: job.sizes.get(name, 0) for name in known}
+            sizes = {name: job.sizes.get(name, 0) for name in known} if known else {}
             weight = turn.weight + sum(sizes.values())
             warm = Warm(
                 machine, turn.version + 1, read, turn.wake, known, job.awaiting, cancel, sizes, weight
@@ -236,11 +252,26 @@ class ScriptSteps:
         if not isinstance(returned, Failed):
             what = f"the output of task '{lease.node}'"
             try:
-                result = await self.results.of(lease.execution, returned, what)
+                raw = encode_value(returned, what)
+                small = self.results.is_small(raw)
+                result = Result(raw) if small else await self.results.of_raw(lease.execution, raw, what)
             except (NotJson, LimitExceeded) as error:
                 returned = unstorable(error)
             else:
                 return await self._task_done(lease, body, TaskDone(began, body.line, result))
+        return await self._task_failed(lease, body, returned, began)
+
+    async def work_failed(self, lease: Lease, failed: WorkFailed) -> ScriptStep:
+        """What the task wrote into its step's transaction was refused: the run counts as failed."""
+        body = decode_task(lease.data)
+        retry = task_options(body.options).retry or self.transactions.ended(lease) or NO_RETRY
+        failure = storable_failure(failed.error, lease.node)
+        returned = Failed(failure, error_value(failure, failed.error), retry)
+        return await self._task_failed(lease, body, returned, self.ledger.now())
+
+    async def _task_failed(self, lease: Lease, body: TaskBody, returned: Failed, began: float) -> ScriptStep:
+        if self.transactions.has(lease):
+            await self.transactions.abandon(lease)
         if returned.policy.allows(lease.attempt, returned.failure):
             now = self.ledger.now()
             due = now + returned.policy.delay(lease.token, lease.attempt, returned.failure)
@@ -294,11 +325,16 @@ class ScriptSteps:
         def plain() -> Transition:
             return settle_only(lease, completion, event, repeatable=False)
 
+        if self.transactions.has(lease):
+            return ScriptStep(plain())  # a transaction is for one step, not for the script's next one too
         warm = self.hot.take_if_woken(lease.execution, completion)
         program = self.definitions.cached_script(lease.definition)
         if program is None or warm is None:
             return ScriptStep(plain())
-        outcome = await self.reading.outcome(lease.execution, completion)
+        if blob_of(completion) is None:
+            outcome = outcome_of(completion)
+        else:
+            outcome = await self.reading.outcome(lease.execution, completion)
         name = promise_id(completion.promise)
         job = Job(
             lease.execution,

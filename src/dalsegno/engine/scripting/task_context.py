@@ -7,12 +7,13 @@ from typing import Any
 
 from dalsegno.engine.run_context import LogSink
 from dalsegno.engine.secrets.run_secrets import UsesCredentials, vault_in
+from dalsegno.engine.transactions import UsesTransactions
 from dalsegno.errors import InvalidInput
 from dalsegno.model.retry import RetryPolicy
 from dalsegno.model.token import Lease
 
 
-class TaskRunContext(UsesCredentials):
+class TaskRunContext(UsesCredentials, UsesTransactions):
     """Implements ports.node.NodeContext for one attempt of a script's task."""
 
     __slots__ = (
@@ -66,6 +67,14 @@ class TaskRunContext(UsesCredentials):
     @property
     def node_name(self) -> str:
         return self.lease.node
+
+    @property
+    def own_lease(self) -> Lease:
+        return self.lease
+
+    @property
+    def own_retry(self) -> RetryPolicy | None:
+        return self.retry
 
     @property
     def idempotency_key(self) -> str:

@@ -25,6 +25,7 @@ from dalsegno.model.failure import Failure
 from dalsegno.model.retry import NO_RETRY
 from dalsegno.model.token import Lease
 from dalsegno.ports.node import NodeError, NodeTypes
+from dalsegno.ports.transactions import TransactionLost
 
 logger = logging.getLogger("dalsegno.steps")
 
@@ -58,6 +59,8 @@ class TaskRunner:
             if ctx.secrets is None:
                 return returned
             return await ctx.secrets.returned(returned, f"the output of task '{lease.node}'")
+        except TransactionLost:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
             if limit is not None and limit.expired() and isinstance(error, TimeoutError):
                 return self._failed(ctx, options, _timed_out(lease.node, options), error)

@@ -44,12 +44,10 @@ class Turns:
         blobs: Blobs,
         limits: TurnLimits,
         log: Callable[[str, str, str], None],
-        queue_of: Callable[[str], str | None],
-        limit_of: Callable[[str], dict[str, Any] | None] = lambda name: None,
+        options_of: Callable[[str], Mapping[str, Any]],
     ) -> None:
-        """``queue_of``, ``limit_of``: the queue and the limit that a task registered in this process asks for."""
-        self._queue_of = queue_of
-        self._limit_of = limit_of
+        """``options_of``: what a task registered in this process asks for, unless the call says otherwise."""
+        self._options_of = options_of
         self.blobs = blobs
         self.limits = limits
         self._log = log
@@ -60,7 +58,13 @@ class Turns:
         """``begin`` starts or hands over the machine. With ``in_thread`` everything runs there, because it may call
         the user's own code. The machine is None where it cannot be gone on with."""
         try:
-            machine = await self._advance(job, begin, in_thread)
+            if in_thread is not None:
+                machine = await _advance_in(in_thread, job, begin)
+            else:
+                machine = begin()
+                more = follow(machine, job, SLICE)
+                if more or machine.status == "paused":
+                    await self._go_on(job, machine, more)
             turn, blobs = self._turn(job, machine)
             for data in blobs:
                 await self.blobs.put(job.execution, data)
@@ -69,21 +73,9 @@ class Turns:
             code = "LimitExceeded" if isinstance(error, LimitExceeded) else "WRONG_ARG_TYPE"
             return _broken(job, ErrorValue(code, str(error))), None
 
-    async def _advance(
-        self, job: Job, begin: Callable[[], RunningMachine], in_thread: InThread[None] | None
-    ) -> RunningMachine:
-        held: list[RunningMachine] = []
-
-        def go() -> None:
-            held.append(begin())
-            while follow(held[0], job, None):
-                pass
-
-        if in_thread is not None:
-            await in_thread(go)
-            return held[0]
-        machine = begin()
-        used, more = SLICE, follow(machine, job, SLICE)
+    async def _go_on(self, job: Job, machine: RunningMachine, more: bool) -> None:
+        """In slices, between which others get their turn."""
+        used = SLICE
         while more or machine.status == "paused":
             if machine.missing:
                 machine.provide({name: await self.blobs.get(job.execution, name) for name in machine.missing})
@@ -98,7 +90,6 @@ class Turns:
             if machine.status == "paused":
                 machine.resume({}, now=job.now, budget=SLICE)
             more = follow(machine, job, SLICE)
-        return machine
 
     def _turn(self, job: Job, machine: RunningMachine) -> tuple[Turn, Collection[bytes]]:
         """What it came to, and the blobs that its snapshot names."""
@@ -141,11 +132,13 @@ class Turns:
                 f"the state of the script is {len(turn.snapshot):,} bytes, more than the limit snapshot_bytes of "
                 f"{self.limits.snapshot_bytes:,}; keep large data in tasks and pass references"
             )
-        turn.weight = len(turn.snapshot) + sum(map(len, blobs.values()))
+        turn.weight = len(turn.snapshot) + (sum(map(len, blobs.values())) if blobs else 0)
         turn.status = "suspended"
         turn.reachable = machine.reachable()
-        names = [wait.name for wait in machine.waiting_signals() if wait.id not in job.known]
-        turn.wake = wake_of(awaiting, job.known, tuple(dict.fromkeys(names)))
+        names: tuple[str, ...] = ()
+        if signals := machine.waiting_signals():
+            names = tuple(dict.fromkeys([wait.name for wait in signals if wait.id not in job.known]))
+        turn.wake = wake_of(awaiting, job.known, names)
         turn.awaited = describe(awaiting)
         return blobs.values()
 
@@ -155,13 +148,8 @@ class Turns:
             case StartTask(name=name, options=options):
                 _check_name(name)
                 _check_options(task_options, options, f"task '{name}'")
-                queue = self._queue_of(name)
-                if queue is not None and "queue" not in options:
-                    options = {**options, "queue": queue}
-                limit = self._limit_of(name)
-                if limit is not None and "concurrency" not in options:
-                    options = {**options, "concurrency": limit}
-                effect = msgspec.structs.replace(effect, options=options)
+                if asked := self._options_of(name):
+                    effect = msgspec.structs.replace(effect, options={**asked, **options})
                 return effect, self._input(name, effect.inputs)
             case StartWorkflow(name=name, options=options):
                 _check_name(name)
@@ -184,12 +172,28 @@ class Turns:
             )
 
 
+async def _advance_in(
+    thread: InThread[None], job: Job, begin: Callable[[], RunningMachine]
+) -> RunningMachine:
+    held: list[RunningMachine] = []
+
+    def go() -> None:
+        held.append(begin())
+        while follow(held[0], job, None):
+            pass
+
+    await thread(go)
+    return held[0]
+
+
 def _check_name(name: str) -> None:
     """Of a task, a workflow or a signal: it goes into keys of every store."""
     if len(name) > LONGEST_NAME:
         raise InvalidInput(f"a name has at most {LONGEST_NAME} characters: '{name[:40]}…'")
     if not name.isascii() and not is_unicode(name):
         raise InvalidInput("a name holds a character that is not valid Unicode")
+    if "\0" in name:  # which PostgreSQL cannot hold in a text; no store differs from the others
+        raise InvalidInput("a name holds a NUL character")
 
 
 def _check_options(read: Callable[[Mapping[str, Any]], object], options: Mapping[str, Any], of: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from dalsegno.ports.secrets import Credential
 SERVICE = "secrets"
 
 
-class UsesCredentials:
+class UsesCredentials(ABC):
     """Part of every context. ``secrets`` is None until the run resolves its first credential."""
 
     __slots__ = ("secrets",)
@@ -28,8 +29,9 @@ class UsesCredentials:
         """The credential that the document gives to the node."""
         return None
 
+    @abstractmethod
     async def _workflow_name(self) -> str:
-        raise NotImplementedError
+        """Of the workflow that asks: it must be among those that may use the credential."""
 
     async def acredential(self, name: str | None = None) -> Credential:
         wanted = name if name is not None else self.credential_name

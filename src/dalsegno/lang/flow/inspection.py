@@ -47,8 +47,11 @@ def plain_size(value: Value) -> int:
 
 def _own_size(container: Value, items: Collection[Value]) -> int:
     """Without what the containers in it hold."""
-    texts = sum([len(item) for item in items if type(item) is str])
-    return _PER_ITEM * len(container) + texts + (sum(map(len, container)) if type(container) is dict else 0)
+    size = _PER_ITEM * len(container)
+    for item in items:
+        if type(item) is str:
+            size += len(item)
+    return size + sum(map(len, container)) if type(container) is dict else size
 
 
 def _may_stay(items: Collection[Value], kinds: set[type], deeper: list[Value]) -> bool:

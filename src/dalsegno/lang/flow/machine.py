@@ -194,7 +194,10 @@ class Machine(Runner):
 
     def waiting_signals(self) -> tuple[WaitingSignal, ...]:
         """Reachable promises of signals, oldest first."""
-        signals = sorted(self._packer().signals.items())
+        found = self._packer().signals
+        if not found:
+            return ()
+        signals = sorted(found.items())
         return tuple([WaitingSignal(found.id, found.name or "", found.due) for _, found in signals])
 
     def _packer(self) -> Packer:

@@ -17,7 +17,7 @@ from dalsegno.lang.errors import FlowSyntaxError
 from dalsegno.lang.flow.compiler import compile_unit
 from dalsegno.lang.limits import MAX_NESTING
 from dalsegno.lang.opcodes import Op
-from dalsegno.lang.script.parsing import parse_program
+from dalsegno.lang.script.parsing import Parsed, parse_program
 from dalsegno.lang.snapshots import SnapshotError
 from dalsegno.lang.steps import steps_of
 
@@ -136,9 +136,10 @@ def _mentioned(unit: CodeUnit) -> frozenset[Constant]:
     )
 
 
-def compile(source: str, name: str | None = None) -> FlowProgram:  # noqa: A001  # the name that users look for
-    """Compile a script; `FlowSyntaxError` says what is wrong and where. Other mistakes are `validate`'s to find."""
-    tree, front_matter = parse_program(source, name)
+def compile(source: str, name: str | None = None, parsed: Parsed | None = None) -> FlowProgram:  # noqa: A001  # the name that users look for
+    """Compile a script; `FlowSyntaxError` says what is wrong and where. Other mistakes are `validate`'s to find.
+    ``parsed``: what ``parse_program`` made of the same source and name."""
+    tree, front_matter = parsed if parsed is not None else parse_program(source, name)
     try:
         unit = compile_unit(source, tree)
         fingerprint = _fingerprint(unit)

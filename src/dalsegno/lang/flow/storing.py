@@ -30,7 +30,8 @@ def pack_machine(machine: Machine, packer: Packer) -> State:
         {} if ended else {name: packer.value(value, stays=True) for name, value in machine.globals.items()}
     )
     requests = machine.requests
-    result, error = packer.whole(machine.result), packer.value(machine.error)
+    result = packer.whole(machine.result) if ended else None
+    error = packer.value(machine.error) if ended else None
     return State(
         STATUSES.index(machine.status),
         requests.made,
@@ -39,7 +40,7 @@ def pack_machine(machine: Machine, packer: Packer) -> State:
         variables,
         packer.finish(),
         packer.values,
-        [_effect(effect) for effect in requests.effects],
+        [_effect(effect) for effect in requests.effects] if requests.effects else [],
         requests.logs,
         result,
         error,
@@ -63,7 +64,7 @@ def _frame(machine: Machine, packer: Packer, frame: Any) -> list[Packed]:
         frame.argument_count,
         [packer.value(value) for value in frame.stack],
         [packer.value(slots[slot], stays=True) for slot in live],
-        [packer.number(cell) for cell in frame.cells],
+        [packer.number(cell) for cell in frame.cells] if frame.cells else [],
     ]
 
 

@@ -29,7 +29,11 @@ def _lark() -> Lark:
     return Lark(grammar, parser="lalr", lexer=ReadyTokens, start="program", transformer=ScriptBuilder())
 
 
-def parse_program(source: str, name: str | None = None) -> tuple[Program, dict[str, Any]]:
+Parsed = tuple[Program, dict[str, Any]]
+"""The tree of a script, and its front matter. Whoever needs it twice keeps it: parsing is most of the work."""
+
+
+def parse_program(source: str, name: str | None = None) -> Parsed:
     """The tree and the front matter; `FlowSyntaxError` says what is wrong and where.
 
     The program's name is the front matter's, else the wrapper's, else ``name``.

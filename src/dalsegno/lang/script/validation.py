@@ -8,7 +8,7 @@ from dalsegno.lang.errors import FlowSyntaxError
 from dalsegno.lang.script.control import check_control
 from dalsegno.lang.script.findings import Finding, Report
 from dalsegno.lang.script.library_use import BUILTIN_NAMES, KNOWN_NAMES, LibraryUse, is_builtin
-from dalsegno.lang.script.parsing import parse_program
+from dalsegno.lang.script.parsing import Parsed, parse_program
 from dalsegno.lang.script.scopes import ScopeWalk
 from dalsegno.lang.statements import Program
 
@@ -21,19 +21,24 @@ FOREIGN = {
 """What other languages have, and how it is written here."""
 
 
-def validate(source: str, tasks: Iterable[str] | None = None) -> list[Finding]:
+def validate(source: str, tasks: Iterable[str] | None = None, parsed: Parsed | None = None) -> list[Finding]:
     """All findings, in the order of the source; a syntax error is the only one. Raises nothing.
 
     With ``tasks``, the names of the tasks there are, literal names in ``Task.run`` are looked up among them.
+    ``parsed``: what ``parse_program`` made of the same source.
     """
     try:
-        program, _ = parse_program(source)
+        program, _ = parsed if parsed is not None else parse_program(source)
     except FlowSyntaxError as problem:
-        return [Finding("syntax", "error", problem.message, problem.line, problem.column, problem.excerpt)]
+        return [finding_of(problem)]
     try:
         return _check(program, Report(source), None if tasks is None else frozenset(tasks))
     except RecursionError:  # the parser's limit of nesting is enough, unless the caller's own stack is deep
         return [Finding("syntax", "error", "the program is nested too deeply to be checked", 1, 1)]
+
+
+def finding_of(problem: FlowSyntaxError) -> Finding:
+    return Finding("syntax", "error", problem.message, problem.line, problem.column, problem.excerpt)
 
 
 def _check(program: Program, report: Report, tasks: frozenset[str] | None) -> list[Finding]:

@@ -12,13 +12,14 @@ from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.effects import GroupKind
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded, wrong_argument
 from dalsegno.lang.leaving import plain
+from dalsegno.lang.options import read_option
 from dalsegno.lang.promises import AnyPromise, Group, Promise, Settled
 from dalsegno.lang.requests import Requests
 from dalsegno.lang.stdlib.arguments import Arguments
 from dalsegno.lang.stdlib.dates import moment
 from dalsegno.lang.stdlib.orchestration_names import (
     AFTER_WITH,
-    ALL_OPTIONS,
+    OPTIONS,
     ORCHESTRATION,
     unknown_option,
 )
@@ -87,18 +88,26 @@ CONFIGURABLE: dict[str, Callable[[Host, Given, Options], Value]] = {
 
 def _configure(namespace: str, known: Options) -> Callable[[Host, Given], Value]:
     def call(host: Host, given: Given) -> Value:
-        options = Arguments(f"{namespace}.with", given).object(0)
+        options = plain(host, Arguments(f"{namespace}.with", given).object(0), f"{namespace}.with()")
         _refuse_unknown(namespace, options)
-        return Configured(namespace, {**known, **plain(host, options, f"{namespace}.with()")})
+        _refuse_bad(namespace, options)
+        return Configured(namespace, {**known, **options})
 
     return call
 
 
 def _refuse_unknown(namespace: str, options: Options) -> None:
-    """What nothing here takes. Who takes which option is the driver's to say."""
     for name in options:
-        if name not in ALL_OPTIONS:
+        if name not in OPTIONS[namespace]:
             raise wrong_argument(unknown_option(namespace, name))
+
+
+def _refuse_bad(namespace: str, options: Options) -> None:
+    for name, value in options.items():
+        try:
+            read_option(name, value)
+        except ValueError as problem:
+            raise wrong_argument(f"{namespace}.with(): {problem}") from None
 
 
 def configured_function(receiver: Configured, name: str) -> Builtin:

@@ -50,7 +50,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "Workflow": ("version", "tags", "priority"),
 }
 """What ``with`` takes."""
-ALL_OPTIONS = frozenset(name for names in OPTIONS.values() for name in names)
 
 PROMISE_MAKERS_TO_AWAIT = frozenset(
     {"Timer.delay", "Timer.until", "Task.delay", "Signal.next", "Signal.when", "wait_for_signal"}

@@ -11,9 +11,10 @@ from fastapi.responses import HTMLResponse, Response
 from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.server.access import Caller, needs
 from dalsegno.server.approval_page import ending_page, question_page, thanks_page
-from dalsegno.server.approvals import Found, Links
+from dalsegno.server.approvals import Found, Links, approval_cursor, approval_place
 from dalsegno.server.forms import data_of
 from dalsegno.server.office import TheOffice
+from dalsegno.server.pages import Cursor, Limit, Page
 from dalsegno.server.problems import MEDIA_TYPE
 from dalsegno.server.reference import FOLDER
 from dalsegno.server.schemas.approvals import (
@@ -32,7 +33,6 @@ ExecutionId = Annotated[str, Path(max_length=100)]
 NodeId = Annotated[str, Path(max_length=500, examples=["gate"])]
 Token = Annotated[str, Path(max_length=200, description="The secret part of a link.")]
 Workflow = Annotated[str | None, Query(max_length=300, description="Only those of this workflow.")]
-Most = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
 
 MOST_FIELDS = 1000
 STATUSES = {"open": 200, "unknown": 404, "expired": 410, "used": 410, "decided": 409}
@@ -58,10 +58,13 @@ STYLE = (FOLDER / "approval.css").read_bytes()
 
 
 @router.get("/approvals", dependencies=[needs("read")])
-async def approvals(office: TheOffice, workflow: Workflow = None, limit: Most = 100) -> ApprovalList:
+async def approvals(
+    office: TheOffice, workflow: Workflow = None, limit: Limit = 100, cursor: Cursor = None
+) -> Page[ApprovalInfo]:
     """What waits for somebody's decision; that of the newest execution first."""
-    found = await office.client.pending_approvals(workflow, limit)
-    return ApprovalList(items=[ApprovalInfo.of(each) for each in found])
+    found = await office.client.pending_approvals(workflow, limit + 1, approval_place(cursor))
+    items = [ApprovalInfo.of(each) for each in found[:limit]]
+    return Page(items=items, next=approval_cursor(found[limit - 1]) if len(found) > limit else None)
 
 
 @router.get("/executions/{execution}/approvals", dependencies=[needs("read")])

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Response, status
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import no_such_version
 from dalsegno.server.access import needs
+from dalsegno.server.aside import aside
 from dalsegno.server.deploying import check_source, deploy_source, detail_of, difference_of
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
@@ -34,11 +35,15 @@ VersionName = Annotated[str, Query(max_length=100, description="A number or an a
 @router.post("/validate", dependencies=[needs("read")], openapi_extra=openapi_body())
 async def validate(office: TheOffice, source: Source) -> Checked:
     """Everything that is wrong with a document, at once. Nothing is stored."""
-    return check_source(office, source)
+    return await aside(check_source, office, source)
 
 
 @router.post(
-    "", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")], openapi_extra=openapi_body()
+    "",
+    status_code=status.HTTP_201_CREATED,
+    dependencies=[needs("run")],
+    openapi_extra=openapi_body(),
+    responses={200: {"model": DeployedDefinition, "description": "It was there before."}},
 )
 async def deploy(office: TheOffice, source: Source, response: Response) -> DeployedDefinition:
     """Stores a version; the same content again is the same version (200 instead of 201)."""

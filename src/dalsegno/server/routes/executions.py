@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Response, status
+from fastapi import APIRouter, Path, Query, Response, status
 
+from dalsegno.engine.repeats import check_same_input
 from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import InvalidInput
 from dalsegno.model.definition import format_target
 from dalsegno.server.access import needs
+from dalsegno.server.deploying import deploy_inline
 from dalsegno.server.filters import AskedFilter, cursor_after, place_at
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page
+from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for
 from dalsegno.server.schemas.executions import (
     CancelRequest,
     EventInfo,
@@ -32,10 +35,14 @@ from dalsegno.server.tracing import TraceParent, traced
 router = APIRouter(prefix="/executions", tags=["executions"])
 
 ExecutionId = Annotated[str, Path(max_length=100)]
-IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=500)]
 
 
-@router.post("", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
+@router.post(
+    "",
+    status_code=status.HTTP_201_CREATED,
+    dependencies=[needs("run")],
+    responses=USED_BEFORE,
+)
 async def start(
     office: TheOffice,
     request: StartRequest,
@@ -43,7 +50,8 @@ async def start(
     idempotency_key: IdempotencyKey = None,
     traceparent: TraceParent = None,
 ) -> Execution:
-    """Starts a workflow. With a key that was used before for it, that execution is returned (200 instead of 201)."""
+    """Starts a workflow. With a key that was used before for it, that execution is returned (200 instead of 201); with
+    such a key and another input nothing is done (409)."""
     key = request.idempotency_key or idempotency_key
     target = await _target(office, request)
     options = StartOptions(
@@ -57,17 +65,16 @@ async def start(
     began = office.client.stack.clock.now()
     execution = await office.client.start(target, request.input, options)
     view = await office.client.status(execution)
-    if key is not None and view.created_at < began:
-        response.status_code = status.HTTP_200_OK
-    response.headers["Location"] = f"/v1/executions/{execution}"
-    return Execution.of(view)
+    if key is not None:
+        await check_same_input(office.client, view, request.input)
+    return answer_for(view, response, key, began)
 
 
 async def _target(office: Office, request: StartRequest) -> str:
     if request.definition is not None:
         if request.workflow is not None:
             raise InvalidInput("/body: give either 'workflow' or 'definition'")
-        definition, _ = await office.client.deploy(request.definition, None, office.app.task_queue)
+        definition = await deploy_inline(office, request.definition)
         return format_target(definition.name, definition.version)
     if request.workflow is None:
         raise InvalidInput("/body/workflow: name the workflow to start, or give its 'definition'")
@@ -137,9 +144,11 @@ async def picture(office: TheOffice, execution: ExecutionId) -> PictureInfo | No
 
 
 @router.post("/{execution}/signals", status_code=status.HTTP_202_ACCEPTED, dependencies=[needs("run")])
-async def signal(office: TheOffice, execution: ExecutionId, request: SignalRequest) -> None:
-    """Kept until the workflow takes it, in order per name."""
-    await office.client.signal(execution, request.name, request.payload, request.id)
+async def signal(
+    office: TheOffice, execution: ExecutionId, request: SignalRequest, idempotency_key: IdempotencyKey = None
+) -> None:
+    """Kept until the workflow takes it, in order per name. The same `id` (or key) again changes nothing."""
+    await office.client.signal(execution, request.name, request.payload, request.id or idempotency_key)
 
 
 @router.post("/{execution}/cancel", dependencies=[needs("run")])
@@ -165,17 +174,40 @@ async def resume(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
     return await _info(office, execution)
 
 
-@router.post("/{execution}/retry", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
-async def retry(office: TheOffice, execution: ExecutionId) -> Execution:
-    """A new execution from everything that failed or was interrupted."""
-    return Execution.of(await office.client.status(await office.client.rerun(execution)))
+@router.post(
+    "/{execution}/retry",
+    status_code=status.HTTP_201_CREATED,
+    dependencies=[needs("run")],
+    responses=USED_BEFORE,
+)
+async def retry(
+    office: TheOffice, execution: ExecutionId, response: Response, idempotency_key: IdempotencyKey = None
+) -> Execution:
+    """A new execution from everything that failed or was interrupted. The same key again is the same new execution
+    (200 instead of 201)."""
+    began = office.client.stack.clock.now()
+    again = await office.client.rerun(execution, key=idempotency_key)
+    return answer_for(await office.client.status(again), response, idempotency_key, began)
 
 
-@router.post("/{execution}/rerun", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
-async def rerun(office: TheOffice, execution: ExecutionId, request: RerunRequest) -> Execution:
-    """A new execution from these nodes on, with the recorded context, edited as asked."""
-    again = await office.client.rerun(execution, request.nodes, request.context)
-    return Execution.of(await office.client.status(again))
+@router.post(
+    "/{execution}/rerun",
+    status_code=status.HTTP_201_CREATED,
+    dependencies=[needs("run")],
+    responses=USED_BEFORE,
+)
+async def rerun(
+    office: TheOffice,
+    execution: ExecutionId,
+    request: RerunRequest,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> Execution:
+    """A new execution from these nodes on, with the recorded context, edited as asked. The same key again is the same
+    new execution (200 instead of 201); with other nodes or another context it is refused (409)."""
+    began = office.client.stack.clock.now()
+    again = await office.client.rerun(execution, request.nodes, request.context, idempotency_key)
+    return answer_for(await office.client.status(again), response, idempotency_key, began)
 
 
 async def _info(office: Office, execution: str) -> ExecutionInfo:

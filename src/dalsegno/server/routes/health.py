@@ -6,8 +6,9 @@ from fastapi import APIRouter
 
 from dalsegno.errors import Unavailable
 from dalsegno.server.access import needs
-from dalsegno.server.health import ask_store, examine
+from dalsegno.server.health import examine
 from dalsegno.server.office import TheOffice
+from dalsegno.server.reaching import ask_store
 from dalsegno.server.schemas.operation import Alive, Health
 
 router = APIRouter(prefix="/health", tags=["operation"])
@@ -31,5 +32,5 @@ async def ready(office: TheOffice) -> Alive:
     """Requests can be served: 503 while the store is out of reach or the server stops. No key needed."""
     if office.closing.is_set():
         raise Unavailable("the server is stopping")
-    await ask_store(office)
+    await ask_store(office.client.stack)
     return Alive(status="ok")

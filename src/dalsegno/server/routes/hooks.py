@@ -11,7 +11,7 @@ from dalsegno.errors import BadRequest, NotFound, WorkflowFailed
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.server.deliveries import Delivery, Taken, book_of, result_of, take
 from dalsegno.server.office import TheOffice
-from dalsegno.server.problems import problem
+from dalsegno.server.problems import MEDIA_TYPE, Problem, problem
 from dalsegno.server.schemas.values import value_of
 from dalsegno.server.schemas.webhooks import HookReply
 from dalsegno.server.visit import Visit
@@ -36,6 +36,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
         "content": {"application/json": {"schema": {}}},
     },
     202: {"model": HookReply, "description": "Started."},
+    405: {"model": Problem, "content": {MEDIA_TYPE: {}}, "description": "This webhook takes other methods."},
 }
 
 

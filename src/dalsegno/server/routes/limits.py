@@ -12,10 +12,14 @@ from dalsegno.server.access import needs
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.schemas.limits import LimitInfo, LimitRequest
+from dalsegno.server.schemas.values import PRINTABLE
 
 router = APIRouter(prefix="/limits", tags=["operation"])
 
-Key = Annotated[str, Path(min_length=1, max_length=500, description="The limit's key, such as `gmail`.")]
+Key = Annotated[
+    str,
+    Path(min_length=1, max_length=500, pattern=PRINTABLE, description="The limit's key, such as `gmail`."),
+]
 
 
 @router.get("", dependencies=[needs("read")])

@@ -11,6 +11,7 @@ from dalsegno.errors import NotFound
 from dalsegno.server.access import needs
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for
 from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.schemas.schedules import ScheduleInfo, ScheduleRequest, ScheduleSetting
 
@@ -57,13 +58,21 @@ async def resume(office: TheOffice, name: Name) -> ScheduleInfo:
     return await _shown(office, name)
 
 
-@router.post("/{name:path}/trigger", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
-async def trigger(office: TheOffice, name: Name, response: Response) -> Execution:
-    """Starts its workflow now, beside its times."""
-    order = await book_of(office).trigger(name)
+@router.post(
+    "/{name:path}/trigger",
+    status_code=status.HTTP_201_CREATED,
+    dependencies=[needs("run")],
+    responses=USED_BEFORE,
+)
+async def trigger(
+    office: TheOffice, name: Name, response: Response, idempotency_key: IdempotencyKey = None
+) -> Execution:
+    """Starts its workflow now, beside its times. With a key that was used before for this schedule, the execution that
+    was started then is returned (200 instead of 201)."""
+    began = office.client.stack.clock.now()
+    order = await book_of(office).trigger(name, idempotency_key)
     execution = await office.client.start_ordered(order)
-    response.headers["Location"] = f"/v1/executions/{execution}"
-    return Execution.of(await office.client.status(execution))
+    return answer_for(await office.client.status(execution), response, idempotency_key, began)
 
 
 @router.get("/{name:path}", dependencies=[needs("read")])

@@ -8,11 +8,14 @@ from fastapi import APIRouter, Response, status
 
 from dalsegno.core.context import key_of
 from dalsegno.engine.pending import UNCHANGED
+from dalsegno.engine.repeats import check_same_input
 from dalsegno.engine.starting import StartOptions
 from dalsegno.model.definition import format_target
 from dalsegno.server.access import needs
+from dalsegno.server.deploying import deploy_inline
 from dalsegno.server.office import TheOffice
-from dalsegno.server.routes.executions import ExecutionId, IdempotencyKey
+from dalsegno.server.repeating import IdempotencyKey
+from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.executions import ExecutionInfo, NodeInfo
 from dalsegno.server.schemas.submissions import (
     Submission,
@@ -35,14 +38,17 @@ async def submit(
     office: TheOffice, request: SubmitRequest, response: Response, idempotency_key: IdempotencyKey = None
 ) -> Submission:
     """Stores the definition and creates an execution of it that is PENDING: nothing runs until it is triggered. The
-    input is checked now. With a key that was used before for this workflow, that execution is returned (200)."""
+    input is checked now. With a key that was used before for this workflow, that execution is returned (200);
+    with such a key and another input nothing is done (409)."""
     key = request.idempotency_key or idempotency_key
     client = office.client
-    definition, _ = await client.deploy(request.document(), None, office.app.task_queue)
+    definition = await deploy_inline(office, request.document())
     began = client.stack.clock.now()
     target = format_target(definition.name, definition.version)
     execution = await client.submit(target, request.input, StartOptions(idempotency_key=key))
     view = await client.status(execution)
+    if key is not None:
+        await check_same_input(client, view, request.input)
     if key is not None and view.created_at < began:
         response.status_code = status.HTTP_200_OK
     response.headers["Location"] = f"/v1/workflows/{execution}/status"

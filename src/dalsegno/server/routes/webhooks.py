@@ -11,6 +11,7 @@ from dalsegno.server.deliveries import book_of
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.schemas.webhooks import WebhookInfo, WebhookSetting
+from dalsegno.server.webhooks import missing_workflow
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
@@ -33,12 +34,13 @@ async def webhook(office: TheOffice, id: Id) -> WebhookInfo:
 
 @router.put("/{id}", dependencies=[needs("admin")], responses={201: {"model": WebhookInfo}})
 async def put(office: TheOffice, id: Id, setting: WebhookSetting, response: Response) -> WebhookInfo:
-    """Creates a webhook (201) or changes it (200). It takes deliveries at once."""
+    """Creates a webhook (201) or changes it (200). It takes deliveries at once; a `warning` says that its
+    workflow is not deployed yet."""
     now = office.client.stack.clock.now()
     made, is_new = await book_of(office).put(setting.named(id, now), setting.secret)
     if is_new:
         response.status_code = status.HTTP_201_CREATED
-    return WebhookInfo.of(made)
+    return WebhookInfo.of(made, await missing_workflow(office.client.stack.archive, made))
 
 
 @router.delete("/{id}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("admin")])

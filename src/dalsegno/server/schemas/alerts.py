@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dalsegno.server.alerting import State
 from dalsegno.server.alerts import MOST_ADDRESSES, Alert
-from dalsegno.server.schemas.values import maybe_moment, moment
+from dalsegno.server.schemas.values import PRINTABLE, maybe_moment, moment
 
 EXAMPLE: dict[str, Any] = {"workflow": "checkout", "url": "https://chat.example.com/hooks/1", "every": 60}
 
@@ -21,7 +21,10 @@ class AlertSetting(BaseModel):
 
     workflow: str | None = Field(default=None, max_length=300, description="Without it: every workflow.")
     url: str | None = Field(
-        default=None, max_length=2000, description="Gets a POST with JSON. Sealed in the store, never shown."
+        default=None,
+        max_length=2000,
+        pattern=PRINTABLE,
+        description="Gets a POST with JSON. Sealed in the store, never shown.",
     )
     mail: Annotated[list[Annotated[str, Field(max_length=320)]], Field(max_length=MOST_ADDRESSES)] = Field(
         default=[], description="Addresses, instead of `url`."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -32,8 +32,10 @@ class StartRequest(BaseModel):
     version: int | str | None = Field(
         default=None, description="A number or an alias, if `workflow` names none."
     )
-    definition: dict[str, Any] | None = Field(
-        default=None, description="A graph document, deployed and started at once."
+    definition: dict[str, Any] | Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="A graph document as an object, or the text of a script (or of a graph in YAML), deployed and "
+        "started at once.",
     )
     input: Any = None
     idempotency_key: str | None = Field(
@@ -174,6 +176,10 @@ class WaitInfo(BaseModel):
     queue: str | None = None
     arrived: int | None = None
     expected: int | None = None
+    open: list[str] = Field(
+        default=[],
+        description="Of a barrier: which branches have not arrived, by node or item; the first of them.",
+    )
     count: int = 1
 
     @classmethod
@@ -187,6 +193,7 @@ class WaitInfo(BaseModel):
             queue=wait.queue,
             arrived=wait.arrived,
             expected=wait.expected,
+            open=list(wait.open),
             count=wait.count,
         )
 

@@ -9,8 +9,13 @@ import msgspec
 from pydantic import Field
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
+"""Without NUL and control characters, which logs, headers and terminals take amiss."""
 Tags = Annotated[
-    dict[Annotated[str, Field(min_length=1, max_length=200)], Annotated[str, Field(max_length=1000)]],
+    dict[
+        Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)],
+        Annotated[str, Field(max_length=1000, pattern=PRINTABLE)],
+    ],
     Field(max_length=50),
 ]
 Delay = Annotated[str, Field(max_length=50)] | Annotated[float, Field(ge=0, le=100 * 366 * 86_400)]

@@ -157,13 +157,15 @@ class WebhookInfo(BaseModel):
     tags: dict[str, str]
     description: str
     created_at: datetime
+    warning: str | None = Field(
+        default=None, description="Said when it is set up: its workflow is not deployed yet."
+    )
 
     @classmethod
-    def of(cls, webhook: Webhook) -> WebhookInfo:
+    def of(cls, webhook: Webhook, warning: str | None = None) -> WebhookInfo:
         told = msgspec.to_builtins(webhook)
-        return cls.model_validate(
-            {**told, "url": f"/v1/hooks/{webhook.path}", "created_at": moment(webhook.created_at)}
-        )
+        url, created_at = f"/v1/hooks/{webhook.path}", moment(webhook.created_at)
+        return cls.model_validate({**told, "url": url, "created_at": created_at, "warning": warning})
 
 
 class HookReply(BaseModel):

@@ -253,7 +253,7 @@ class LedgerPendingReconciling(Topic):
         await stack.apply(submit())
         stack.clock.advance(400)
 
-        assert await stack.ledger.untouched(stack.clock.now() - 300, "", 10) == [RUN]
+        assert await stack.ledger.untouched(stack.clock.now() - 300, "", 10) == ((RUN,), "")
 
     async def test_l6_begin_lost_with_its_worker_is_done_by_another(self, stack: ContractStack) -> None:
         await stack.apply(submit(due=stack.clock.now() + 1))

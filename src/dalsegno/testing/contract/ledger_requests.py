@@ -267,7 +267,7 @@ class LedgerScriptSweep(Topic):
         await suspend(stack)
         stack.clock.advance(300)
 
-        assert await stack.ledger.untouched(stack.clock.now() - 1, "", 10) == [RUN]
+        assert await stack.ledger.untouched(stack.clock.now() - 1, "", 10) == ((RUN,), "")
         assert await stack.ledger.ready(RUN) == ()
         assert await stack.tokens() == {}
 

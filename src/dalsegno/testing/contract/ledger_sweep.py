@@ -142,10 +142,24 @@ class LedgerReconciling(Topic):
         stack.clock.advance(300)
         now = stack.clock.now()
 
-        assert await stack.ledger.untouched(now - 299, "", 10) == ["run-a", "run-b", "run-c"]
-        assert await stack.ledger.untouched(now - 299, "", 2) == ["run-a", "run-b"]
-        assert await stack.ledger.untouched(now - 299, "run-b", 2) == ["run-c"]
-        assert await stack.ledger.untouched(now - 301, "", 10) == []
+        assert await stack.ledger.untouched(now - 299, "", 10) == (("run-a", "run-b", "run-c"), "")
+        assert await stack.ledger.untouched(now - 299, "", 2) == (("run-a", "run-b"), "run-b")
+        assert await stack.ledger.untouched(now - 299, "run-b", 2) == (("run-c",), "")
+        assert await stack.ledger.untouched(now - 301, "", 10) == ((), "")
+
+    async def test_l6_nothing_stuck_a_look_is_bounded_by_what_it_passes_over(
+        self, stack: ContractStack
+    ) -> None:
+        """However few are quiet, no look walks through all the others."""
+        await stack.apply(start("run-d", token("t")))
+        stack.clock.advance(300)
+        for name in ("run-a", "run-b", "run-c"):
+            await stack.apply(start(name, token("t")))
+        before = stack.clock.now() - 10
+
+        assert await stack.ledger.untouched(before, "", 2) == ((), "run-b")
+        assert await stack.ledger.untouched(before, "run-b", 2) == (("run-d",), "run-d")
+        assert await stack.ledger.untouched(before, "run-d", 2) == ((), "")
 
     async def test_l6_nothing_stuck_untouched_passes_over_ended_and_touched_ones(
         self, stack: ContractStack
@@ -157,7 +171,7 @@ class LedgerReconciling(Topic):
         stack.clock.advance(300)
         await stack.apply(cancel("run-ended"), step(leases["b"], token("b2")))
 
-        assert await stack.ledger.untouched(stack.clock.now() - 10, "", 10) == ["run-stuck"]
+        assert await stack.ledger.untouched(stack.clock.now() - 10, "", 10) == (("run-stuck",), "")
 
     async def test_l6_nothing_stuck_ready_tokens_can_be_announced_again(self, stack: ContractStack) -> None:
         await stack.apply(start(RUN, token("a", priority=2), token("b", queue="gpu"), token("c", due=9e9)))

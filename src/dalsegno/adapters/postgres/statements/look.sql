@@ -1,45 +1,116 @@
 -- Reading. Nothing here locks or changes anything.
 
 -- :name now
-SELECT ds_now(NULL);
+SELECT extract(epoch FROM clock_timestamp())::float8;
 
--- :name next_due
-SELECT min(due) FROM token WHERE state = 'parked' AND due IS NOT NULL;
+-- :name next_numbers
+-- The first of a block of numbers for new executions: the day in front, then the count.
+SELECT (floor(extract(epoch FROM clock_timestamp()) / 86400)::bigint << 40) + nextval('execution_number');
 
 -- :name slots
-SELECT slot, live, data FROM slot WHERE execution = $1 AND barrier = $2 AND slot > $3 ORDER BY slot LIMIT $4;
+SELECT slot, live, data
+FROM slot
+WHERE execution = (SELECT number FROM flight WHERE id = $1) AND barrier = $2 AND slot > $3
+ORDER BY slot
+LIMIT $4;
 
 -- :name left
-SELECT key, data FROM left_context WHERE execution = $1 AND scope = $2 ORDER BY key;
+SELECT key, data
+FROM left_context
+WHERE execution = (SELECT number FROM execution WHERE id = $1) AND scope = $2
+ORDER BY key;
 
--- :name gate_used
-SELECT ARRAY(SELECT DISTINCT position FROM unnest(used) AS position ORDER BY position)
-FROM gate WHERE execution = $1 AND id = $2;
+-- :name gate
+SELECT used
+FROM gate
+WHERE execution = (SELECT number FROM flight WHERE flight.id = $1) AND id = $2;
 
 -- :name outputs
-SELECT id, data FROM output WHERE execution = $1 AND id = ANY ($2::text[]);
+SELECT id, data
+FROM output
+WHERE execution = (SELECT number FROM execution WHERE execution.id = $1) AND id = ANY ($2::text[]);
 
 -- :name execution
--- In the order of ExecutionView's fields, but for the tags: names, then values.
-SELECT * FROM execution_view WHERE id = $1;
+-- In the order of ExecutionView's fields; the tags are JSON.
+SELECT *
+FROM execution_view
+WHERE id = $1;
 
 -- :name tokens
--- What is unfinished, in the order of TokenView's fields.
-SELECT id, scope, kind, node, state, queue, priority, limit_key, live, attempt, losses, reason, due, owner, fence, data
-FROM token WHERE execution = $1 AND state IN ('ready', 'leased', 'parked', 'held');
+-- What is unfinished, in the order of TokenRow's fields after the execution.
+SELECT id, scope, kind, node, data, queue, priority, limit_key, live, state, due, fence, owner, attempt, losses, reason,
+       barrier, ready_at, digest, awaits, allowance
+FROM token
+WHERE execution = (SELECT number FROM flight WHERE flight.id = $1)
+  AND state IN ('ready', 'leased', 'parked', 'held')
+ORDER BY number;
 
 -- :name barriers
--- In the order of BarrierView's fields.
-SELECT id, scope, node, state, mode, expected, resolved, live, deadline FROM barrier WHERE execution = $1;
+-- In the order of BarrierRow's fields after the execution.
+SELECT id, scope, node, mode, expected, join_token, state, resolved, live, deadline, milestone_at, milestone_token
+FROM barrier
+WHERE execution = (SELECT number FROM flight WHERE flight.id = $1);
+
+-- :name machine
+-- Everything in one look: the machine, its inbox in the order of the numbers, and the signals nobody has taken.
+SELECT version, snapshot, reachable, wake, inbox, read, line, cancel, interrupted
+FROM machine
+WHERE execution = (SELECT number FROM flight WHERE flight.id = $1);
+
+-- :name inbox
+SELECT promise, ok, data, number
+FROM inbox
+WHERE execution = (SELECT number FROM flight WHERE flight.id = $1)
+ORDER BY number;
+
+-- :name mailbox
+SELECT id, name, data, number, place
+FROM mailbox
+WHERE execution = (SELECT number FROM flight WHERE flight.id = $1) AND NOT taken
+ORDER BY number;
 
 -- :name ready
-SELECT id, execution, queue, priority FROM token WHERE execution = $1 AND state = 'ready';
+SELECT token.id, flight.id, queue, token.priority
+FROM flight
+JOIN token ON token.execution = flight.number
+WHERE flight.id = $1 AND token.state = 'ready'
+ORDER BY ready_at, turn;
+
+-- :name untouched
+-- Walks the flight rows by id; only unfinished executions and those not swept yet are there. A last row says where to
+-- go on.
+WITH looked AS MATERIALIZED (
+    SELECT id, ended_at, touched_at
+    FROM flight
+    WHERE id > $1
+    ORDER BY id
+    LIMIT $2
+)
+SELECT id, true
+FROM looked
+WHERE ended_at IS NULL AND touched_at < $3
+UNION ALL
+SELECT max(id), false
+FROM looked
+HAVING count(*) = $2;
+
+-- :name queues
+-- Ready tokens of each queue and since when the first of them waits, and leased ones.
+SELECT queue, count(*) FILTER (WHERE state = 'ready'), count(*) FILTER (WHERE state = 'leased'),
+       min(ready_at) FILTER (WHERE state = 'ready')
+FROM (
+    SELECT queue, state, ready_at FROM token WHERE state = 'ready' AND limit_key IS NULL
+    UNION ALL
+    SELECT queue, state, ready_at FROM token WHERE state = 'ready' AND limit_key IS NOT NULL
+    UNION ALL
+    SELECT queue, state, ready_at FROM token WHERE state = 'leased'
+) AS at_work
+GROUP BY queue
+ORDER BY queue;
 
 -- :name outbox
 -- Oldest first, in the order of OutboxEntry's fields.
-SELECT id, execution, topic, data FROM outbox ORDER BY turn LIMIT $1;
-
--- :name events
--- In the order of Event's fields.
-SELECT execution, seq, kind, node, scope, at, data, token, arrived, expected
-FROM event WHERE execution = $1 AND seq > $2 ORDER BY seq LIMIT $3;
+SELECT id, execution, topic, data
+FROM outbox
+ORDER BY turn
+LIMIT $1;

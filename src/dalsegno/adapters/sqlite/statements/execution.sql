@@ -85,9 +85,19 @@ SET input = ?
 WHERE number = ?;
 
 -- :name untouched
--- Walks the flight rows by id; only unfinished executions and those not swept yet are there.
-SELECT id
-FROM flight
-WHERE id > ? AND ended_at IS NULL AND touched_at < ?
-ORDER BY id
-LIMIT ?;
+-- Walks the flight rows by id; only unfinished executions and those not swept yet are there. A last row says where to
+-- go on.
+WITH looked AS MATERIALIZED (
+    SELECT id, ended_at, touched_at
+    FROM flight
+    WHERE id > ?
+    ORDER BY id
+    LIMIT ?
+)
+SELECT id, 1
+FROM looked
+WHERE ended_at IS NULL AND touched_at < ?
+UNION ALL
+SELECT max(id), 0
+FROM looked
+HAVING count(*) = ?;

@@ -15,7 +15,7 @@ WHERE state = 'ready' AND limit_key IS NOT NULL
 GROUP BY queue;
 
 -- :name running
--- A scan of all tokens: an index of leased ones would cost every step of every chain.
+-- From the index of leased tokens alone.
 SELECT queue, count(*)
 FROM token
 WHERE state = 'leased'

@@ -68,7 +68,7 @@ ORDER BY due
 LIMIT 1;
 
 -- :name leased_by
--- The only scan of the table; asked when a worker is known to be gone. The parameter is a JSON list of workers.
+-- The parameter is a JSON list of workers.
 SELECT flight.id, token.id
 FROM token
 CROSS JOIN flight ON flight.number = token.execution

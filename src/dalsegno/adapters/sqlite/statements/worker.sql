@@ -28,7 +28,6 @@ DELETE FROM worker
 WHERE id = ?;
 
 -- :name list
--- One scan of the tokens for all workers; for a person or a page that asks, never for the engine's loops.
 SELECT worker.id, expires_at, (SELECT count(*) FROM token WHERE state = 'leased' AND owner = worker.id), info
 FROM worker
 WHERE expires_at IS NOT NULL

@@ -1,0 +1,105 @@
+"""PostgresArchive: definitions and history beside the ledger's rows, in the same database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dalsegno.adapters.postgres import definitions, listing
+from dalsegno.adapters.postgres.removal import Removal
+from dalsegno.adapters.postgres.snapshot import snapshot
+from dalsegno.adapters.postgres.store import PostgresStore
+from dalsegno.adapters.postgres.views import execution_view
+from dalsegno.model.definition import Definition, Version, check_alias, read_version
+from dalsegno.model.event import Event
+from dalsegno.model.execution import ExecutionState, ExecutionView
+from dalsegno.ports.archive import ExecutionFilter, Place
+
+BEYOND_VERSIONS = 2**31 - 1
+"""No version is as high, and the column takes no higher number."""
+
+
+class PostgresArchive:
+    def __init__(self, store: PostgresStore) -> None:
+        self.store = store
+        self._removal = Removal(store)
+
+    # -- definitions ------------------------------------------------------------------------------------------
+
+    async def put_definition(self, name: str, hash: str, kind: str, source: bytes) -> Definition:
+        new = Definition(name, 0, hash, kind, source, self.store.now())
+        async with self.store.transaction() as rows:
+            return await definitions.put_definition(rows, new)
+
+    async def definition(self, name: str, version: Version = None) -> Definition | None:
+        wanted = read_version(version)
+        if wanted is None:
+            return await self._definition("definition.current", name)
+        if isinstance(wanted, int):
+            return await self._definition("definition.version", name, min(wanted, BEYOND_VERSIONS))
+        return await self._definition("definition.aliased", name, wanted)
+
+    async def definition_by_hash(self, hash: str) -> Definition | None:
+        return await self._definition("definition.by_hash", hash)
+
+    async def definitions(self) -> list[Definition]:
+        return [Definition(*row) for row in await self.store.fetch("definition.all")]
+
+    async def versions(self, name: str) -> list[Definition]:
+        return [Definition(*row) for row in await self.store.fetch("definition.versions", name)]
+
+    async def set_alias(self, name: str, alias: str, version: int) -> None:
+        check_alias(alias)
+        async with self.store.transaction() as rows:
+            await definitions.set_alias(rows, name, alias, min(version, BEYOND_VERSIONS))
+
+    async def remove_alias(self, name: str, alias: str) -> bool:
+        return bool(await self.store.fetch("definition.remove_alias", name, alias))
+
+    async def aliases(self, name: str) -> dict[str, int]:
+        return dict(await self.store.fetch("definition.aliases", name))
+
+    async def remove_definition(self, name: str, version: int | None = None) -> int:
+        number = min(version, BEYOND_VERSIONS) if version is not None else None
+        async with self.store.transaction() as rows:
+            return await definitions.remove_definition(rows, name, number)
+
+    async def _definition(self, statement: str, *parameters: object) -> Definition | None:
+        rows = await self.store.fetch(statement, *parameters)
+        return Definition(*rows[0]) if rows else None
+
+    # -- executions -------------------------------------------------------------------------------------------
+
+    async def execution(self, execution: str) -> ExecutionView | None:
+        rows = await self.store.fetch("archive.one", execution)
+        return execution_view(rows[0]) if rows else None
+
+    async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
+        return dict(await self.store.fetch("archive.states", executions))
+
+    async def executions(
+        self, where: ExecutionFilter, before: str | Place | None = None, limit: int = 50
+    ) -> list[ExecutionView]:
+        async with snapshot(self.store) as rows:
+            found = await listing.page(rows, where, before, limit)
+        return [execution_view(view) for view in found]
+
+    async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]:
+        rows = await self.store.fetch("archive.events_of", execution, after, limit)
+        return [Event(execution, *row) for row in rows]
+
+    async def newest_events(self, executions: Sequence[str]) -> dict[str, int]:
+        return dict(await self.store.fetch("archive.newest_events", executions))
+
+    async def is_told(self, execution: str) -> bool:
+        rows = await self.store.fetch("archive.is_told", execution)
+        return bool(rows and rows[0][0])
+
+    # -- retention --------------------------------------------------------------------------------------------
+
+    async def remove_ended(
+        self, before: float, limit: int = 500, states: Sequence[ExecutionState] = ()
+    ) -> int:
+        return await self._removal.remove_ended(before, limit, states)
+
+    async def remove(self, executions: Sequence[str]) -> list[str]:
+        return await self._removal.remove_named(executions)

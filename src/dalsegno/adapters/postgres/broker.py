@@ -1,0 +1,182 @@
+"""PostgresBroker: the table of tokens is the queue; processes wake each other over the listener.
+
+A process whose claim found nothing says for which queues it is idle. Whoever announces tokens of such a queue wakes as
+many of the idle processes as could be of use, and forgets that they are idle until they say so again. So a busy system
+sends nothing, and an idle one asks nothing but for a slow look, in case a message was lost.
+
+What is announced while a message of idleness is on its way would be missed by both sides; therefore announcements are
+remembered for a moment, and a process that says it is idle is woken if one of them may have come after its claim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection, Sequence
+
+from dalsegno.adapters.postgres.listener import Listener, Message
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import ReadyToken
+from dalsegno.ports.ledger import Ledger
+
+LOOK_EVERY = 15.0
+"""Seconds between two looks of a worker that nobody wakes."""
+LOOK_ALONE = 1.0
+"""The same where messages do not arrive."""
+ON_THE_WAY = 0.1
+"""Seconds that a message may take."""
+SPARE = 2
+"""Idle processes that are woken for a single token: one of them may have died since."""
+REMEMBERED = 1000
+"""Processes of which it is known when they were woken; they come and go under ever new names."""
+LONGEST_SILENCE = 0.1
+"""Seconds for which a process that was woken in vain again and again does not say that it is idle."""
+
+
+class PostgresBroker:
+    def __init__(self, ledger: Ledger, listener: Listener) -> None:
+        self.ledger = ledger
+        self.listener = listener
+        self._news = asyncio.Event()
+        self._waiting: dict[object, tuple[frozenset[str], int]] = {}
+        """Those in this process who wait, with their queues and how many tokens they would take."""
+        self._said: set[str] = set()
+        """Queues for which this process has said that it is idle, since it was last woken."""
+        self._idle: dict[str, frozenset[str]] = {}
+        """Other processes that have said so."""
+        self._announced: dict[str, float] = {}
+        """When tokens of each queue were announced that others might take."""
+        self._woken: dict[str, float] = {}
+        """When each of the other processes was last woken from here: it has seen what was announced until then."""
+        self._in_vain = 0
+
+    # -- the port ---------------------------------------------------------------------------------------------
+
+    async def announce(self, tokens: Sequence[ReadyToken]) -> None:
+        if not tokens:
+            return
+        queues = {token.queue for token in tokens}
+        left = len(tokens) - self._room(queues)
+        self._tell()
+        if left > 0 or "" in queues:
+            self._wake_others(queues, left)
+
+    async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
+        served = frozenset(queues)
+        while True:
+            news = self._news  # that of before the claim: whatever becomes ready during it is news
+            asked_at = _clock()
+            leases = await self.ledger.claim(worker, queues, limit)
+            if leases:
+                self._in_vain = 0
+                return leases
+            await self._wait(news, served, limit, asked_at)
+
+    async def close(self) -> None:
+        self._tell()
+        await self.listener.close()
+
+    # -- waiting ----------------------------------------------------------------------------------------------
+
+    async def _wait(self, news: asyncio.Event, queues: frozenset[str], limit: int, asked_at: float) -> None:
+        me = object()
+        self._waiting[me] = (queues, limit)
+        try:
+            silence = min(self._in_vain * 0.005, LONGEST_SILENCE)
+            if silence and await _happens(news, silence):
+                return
+            self._say_idle(queues, asked_at)
+            pause = LOOK_EVERY if self.listener.working else LOOK_ALONE
+            await _happens(news, pause * random.uniform(0.8, 1.2))  # noqa: S311 - so that processes do not look in step
+        finally:
+            del self._waiting[me]
+
+    def _say_idle(self, queues: Collection[str], asked_at: float) -> None:
+        if self.listener.working and not self._said.issuperset(queues):
+            self._said.update(queues)
+            since = _clock() - asked_at
+            self.listener.send(Message(self.listener.name, idle=tuple(sorted(self._said)), since=since))
+
+    def _room(self, queues: Collection[str]) -> int:
+        """How many tokens of these queues those who wait here would take."""
+        return sum(limit for served, limit in self._waiting.values() if served.issuperset(queues))
+
+    def _tell(self) -> None:
+        """Everybody who waits here, however many they are: the next news are another event."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    # -- other processes --------------------------------------------------------------------------------------
+
+    def _wake_others(self, queues: Collection[str], tokens: int) -> None:
+        now = _clock()
+        for queue in queues:
+            self._announced[queue] = now
+        able = [name for name, served in self._idle.items() if _serves(served, queues)]
+        wanted = len(able) if "" in queues else max(tokens, SPARE)
+        chosen = able if len(able) <= wanted else random.sample(able, wanted)
+        if chosen:
+            self._wake(chosen)
+
+    def _wake(self, names: Collection[str]) -> None:
+        if len(self._woken) > REMEMBERED:
+            self._woken.clear()
+        for name in names:
+            self._idle.pop(name, None)
+            self._woken[name] = _clock()
+        self.listener.send(Message(self.listener.name, wake=tuple(names)))
+
+    def hear(self, message: Message) -> None:
+        """What another process says about work."""
+        if message.idle:
+            self._hear_idle(message)
+        if message.news:
+            self._said.clear()
+            self._tell()
+        if message.hello and self._said:
+            self.listener.send(Message(self.listener.name, idle=tuple(sorted(self._said)), since=ON_THE_WAY))
+        for name in message.wake:
+            self._idle.pop(name, None)
+            if name == self.listener.name:
+                self._said.clear()
+                self._in_vain += 1
+                self._tell()
+
+    def _hear_idle(self, message: Message) -> None:
+        asked_at = _clock() - message.since - ON_THE_WAY
+        since = max(asked_at, self._woken.get(message.sender, asked_at))
+        missed = any(self._announced.get(queue, since) > since for queue in (*message.idle, ""))
+        if missed:
+            self._wake([message.sender])
+        else:
+            self._idle[message.sender] = frozenset(message.idle)
+
+    def came(self) -> None:
+        """The listener is there: what was said before is not known to everybody, and something may have been missed."""
+        self._said.clear()
+        self._tell()
+
+    def gone(self) -> None:
+        """The listener lost its connection: whatever was said may not have arrived."""
+        self._idle.clear()
+        self._woken.clear()
+        self._said.clear()
+        self._tell()
+
+
+def _serves(served: Collection[str], queues: Collection[str]) -> bool:
+    return "" in queues or any(queue in served for queue in queues)
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def _happens(news: asyncio.Event, seconds: float) -> bool:
+    """Whether it happens within that time."""
+    try:
+        async with asyncio.timeout(seconds):
+            await news.wait()
+    except TimeoutError:
+        return False
+    return True

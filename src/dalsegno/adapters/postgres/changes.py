@@ -1,0 +1,253 @@
+"""What a commit changed, and how it is written: each row once, few statements, those of rare kinds only if need be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dalsegno.adapters.postgres.arrays import columns, names, numbers
+from dalsegno.adapters.postgres.columns import (
+    changed_barrier,
+    changed_token,
+    counted_machine,
+    moved_flight,
+    new_flight,
+    new_line,
+    new_record,
+    stored_barrier,
+    stored_machine,
+)
+from dalsegno.adapters.postgres.flight import Flight
+from dalsegno.adapters.postgres.steps import Steps, is_plain
+from dalsegno.adapters.postgres.store import Transaction
+from dalsegno.core.settlement import BarrierRow, GateRow, MachineRow, ScopeRow, SignalRow, TokenRow
+from dalsegno.model.execution import NewExecution
+from dalsegno.model.machine import Completion
+
+Name = tuple[int, str]
+"""The number of an execution, and what in it."""
+
+
+class TokenChanged(Exception):
+    """A claim came between reading a token and writing it: the commit is tried again."""
+
+
+class Changes:
+    def __init__(self) -> None:
+        self.created: dict[str, tuple[Flight, NewExecution]] = {}
+        self.executions: dict[str, Flight] = {}
+        self.touched: set[int] = set()
+        """Executions whose rows changed. Those in ``executions`` are written anyway."""
+        self.inputs: dict[int, bytes] = {}
+        self.consumed: dict[Name, TokenRow] = {}
+        self.spawned: dict[int, tuple[TokenRow, Flight]] = {}
+        """In the order in which they came."""
+        self.tokens: dict[Name, tuple[TokenRow, int]] = {}
+        """Stored tokens that changed, with the fence they were read with."""
+        self.moved: dict[Name, int] = {}
+        """Those of them that went to another execution, and its number."""
+        self.new_scopes: dict[Name, ScopeRow] = {}
+        self.scopes: dict[Name, ScopeRow] = {}
+        self.new_barriers: dict[Name, BarrierRow] = {}
+        self.barriers: dict[Name, BarrierRow] = {}
+        self.gates: dict[Name, GateRow] = {}
+        self.slots: dict[tuple[int, str, int], tuple[bool, bytes | None]] = {}
+        self.left: dict[tuple[int, str, str], bytes] = {}
+        self.machines: dict[int, MachineRow] = {}
+        self.completions: dict[tuple[int, int], Completion] = {}
+        self.removed: list[tuple[int, int]] = []
+        self.signals: dict[Name, SignalRow] = {}
+        self.outputs: dict[Name, bytes] = {}
+        self.outbox: dict[str, tuple[str, str, bytes]] = {}
+        self.events: list[tuple[Any, ...]] = []
+        self.freed: set[str] = set()
+        """Limit keys of which a slot may be free."""
+        self.held: set[tuple[str, int]] = set()
+        self.unheld: set[int] = set()
+
+    def save(self, kind: str, execution: int, name: str, row: Any, *, new: bool) -> None:
+        """Scopes and barriers: one that is not stored yet is inserted, the others are updated."""
+        getattr(self, f"new_{kind}" if new else kind)[execution, name] = row
+        self.touched.add(execution)
+
+    # -- writing ----------------------------------------------------------------------------------------------
+
+    async def write(self, tx: Transaction) -> None:
+        if self.created:
+            await self._write_created(tx)
+        steps = self.steps()
+        moves = []
+        for name, flight in self.executions.items():
+            if name in self.created:
+                continue
+            if flight.goes_on():
+                steps.advance(flight)
+            else:
+                moves.append(moved_flight(flight))
+        if not steps.is_empty():
+            [(count,)] = await tx.fetch("write.steps", *steps.parameters())
+            _check(count, len(steps.consumed))
+        if steps.others:
+            await tx.fetch("write.new_tokens", *columns(steps.others, 22))
+        if self.tokens:
+            await self._write_changed_tokens(tx)
+        if moves:
+            await tx.fetch("write.moves", *columns(moves, 11))
+        await self._write_rest(tx)
+
+    def are_plain(self) -> bool:
+        """Whether steps of running executions are all there is."""
+        others = (
+            self.created
+            or self.inputs
+            or self.tokens
+            or self.moved
+            or self.new_scopes
+            or self.scopes
+            or self.new_barriers
+            or self.barriers
+            or self.gates
+            or self.slots
+            or self.left
+            or self.machines
+            or self.completions
+            or self.removed
+            or self.signals
+            or self.outbox
+            or self.freed
+            or self.held
+            or self.unheld
+        )
+        return (
+            not others
+            and all(is_plain(row) for row, _ in self.spawned.values())
+            and all(flight.goes_on() for flight in self.executions.values())
+        )
+
+    def steps(self) -> Steps:
+        """What most commits consist of; counters of executions are still to be added."""
+        steps = Steps()
+        # The tokens of one execution are written by one statement: their order tells in which they came.
+        mixed = {flight.number for row, flight in self.spawned.values() if not is_plain(row)}
+        for row, flight in self.spawned.values():
+            steps.spawn(row, flight, plain=flight.number not in mixed)
+        for event in self.events:
+            steps.record(event)
+        steps.consumed = [(*name, row.fence, row.digest) for name, row in self.consumed.items()]
+        steps.outputs = [(*name, data) for name, data in self.outputs.items()]
+        return steps
+
+    async def _write_created(self, tx: Transaction) -> None:
+        created = list(self.created.values())
+        await tx.fetch("write.executions", *columns((new_record(*entry) for entry in created), 19))
+        await tx.fetch("write.flights", *columns((new_flight(flight) for flight, _ in created), 13))
+        tags = [(*tag, new.created_at, new.id) for _, new in created for tag in new.tags]
+        if tags:
+            await tx.fetch("write.tags", *columns(tags, 4))
+
+    async def _write_changed_tokens(self, tx: Transaction) -> None:
+        rows = [
+            changed_token(name, row, fence, self.moved.get(name, name[0]))
+            for name, (row, fence) in self.tokens.items()
+        ]
+        [(count,)] = await tx.fetch("write.tokens", *columns(rows, 16))
+        _check(count, len(rows))
+
+    async def _write_rest(self, tx: Transaction) -> None:
+        if self.inputs:
+            await tx.fetch("write.inputs", list(self.inputs), list(self.inputs.values()))
+        if self.machines or self.signals or self.completions or self.removed:
+            await self._write_machines(tx)
+        if (
+            self.new_scopes
+            or self.scopes
+            or self.slots
+            or self.new_barriers
+            or self.barriers
+            or self.gates
+            or self.left
+        ):
+            await self._write_joins(tx)
+        if self.outbox:
+            await tx.fetch("write.outbox", *columns(((name, *row) for name, row in self.outbox.items()), 4))
+        written = {flight.number for flight in self.executions.values()}
+        if self.touched - written:
+            await tx.fetch("write.touch", list(self.touched - written))
+        await self._write_limits(tx)
+
+    async def _write_joins(self, tx: Transaction) -> None:
+        opened = [
+            (*name, row.barrier, row.slot, row.live, row.ended) for name, row in self.new_scopes.items()
+        ]
+        executions, paths, barriers, places, lives, ends = columns(opened, 6)
+        scopes = columns(((*name, row.live, row.ended) for name, row in self.scopes.items()), 4)
+        slots = columns(((*name, *slot) for name, slot in self.slots.items()), 5)
+        gates = [(*name, row.count, _positions(row)) for name, row in self.gates.items()]
+        await tx.fetch(
+            "write.joins",
+            numbers(executions),
+            names(paths),
+            names(barriers),
+            *(numbers(column) for column in (places, lives, ends)),
+            numbers(scopes[0]),
+            names(scopes[1]),
+            *(numbers(column) for column in scopes[2:]),
+            numbers(slots[0]),
+            names(slots[1]),
+            *(numbers(column) for column in slots[2:4]),
+            slots[4],
+            *columns((stored_barrier(name, row) for name, row in self.new_barriers.items()), 13),
+            *columns((changed_barrier(name, row) for name, row in self.barriers.items()), 8),
+            *columns(gates, 4),
+            *columns(((*name, data) for name, data in self.left.items()), 4),
+        )
+
+    async def _write_machines(self, tx: Transaction) -> None:
+        saved = [stored_machine(*entry) for entry in self.machines.items() if entry[1].snapshot is not None]
+        counted = [counted_machine(*entry) for entry in self.machines.items() if entry[1].snapshot is None]
+        completions = [(*key, row.promise, row.ok, row.data) for key, row in self.completions.items()]
+        signals = [
+            (*key, row.name, row.number, row.place, row.taken, row.data) for key, row in self.signals.items()
+        ]
+        await tx.fetch(
+            "write.machines",
+            *columns(saved, 15),
+            *columns(counted, 9),
+            *columns(completions, 5),
+            *columns(self.removed, 2),
+            *columns(signals, 7),
+        )
+
+    async def _write_limits(self, tx: Transaction) -> None:
+        lined_up = self._lined_up()
+        keys = self.freed.union(key for _, key in lined_up)
+        if keys:
+            await tx.fetch("limits.lock", list(keys))
+        if lined_up:
+            await tx.fetch("limits.line_up", *columns((new_line(row) for row in lined_up.values()), 4))
+        if self.freed:
+            await tx.fetch("limits.open", list(self.freed))
+        if self.held:
+            await tx.fetch("limits.hold", *columns(self.held, 2))
+        if self.unheld:
+            await tx.fetch("limits.unhold", list(self.unheld))
+
+    def _lined_up(self) -> dict[tuple[str, str], TokenRow]:
+        """Ready tokens with a limit key, the one of the highest priority for each queue and key."""
+        found: dict[tuple[str, str], TokenRow] = {}
+        rows = [row for row, _ in self.spawned.values()] + [row for row, _ in self.tokens.values()]
+        for row in rows:
+            if row.limit_key is None or row.state != "ready":
+                continue
+            known = found.get((row.queue, row.limit_key))
+            if known is None or known.priority < row.priority:
+                found[row.queue, row.limit_key] = row
+        return found
+
+
+def _positions(row: GateRow) -> str:
+    return f"[{', '.join(map(str, sorted(row.used)))}]"
+
+
+def _check(count: int, sent: int) -> None:
+    if count != sent:
+        raise TokenChanged(f"{sent - count} of {sent} tokens were changed meanwhile")

@@ -1,0 +1,246 @@
+"""Who may run what: claims, named leases, hand-backs, lost workers and due timers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dalsegno.adapters.postgres.commits import Commits
+from dalsegno.adapters.postgres.flight import Flight
+from dalsegno.adapters.postgres.limited_claims import LimitedClaims
+from dalsegno.adapters.postgres.loaded import (
+    ID,
+    NOW,
+    TOKEN,
+    TOKEN_BARRIER,
+    TOKEN_ID,
+    TOKEN_LIMIT_KEY,
+    TOKEN_SCOPE,
+    Loaded,
+)
+from dalsegno.adapters.postgres.loading import load, lock
+from dalsegno.adapters.postgres.store import PostgresStore, Row, Transaction
+from dalsegno.adapters.postgres.wanted import Key, Wanted
+from dalsegno.adapters.postgres.workspace import PostgresWorkspace
+from dalsegno.core.settlement import (
+    ExecutionRow,
+    TokenRow,
+    claimable,
+    ready_token,
+    release_row,
+    wake_row,
+)
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import ReadyToken
+from dalsegno.ports.ledger import Woken
+
+FLAG, RUNS, LEASE, FLIGHT = 0, 1, 2, 19
+"""Columns of ``leases.claim`` and ``leases.named``: whether limits matter, whether it may run, the lease, and what else
+is worth knowing of its execution."""
+LEASE_TOKEN, LEASE_EXECUTION = 2, 3
+
+Change = Callable[[PostgresWorkspace, Sequence[Key], float], tuple[ReadyToken, ...]]
+
+
+class Claims:
+    def __init__(self, store: PostgresStore, commits: Commits) -> None:
+        self.store = store
+        self.commits = commits
+        self._limited = LimitedClaims(store)
+
+    async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
+        """One round trip where no limits matter and nothing void is in line."""
+        leases: list[Lease] = []
+        while len(leases) < limit:
+            wanted = limit - len(leases)
+            rows = await self.store.fetch("leases.claim", worker, queues, wanted, self.store.given_now())
+            if rows[0][FLAG]:
+                found, void = await self._limited.claim(worker, queues, wanted)
+                leases += found
+            else:
+                leases += [self._given(worker, row) for row in rows if row[RUNS]]
+                void = [_named(row) for row in rows if row[RUNS] is False]
+            if not void or not await self._put_away(void):
+                break
+        return leases
+
+    def _given(self, worker: str, row: Row) -> Lease:
+        """The lease, and a note of it: its commit may then go the short way."""
+        lease = Lease(*row[LEASE:FLIGHT])
+        number, state, seq, live, priority, touched_at, notify, version = row[FLIGHT:]
+        if state == "RUNNING" and not lease.scope:
+            run = ExecutionRow(
+                lease.execution,
+                state,
+                lease.definition,
+                lease.epoch,
+                seq,
+                live,
+                priority,
+                touched_at=touched_at,
+                kind=lease.execution_kind,
+                notify=notify,
+            )
+            self.commits.known.note_lease(Flight(number, run, version), _token_of(worker, lease))
+        return lease
+
+    async def lease(self, worker: str, named: Sequence[ReadyToken]) -> list[Lease]:
+        keys = {(ready.execution, ready.token): None for ready in named}
+        rows = await self.store.fetch(
+            "leases.named", worker, [execution for execution, _ in keys], [token for _, token in keys]
+        )
+        await self._put_away([_named(row) for row in rows if not row[RUNS]])
+        given = {_named(row): self._given(worker, row) for row in rows if row[RUNS] and not row[FLAG]}
+        limited = [_named(row) for row in rows if row[RUNS] and row[FLAG]]
+        if limited:
+            given |= await self._limited.lease(worker, [key for key in keys if key in limited])
+        return [given[key] for key in keys if key in given]
+
+    async def _put_away(self, void: Sequence[Key]) -> bool:
+        """Tokens whose execution is paused or has ended, or whose scope is closed: under its lock they go where claims
+        do not find them. Whether any could be."""
+        if not void:
+            return False
+        wanted = _wanted(void)
+        loaded = Loaded()
+        async with self.store.transaction() as tx:
+            await lock(self.store, tx, wanted, loaded)
+            await load(tx, _around(loaded, void), loaded)
+
+            def put_away(rows: PostgresWorkspace) -> int:
+                tokens = [rows.token(*key) for key in void if key[0] in loaded.flights]
+                ready = [token for token in tokens if token is not None and token.state == "ready"]
+                return len([token for token in ready if not claimable(token, rows)])
+
+            done, _ = await self.commits.settle(tx, loaded, put_away)
+        return done > 0
+
+    # -- back -------------------------------------------------------------------------------------------------
+
+    async def release(self, worker: str, leases: Sequence[Lease]) -> None:
+        if not leases:
+            return
+        wanted, loaded = _wanted([(given.execution, given.token) for given in leases]), Loaded()
+        async with self.store.transaction() as tx:
+            await tx.fetch("load.wait", list(wanted.executions))
+            now = self.store.saw(await lock(self.store, tx, wanted, loaded))
+
+            def release(rows: PostgresWorkspace) -> None:
+                for given in leases:
+                    token = (
+                        rows.token(given.execution, given.token)
+                        if given.execution in loaded.flights
+                        else None
+                    )
+                    held = token is not None and token.state == "leased" and token.owner == worker
+                    if token is not None and held and token.fence == given.fence:
+                        release_row(token, False, rows, now)
+
+            await self.commits.settle(tx, loaded, release)
+
+    async def expire(self, dead: Sequence[str]) -> tuple[ReadyToken, ...]:
+        """What somebody else holds at this moment is found by the next look: leases of unknown workers count, too."""
+        now = self.store.given_now()
+        gone = sorted({*dead, *(worker for (worker,) in await self.store.fetch("leases.gone", now))})
+        if not gone:
+            return ()
+        async with self.store.transaction() as tx:
+            rows = await tx.fetch("leases.lost", gone)
+            lost = await self._change(tx, rows, _take_back)
+            await tx.fetch("leases.forget", now, gone, list(dead))
+        return lost
+
+    # -- time -------------------------------------------------------------------------------------------------
+
+    async def wake(self, limit: int) -> Woken:
+        """One statement while nothing is due."""
+        [(now, *times)] = await self.store.fetch("leases.soonest")
+        soonest = min((at for at in times if at is not None), default=None)
+        if soonest is None or soonest > self.store.saw(now):
+            return Woken((), soonest)
+        ready: list[ReadyToken] = []
+        while len(ready) < limit:
+            async with self.store.transaction() as tx:
+                rows = await tx.fetch("leases.due", self.store.given_now(), limit - len(ready))
+                ready += await self._change(tx, rows, _wake)
+            if not rows:
+                break
+        ready += await self._limited.open_due()
+        dues = [due for (due,) in await self.store.fetch("leases.next_due")]
+        dues += [due for (due,) in await self.store.fetch("limits.next_opening")]
+        return Woken(tuple(ready), min(dues, default=None))
+
+    async def _change(self, tx: Transaction, rows: Sequence[Row], change: Change) -> tuple[ReadyToken, ...]:
+        """Changes tokens that were locked together with their executions."""
+        if not rows:
+            return ()
+        loaded = Loaded()
+        loaded.add_locked(rows, Wanted())
+        now = self.store.saw(rows[0][NOW])
+        keys = [(row[ID], row[TOKEN + TOKEN_ID]) for row in rows]
+        await load(tx, _around(loaded, keys), loaded)
+        ready, _ = await self.commits.settle(tx, loaded, lambda workspace: change(workspace, keys, now))
+        return ready
+
+
+def _take_back(rows: PostgresWorkspace, keys: Sequence[Key], now: float) -> tuple[ReadyToken, ...]:
+    ready = []
+    for key in keys:
+        token = rows.token(*key)
+        if token is not None and token.state == "leased":
+            release_row(token, True, rows, now)
+            ready.append(ready_token(token))
+    return tuple(ready)
+
+
+def _wake(rows: PostgresWorkspace, keys: Sequence[Key], now: float) -> tuple[ReadyToken, ...]:
+    tokens = [rows.token(*key) for key in keys]
+    return tuple(ready_token(token) for token in tokens if token is not None and wake_row(token, rows, now))
+
+
+def _token_of(worker: str, lease: Lease) -> TokenRow:
+    """As far as a step that consumes it looks at it."""
+    return TokenRow(
+        lease.execution,
+        lease.token,
+        lease.scope,
+        lease.kind,
+        lease.node,
+        lease.data,
+        lease.queue,
+        lease.priority,
+        None,
+        lease.live,
+        "leased",
+        fence=lease.fence,
+        owner=worker,
+        attempt=lease.attempt,
+        losses=lease.losses,
+        reason=lease.reason,
+        ready_at=lease.ready_at,
+    )
+
+
+def _named(row: Row) -> Key:
+    return row[LEASE_EXECUTION], row[LEASE_TOKEN]
+
+
+def _wanted(tokens: Sequence[Key]) -> Wanted:
+    wanted = Wanted()
+    wanted.executions = {execution: None for execution, _ in tokens}
+    wanted.tokens = set(tokens)
+    return wanted
+
+
+def _around(loaded: Loaded, tokens: Sequence[Key]) -> Wanted:
+    """Whatever else the rules look at before they change these tokens."""
+    wanted = Wanted()
+    for execution, token in tokens:
+        row = loaded.tokens.get(execution, {}).get(token)
+        if row is None:
+            continue
+        wanted.scope(execution, row[TOKEN_SCOPE])
+        if row[TOKEN_BARRIER] is not None:
+            wanted.barriers.add((execution, row[TOKEN_BARRIER]))
+        if row[TOKEN_LIMIT_KEY] is not None:
+            wanted.keys.add(row[TOKEN_LIMIT_KEY])
+    return wanted

@@ -1,0 +1,196 @@
+"""Commits: batches of transitions, settled by the rules in this process on rows that are locked in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from dalsegno.adapters.postgres.changes import TokenChanged
+from dalsegno.adapters.postgres.errors import RefusedValue
+from dalsegno.adapters.postgres.flight import Flight
+from dalsegno.adapters.postgres.known import Known
+from dalsegno.adapters.postgres.loaded import Loaded, NotLoaded
+from dalsegno.adapters.postgres.loading import load, load_executions, lock
+from dalsegno.adapters.postgres.store import PostgresStore, Transaction
+from dalsegno.adapters.postgres.wanted import Wanted, wanted_by
+from dalsegno.adapters.postgres.workspace import PostgresWorkspace
+from dalsegno.core.settlement import settle
+from dalsegno.errors import DalSegnoError, InternalError, OperatorError, Unavailable
+from dalsegno.model.effect import CreateExecution
+from dalsegno.model.transition import Deferred, Outcome, Refused, Transition
+
+T = TypeVar("T")
+
+PATIENCE = 2
+"""Times a transition is put off because somebody else holds its execution; after that its commit waits for it."""
+MOST_PASSES = 50
+MOST_TRIES = 20
+"""How often a commit is tried again because claims changed its tokens."""
+
+
+class Commits:
+    def __init__(self, store: PostgresStore) -> None:
+        self.store = store
+        self.reloads = 0
+        """How often the rules had to begin again because a row was not read ahead."""
+        self.known = Known()
+        self._deferrals: dict[str, int] = {}
+
+    async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
+        if not batch:
+            return []
+        try:
+            done = await self.known.commit(self.store, batch)
+        except OperatorError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever it was, it shows again below, where it is dealt with
+            done = {}
+        if len(done) == len(batch):
+            return [done[place] for place in range(len(batch))]
+        rest = await self._commit([step for place, step in enumerate(batch) if place not in done])
+        answers = iter(rest)
+        return [done[place] if place in done else next(answers) for place in range(len(batch))]
+
+    async def _commit(self, batch: Sequence[Transition]) -> list[Outcome]:
+        try:
+            return await self._apply(batch, careful=False)
+        except OperatorError:
+            raise
+        except Exception:  # noqa: BLE001 - one transition is at fault; which one is found out below
+            return await self._apply_carefully(batch)
+
+    async def _apply_carefully(self, batch: Sequence[Transition]) -> list[Outcome]:
+        """Halves a batch that cannot be stored until the offender stands alone; all others are applied."""
+        try:
+            return await self._apply(batch, careful=True)
+        except OperatorError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a transition that breaks the rules must not stop the others
+            if len(batch) == 1:
+                return [_refused(error)]
+        middle = len(batch) // 2
+        first = await self._apply_carefully(batch[:middle])
+        return first + await self._apply_carefully(batch[middle:])
+
+    async def _apply(self, batch: Sequence[Transition], *, careful: bool) -> list[Outcome]:
+        await self.store.reserve_numbers(sum(_creates(step) for step in batch))
+        waiting = [step.execution for step in batch if self._deferrals.get(step.execution, 0) >= PATIENCE]
+        for _ in range(MOST_TRIES):
+            try:
+                return await self._try(batch, waiting, careful=careful)
+            except TokenChanged:
+                continue
+            except Unavailable:
+                if not waiting:
+                    raise
+                for (
+                    execution
+                ) in waiting:  # it is held for very long: the others of the batch do not wait with it
+                    self._deferrals.pop(execution, None)
+                waiting = []
+        raise Unavailable(
+            "other processes change the same tokens again and again; the commit can be sent again"
+        )
+
+    async def _try(
+        self, batch: Sequence[Transition], waiting: Sequence[str], *, careful: bool
+    ) -> list[Outcome]:
+        wanted, loaded = wanted_by(batch, careful=careful), Loaded()
+        async with self.store.transaction() as tx:
+            if waiting:
+                await tx.fetch("load.wait", list(set(waiting)))
+            now = self.store.saw(await lock(self.store, tx, wanted, loaded))
+            held = [step for step in batch if step.execution not in loaded.busy]
+            outcomes, written = await self.settle(tx, loaded, lambda rows: _settle_all(held, rows, now))
+        for flight in written:
+            self.known.note(flight)
+        return self._with_deferred(batch, loaded, outcomes)
+
+    def _with_deferred(
+        self, batch: Sequence[Transition], loaded: Loaded, outcomes: Sequence[Outcome]
+    ) -> list[Outcome]:
+        for execution in loaded.busy:
+            self._deferrals[execution] = self._deferrals.get(execution, 0) + 1
+        if self._deferrals:
+            for step in batch:
+                if step.execution not in loaded.busy:
+                    self._deferrals.pop(step.execution, None)
+        answers = iter(outcomes)
+        return [Deferred() if step.execution in loaded.busy else next(answers) for step in batch]
+
+    async def settle(
+        self, tx: Transaction, loaded: Loaded, job: Callable[[PostgresWorkspace], T]
+    ) -> tuple[T, list[Flight]]:
+        """Runs a job of the rules on rows that were read, as often as it takes until all it asks for is there, and
+        writes what it changed. Returns also the executions as they are then, if the transaction is committed."""
+        for _ in range(MOST_PASSES):
+            rows = PostgresWorkspace(loaded, self._number)
+            try:
+                result = job(rows)
+            except Missing as missing:
+                self.reloads += 1
+                await self._load(tx, missing.keys, loaded)
+            except NotLoaded as missing:
+                self.reloads += 1
+                await self._load(tx, [missing], loaded)
+            else:
+                await rows.changes.write(tx)
+                return result, rows.stored_flights()
+        raise InternalError("the rules ask for ever more rows: this is a bug in Dal Segno")
+
+    def _number(self) -> int:
+        if not self.store.numbers_left():
+            raise NotLoaded("numbers", 1)
+        return self.store.take_number()
+
+    async def _load(self, tx: Transaction, missing: Sequence[NotLoaded], loaded: Loaded) -> None:
+        wanted = Wanted()
+        numbers = 0
+        for one in missing:
+            if one.kind == "numbers":
+                numbers += 1
+            elif one.kind == "executions":
+                wanted.executions[one.key] = None
+            else:
+                getattr(wanted, one.kind).add(one.key)
+        if numbers:
+            # What was taken for this try is lost with it: the next one has more.
+            await self.store.reserve_numbers(self.store.block_after(numbers), tx)
+        if wanted.executions:
+            await load_executions(tx, list(wanted.executions), loaded)
+        await load(tx, wanted, loaded)
+
+
+class Missing(Exception):
+    """Several rows that were not read."""
+
+    def __init__(self, keys: Sequence[NotLoaded]) -> None:
+        self.keys = keys
+        super().__init__(f"{len(keys)} rows were not read")
+
+
+def _settle_all(batch: Sequence[Transition], rows: PostgresWorkspace, now: float) -> list[Outcome]:
+    """Once a row is missing the others are settled only to see what else is: all of it is read together."""
+    outcomes: list[Outcome] = []
+    missing: list[NotLoaded] = []
+    for transition in batch:
+        try:
+            outcomes.append(settle(transition, rows, now))
+        except NotLoaded as one:
+            missing.append(one)
+        except Exception:
+            if not missing:  # else it may come from rows that were half changed
+                raise
+    if missing:
+        raise Missing(missing)
+    return outcomes
+
+
+def _creates(transition: Transition) -> int:
+    return 1 if transition.effects and isinstance(transition.effects[0], CreateExecution) else 0
+
+
+def _refused(error: Exception) -> Refused:
+    if isinstance(error, (RefusedValue, DalSegnoError)):
+        return Refused(str(error))
+    return Refused(f"internal error while applying the step: {type(error).__name__}: {error}")

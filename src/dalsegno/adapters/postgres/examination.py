@@ -1,0 +1,59 @@
+"""What a database tells about itself, for whoever looks for a fault."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+import asyncpg
+from msgspec import Struct
+
+from dalsegno.adapters.postgres.errors import driver_errors
+from dalsegno.adapters.postgres.listener import ECHO_SECONDS, Listener
+
+OLDEST = 15
+"""The first major version of PostgreSQL that knows all that is asked of it here."""
+
+ABOUT = """
+SELECT current_setting('server_version_num')::integer / 10000 AS major, current_setting('server_version') AS version,
+       current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on'
+           AND current_setting('synchronous_commit') <> 'off' AS durable,
+       pg_is_in_recovery() AS standby,
+       extract(epoch FROM clock_timestamp())::float8 AS now
+"""
+
+
+class Facts(Struct, frozen=True):
+    major: int
+    version: str
+    durable: bool
+    """Whether what it has confirmed is on disk."""
+    standby: bool
+    clock_ahead: float
+    """Seconds by which its clock is before this machine's."""
+    wakes: bool
+    """Whether messages between processes arrive."""
+
+
+async def examine_database(url: str, listen_at: str) -> Facts:
+    with driver_errors():
+        connection = await asyncpg.connect(url, timeout=10, command_timeout=10, statement_cache_size=0)
+        try:
+            row = await connection.fetchrow(ABOUT)
+        finally:
+            await connection.close()
+    ahead = row["now"] - time.time()
+    return Facts(row["major"], row["version"], row["durable"], row["standby"], ahead, await _wakes(listen_at))
+
+
+async def _wakes(url: str) -> bool:
+    came = asyncio.Event()
+    listener = Listener(url)
+    listener.came = came.set
+    listener.start()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(ECHO_SECONDS + 1):
+            await came.wait()
+    await listener.close()
+    return came.is_set()

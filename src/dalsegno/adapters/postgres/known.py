@@ -1,0 +1,143 @@
+"""What this process knows of executions from its own commits and claims, and commits that go by it.
+
+Whoever changes rows of an execution counts up the version of its flight row; only claims do not, and they touch nothing
+but tokens that are ready. So what is remembered together with a version is right as long as the stored version is the
+same, and a commit that knows all rows it needs is one statement: it locks the executions whose version matches, writes,
+and leaves the others alone. Nothing here needs to be told when other processes write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dalsegno.adapters.postgres.arrays import numbers
+from dalsegno.adapters.postgres.changes import Changes
+from dalsegno.adapters.postgres.flight import Flight
+from dalsegno.adapters.postgres.loaded import Loaded, NotLoaded
+from dalsegno.adapters.postgres.store import PostgresStore
+from dalsegno.adapters.postgres.workspace import PostgresWorkspace
+from dalsegno.core.settlement import TokenRow, settle
+from dalsegno.model.effect import SpawnToken, StoreOutput
+from dalsegno.model.transition import Applied, Outcome, Transition
+
+MOST_FLIGHTS = 5_000
+"""Executions remembered at most; beyond that all are forgotten and read again when they move."""
+
+
+class Known:
+    """Flights as of their versions, with those of their tokens that are leased."""
+
+    def __init__(self) -> None:
+        self._flights: dict[str, Flight] = {}
+        self.hits = 0
+        """Transitions that went the short way."""
+
+    def note(self, flight: Flight) -> None:
+        """As it is stored now. Of its tokens only leased ones are worth keeping; nobody changes them unseen."""
+        if flight.row.ended_at is not None:
+            self.forget(flight.row.id)
+            return
+        flight.settle_down()
+        if len(self._flights) >= MOST_FLIGHTS:
+            self._flights.clear()
+        self._flights[flight.row.id] = flight
+
+    def note_lease(self, flight: Flight, token: TokenRow) -> None:
+        """From a claim, which may have seen an older version than is known here."""
+        found = self._flights.get(token.execution)
+        if found is None or found.version < flight.version:
+            self.note(flight)
+            found = flight
+        found.tokens[token.id] = token
+
+    def forget(self, execution: str) -> None:
+        self._flights.pop(execution, None)
+
+    def take(self, transition: Transition) -> Flight | None:
+        """The flight, if this is a plain step of which everything is known."""
+        flight = self._flights.get(transition.execution)
+        if flight is None or transition.token is None or transition.token not in flight.tokens:
+            return None
+        if transition.park is not None or transition.scope or flight.row.state != "RUNNING":
+            return None
+        for effect in transition.effects:
+            if type(effect) is SpawnToken:
+                token = effect.token
+                if token.due is not None or token.limit_key is not None or token.kind == "resume":
+                    return None
+            elif type(effect) is not StoreOutput:
+                return None
+        return flight
+
+    async def commit(self, store: PostgresStore, batch: Sequence[Transition]) -> dict[int, Outcome]:
+        """Applies those of a batch that may go the short way; outcomes by their places. The others are untouched."""
+        chosen: dict[int, Flight] = {}
+        beside: set[str] = set()
+        for place, transition in enumerate(batch):
+            flight = self.take(transition)
+            if flight is None:
+                beside.add(transition.execution)
+            else:
+                chosen[place] = flight
+        chosen = {place: flight for place, flight in chosen.items() if flight.row.id not in beside}
+        if not chosen:
+            return {}
+        for flight in chosen.values():
+            self.forget(flight.row.id)  # whatever goes wrong from here on, its rows were changed in memory
+        outcomes, changes = _settle(batch, chosen, store.now())
+        if changes is None:
+            return {}
+        return await self._write(store, chosen, outcomes, changes)
+
+    async def _write(
+        self, store: PostgresStore, chosen: dict[int, Flight], outcomes: dict[int, Outcome], changes: Changes
+    ) -> dict[int, Outcome]:
+        steps = changes.steps()
+        flights = list(changes.executions.values())
+        for flight in flights:
+            steps.advance(flight)
+        versions = numbers([flight.version for flight in flights])
+        rows = await store.fetch("write.held_steps", *steps.parameters(), versions)
+        if not rows:
+            return {}
+        store.saw(rows[0][1])
+        held = {row[0] for row in rows}
+        for flight in flights:
+            if flight.number in held:
+                flight.version += 1
+                self.note(flight)
+        applied = {place: outcomes[place] for place, flight in chosen.items() if flight.number in held}
+        self.hits += len(applied)
+        return applied
+
+
+def _settle(
+    batch: Sequence[Transition], chosen: dict[int, Flight], now: float
+) -> tuple[dict[int, Outcome], Changes | None]:
+    """None instead of changes: something is not as plain as it looked, and all of it goes the long way."""
+    loaded = Loaded()
+    loaded.fresh = _spawned(batch, chosen)
+    rows = PostgresWorkspace(loaded, _no_number)
+    rows.adopt({flight.row.id: flight for flight in chosen.values()})
+    outcomes: dict[int, Outcome] = {}
+    try:
+        for place in chosen:
+            outcome = outcomes[place] = settle(batch[place], rows, now)
+            if type(outcome) is not Applied:
+                return {}, None
+    except (NotLoaded, LookupError):
+        return {}, None
+    return outcomes, rows.changes if rows.changes.are_plain() else None
+
+
+def _spawned(batch: Sequence[Transition], chosen: dict[int, Flight]) -> set[tuple[str, str]]:
+    return {
+        (batch[place].execution, effect.token.id)
+        for place in chosen
+        for effect in batch[place].effects
+        if type(effect) is SpawnToken
+    }
+
+
+def _no_number() -> int:
+    raise NotLoaded("numbers", 1)

@@ -1,0 +1,147 @@
+"""Days of history: partitions that are made ahead, and dropped when nothing that started on their day is kept.
+
+A row of history belongs to an execution's number, whose upper part is the day of its start. A day goes as a whole once
+it is over and every execution of it is outdated: their own rows are removed as ever, and with the last of them the
+day's partitions. What a partition holds meanwhile belongs to nobody and is never read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from dalsegno.adapters.postgres.store import PostgresStore
+from dalsegno.errors import DalSegnoError, OperatorError, Unavailable
+
+logger = logging.getLogger("dalsegno.postgres")
+
+TABLES = ("event", "output")
+DAY = 86_400
+DAY_BITS = 40
+"""Of an execution's number below its day."""
+AHEAD = 7
+"""Days that are made before they begin."""
+TEND_EVERY = 6 * 3600.0
+JUDGE_EVERY = 60.0
+"""Seconds between two looks at whether anything of the oldest days is kept."""
+PATIENCE = "200ms"
+"""How long changing the list of partitions may wait for others, who wait behind it meanwhile."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAME = re.compile(r"event_(\d{8})")
+
+
+def day_of(number: int) -> int:
+    return number >> DAY_BITS
+
+
+def day_at(time: float) -> int:
+    return int(time // DAY)
+
+
+def numbers_of(day: int) -> tuple[int, int]:
+    """From the first number of a day to the first of the next."""
+    return day << DAY_BITS, (day + 1) << DAY_BITS
+
+
+def name_of(table: str, day: int) -> str:
+    return f"{table}_{_EPOCH + timedelta(days=day):%Y%m%d}"
+
+
+def read_name(name: str) -> int | None:
+    """The day of a partition of ``event``; None of the one for all the rest."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    return (datetime.strptime(match[1], "%Y%m%d").replace(tzinfo=UTC) - _EPOCH).days
+
+
+async def make_ahead(store: PostgresStore) -> int:
+    """Makes the partitions of today and the next days; how many days were missing."""
+    today = day_at(store.now())
+    known = {read_name(name) for (name,) in await store.fetch("removal.partitions", "dalsegno.event")}
+    missing = [day for day in range(today, today + AHEAD + 1) if day not in known]
+    for day in missing:
+        await _make(store, day)
+    return len(missing)
+
+
+async def _make(store: PostgresStore, day: int) -> None:
+    """Harmless where another process does the same. Where rows of that day lie in the common partition already, the day
+    stays there: PostgreSQL refuses to cut it out."""
+    first, end = numbers_of(day)
+    try:
+        async with store.transaction() as rows:
+            await rows.connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'")
+            for table in TABLES:
+                await rows.connection.execute(
+                    f"CREATE TABLE IF NOT EXISTS dalsegno.{name_of(table, day)}"
+                    f" PARTITION OF dalsegno.{table} FOR VALUES FROM ({first}) TO ({end})"
+                )
+    except DalSegnoError as error:
+        logger.info("the history of day %s gets no partition of its own now (%s)", name_of("", day), error)
+
+
+async def keep_ahead(store: PostgresStore) -> None:
+    """For as long as a process runs."""
+    while True:
+        try:
+            await make_ahead(store)
+        except OperatorError as error:
+            logger.warning("partitions cannot be made ahead now (%s); trying again later", error)
+        await asyncio.sleep(TEND_EVERY)
+
+
+class Days:
+    """Which days go as a whole."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self.store = store
+        self.doomed: set[int] = set()
+        self.dropped = 0
+        self._judged: dict[tuple[str, ...], float] = {}
+
+    def go_whole(self, number: int) -> bool:
+        """Whether the history of this execution need not be removed by itself."""
+        return day_of(number) in self.doomed
+
+    async def judge(self, before: float, states: Sequence[str]) -> None:
+        """Of the days that are over, oldest first, up to the first of which something is kept."""
+        clock = asyncio.get_running_loop().time()
+        key = tuple(sorted(states))
+        if clock - self._judged.get(key, -JUDGE_EVERY) < JUDGE_EVERY:
+            return
+        self._judged[key] = clock
+        names = await self.store.fetch("removal.partitions", "dalsegno.event")
+        days = sorted(day for (name,) in names if (day := read_name(name)) is not None)
+        over = day_at(self.store.now()) - 1  # clocks of machines differ, but not by a day
+        for day in days:
+            if day >= over:
+                return
+            [(kept,)] = await self.store.fetch("removal.survivor", *numbers_of(day), before, list(states))
+            if kept:
+                return
+            self.doomed.add(day)
+
+    async def drop(self) -> None:
+        """The partitions of doomed days of which no execution is left."""
+        for day in sorted(self.doomed):
+            [(any_left,)] = await self.store.fetch("removal.any_in", *numbers_of(day))
+            if not any_left and await self._drop(day):
+                self.doomed.discard(day)
+                self.dropped += 1
+
+    async def _drop(self, day: int) -> bool:
+        """Whether it could be done without making others wait."""
+        try:
+            async with self.store.transaction() as rows:
+                await rows.connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'")
+                for table in TABLES:
+                    await rows.connection.execute(f"DROP TABLE IF EXISTS dalsegno.{name_of(table, day)}")
+        except Unavailable as error:
+            logger.info("the history of a day cannot be dropped now (%s); trying again", error)
+            return False
+        return True

@@ -1,0 +1,38 @@
+-- Executions and their history, one by one.
+
+-- :name one
+-- In the order of ExecutionView's fields.
+SELECT *
+FROM execution_view
+WHERE id = $1;
+
+-- :name states
+-- Asked again and again while somebody waits for them to end.
+SELECT id, state
+FROM execution
+WHERE id = ANY ($1::text[]);
+
+-- :name newest_events
+-- Numbers of the newest events: asked again and again while somebody watches.
+SELECT execution.id, coalesce(flight.seq, execution.seq, 0)
+FROM execution
+LEFT JOIN flight ON flight.number = execution.number
+WHERE execution.id = ANY ($1::text[]);
+
+-- :name is_told
+-- Whether nothing will be added to the history: no token is left of which the sweep has to tell.
+SELECT ended_at IS NOT NULL AND NOT EXISTS (
+    SELECT 1
+    FROM token
+    WHERE token.execution = execution.number AND token.state <> 'consumed'
+)
+FROM execution
+WHERE id = $1;
+
+-- :name events_of
+-- In the order of Event's fields. All events of an execution lie in one partition; the others are not looked at.
+SELECT event.seq, event.kind, node, scope, at, data, token, arrived, expected
+FROM event
+WHERE execution = (SELECT number FROM execution WHERE id = $1) AND event.seq > $2
+ORDER BY event.seq
+LIMIT $3;

@@ -1,0 +1,324 @@
+-- Who may run what. Claims lock tokens that nobody else holds, and never wait for anything afterwards. What changes more
+-- than a token's lease (an event, a barrier, another state) is done under the execution's lock instead.
+
+-- :part token_columns
+token.execution, token.id, token.scope, token.kind, token.node, token.data, token.queue, token.priority,
+token.limit_key, token.live, token.state, token.due, token.fence, token.owner, token.attempt, token.losses,
+token.reason, token.barrier, token.ready_at, token.digest, token.awaits, token.allowance, token.number
+
+-- :part flight_columns
+flight.number, flight.id, flight.state, flight.definition, flight.epoch, flight.seq, flight.live, flight.priority,
+flight.paused_at, flight.touched_at, flight.ended_at, flight.kind, flight.notify, flight.version, false AS moved,
+NULL AS has_left, NULL AS keys, extract(epoch FROM clock_timestamp())::float8 AS now
+
+-- :part lease_columns
+-- In the order of Lease's fields, as of the lease that is given.
+judged.id, judged.run, judged.fence + 1, judged.scope, judged.kind, judged.node, judged.data, judged.queue,
+judged.priority, judged.attempt, judged.losses, judged.reason, judged.ready_at, judged.definition, judged.epoch,
+judged.live, judged.run_kind
+
+-- :part run_columns
+-- Of its execution, what a commit of the token needs to know.
+judged.execution, judged.run_state, judged.run_seq, judged.run_live, judged.run_priority, judged.run_touched_at,
+judged.run_notify, judged.run_version
+
+-- :part run_of
+flight.id AS run, flight.kind AS run_kind, flight.definition, flight.epoch, flight.state AS run_state,
+flight.seq AS run_seq, flight.live AS run_live, flight.priority AS run_priority, flight.touched_at AS run_touched_at,
+flight.notify AS run_notify, flight.version AS run_version
+
+-- :part may_run
+-- Whether a candidate's execution goes on, and its scope, all scopes around it and the barriers they feed are open.
+flight.state IN ('RUNNING', 'PENDING') AND (candidate.scope = '' OR NOT EXISTS (
+    SELECT 1
+    FROM generate_series(1, array_length(string_to_array(candidate.scope, '/'), 1)) AS depth
+    CROSS JOIN LATERAL (
+        SELECT array_to_string((string_to_array(candidate.scope, '/'))[1:depth], '/') AS path
+    ) AS around
+    LEFT JOIN scope ON scope.execution = candidate.execution AND scope.path = around.path
+    LEFT JOIN barrier ON barrier.execution = scope.execution AND barrier.id = scope.barrier
+    WHERE around.path <> '' AND (scope.path IS NULL OR scope.ended OR barrier.state IS DISTINCT FROM 'waiting')
+)) AS runs
+
+-- :part in_line
+-- The next ready tokens without a limit key, and whether they may run. Nothing if `limited` says so.
+innocent AS MATERIALIZED (
+    SELECT found.*
+    FROM unnest($2::text[]) AS wanted (queue)
+    CROSS JOIN LATERAL (
+        SELECT token.*
+        FROM token
+        WHERE token.state = 'ready' AND token.limit_key IS NULL AND token.queue = wanted.queue
+          AND (CASE WHEN token.losses >= 3 THEN 1 ELSE 0 END) = 0
+        ORDER BY token.priority DESC, token.ready_at, token.turn
+        LIMIT $3
+        FOR UPDATE SKIP LOCKED
+    ) AS found
+    WHERE NOT (SELECT yes FROM limited)
+), suspect AS MATERIALIZED (
+    SELECT found.*
+    FROM unnest($2::text[]) AS wanted (queue)
+    CROSS JOIN LATERAL (
+        SELECT token.*
+        FROM token
+        WHERE token.state = 'ready' AND token.limit_key IS NULL AND token.queue = wanted.queue
+          AND (CASE WHEN token.losses >= 3 THEN 1 ELSE 0 END) = 1
+        ORDER BY token.priority DESC, token.ready_at, token.turn
+        LIMIT 1
+        FOR UPDATE SKIP LOCKED
+    ) AS found
+    WHERE NOT (SELECT yes FROM limited)
+      AND NOT EXISTS (SELECT 1 FROM token AS held WHERE held.state = 'leased' AND held.losses >= 3 AND held.owner = $1)
+    ORDER BY found.priority DESC, found.ready_at, found.turn
+    LIMIT 1
+), judged AS MATERIALIZED (
+    SELECT candidate.*,
+           -- :include run_of
+           ,
+           -- :include may_run
+    FROM (
+        SELECT * FROM innocent
+        UNION ALL
+        SELECT * FROM suspect
+        ORDER BY priority DESC, ready_at, turn
+        LIMIT $3
+    ) AS candidate
+    JOIN flight ON flight.number = candidate.execution
+)
+
+-- :name claim
+-- Leases ready tokens without a limit key of the queues $2 to worker $1, by priority, then age, at most $3; among them
+-- at most one that killed workers before, and none while the worker holds such a one. Reads as many index entries as it
+-- returns. First column: whether lines of limit keys may move ($4: now); then nothing is leased here. `runs` is false
+-- for tokens that may not run: they are to be put where claims do not find them.
+WITH limited AS MATERIALIZED (
+    SELECT EXISTS (
+        SELECT 1 FROM line WHERE queue = ANY ($2::text[]) AND NOT shut
+    ) OR EXISTS (
+        SELECT 1
+        FROM line
+        WHERE opens_at <= coalesce($4::float8, extract(epoch FROM statement_timestamp())::float8)
+          AND queue = ANY ($2::text[])
+    ) AS yes
+),
+-- :include in_line
+, given AS (
+    UPDATE token
+    SET state = 'leased', owner = $1, fence = token.fence + 1
+    FROM judged
+    WHERE token.execution = judged.execution AND token.id = judged.id AND judged.runs
+)
+SELECT limited.yes, judged.runs,
+       -- :include lease_columns
+       ,
+       -- :include run_columns
+FROM limited
+LEFT JOIN judged ON true
+ORDER BY judged.priority DESC, judged.ready_at, judged.turn;
+
+-- :name plain
+-- The same tokens for a claim in which limits matter: locked and judged, but not leased. After the lease come the number
+-- of the execution, the turn, the allowance and whether it may run.
+WITH limited AS (
+    SELECT false AS yes
+),
+-- :include in_line
+SELECT
+       -- :include lease_columns
+       , judged.execution, judged.turn, judged.allowance, judged.runs
+FROM judged
+ORDER BY judged.priority DESC, judged.ready_at, judged.turn;
+
+-- :name heads
+-- The first tokens in lines ($1 queues, $2 keys), of each $3 innocent ones and one that killed workers before. Columns as
+-- for `plain`, then the place of the line.
+WITH candidate AS MATERIALIZED (
+    SELECT found.*, wanted.place
+    FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS wanted (queue, key, place)
+    CROSS JOIN unnest(ARRAY[0, 1], ARRAY[$3::integer, 1]) AS part (suspect, most)
+    CROSS JOIN LATERAL (
+        SELECT token.*
+        FROM token
+        WHERE token.state = 'ready' AND token.limit_key IS NOT NULL AND token.queue = wanted.queue
+          AND token.limit_key = wanted.key AND (CASE WHEN token.losses >= 3 THEN 1 ELSE 0 END) = part.suspect
+        ORDER BY token.priority DESC, token.ready_at, token.turn
+        LIMIT part.most
+        FOR UPDATE SKIP LOCKED
+    ) AS found
+), judged AS MATERIALIZED (
+    SELECT candidate.*,
+           -- :include run_of
+           ,
+           -- :include may_run
+    FROM candidate
+    JOIN flight ON flight.number = candidate.execution
+)
+SELECT
+       -- :include lease_columns
+       , judged.execution, judged.turn, judged.allowance, judged.runs, judged.place
+FROM judged
+ORDER BY judged.place, judged.priority DESC, judged.ready_at, judged.turn;
+
+-- :name keys_of
+-- The limit keys of named tokens.
+SELECT DISTINCT token.limit_key
+FROM unnest($1::text[], $2::text[]) AS wanted (execution, token)
+JOIN flight ON flight.id = wanted.execution
+JOIN token ON token.execution = flight.number AND token.id = wanted.token
+WHERE token.limit_key IS NOT NULL;
+
+-- :name named_in_line
+-- Those of the named tokens that are ready, with their keys after the columns of `plain`.
+WITH candidate AS MATERIALIZED (
+    SELECT token.*
+    FROM unnest($1::text[], $2::text[]) AS wanted (execution, token)
+    JOIN flight ON flight.id = wanted.execution
+    JOIN token ON token.execution = flight.number AND token.id = wanted.token
+    WHERE token.state || '' = 'ready' AND token.limit_key IS NOT NULL
+    FOR UPDATE OF token SKIP LOCKED
+), judged AS MATERIALIZED (
+    SELECT candidate.*,
+           -- :include run_of
+           ,
+           -- :include may_run
+    FROM candidate
+    JOIN flight ON flight.number = candidate.execution
+)
+SELECT
+       -- :include lease_columns
+       , judged.execution, judged.turn, judged.allowance, judged.runs, judged.limit_key
+FROM judged;
+
+-- :name named
+-- Leases those of the named tokens ($2 executions, $3 tokens) to worker $1 that are ready. First column: whether it has
+-- a limit key; such a one is not leased here. (The state is compared in a way that fits no index: when few are ready, the
+-- planner would rather walk all of them than look up each.)
+WITH candidate AS MATERIALIZED (
+    SELECT token.*
+    FROM unnest($2::text[], $3::text[]) AS wanted (execution, token)
+    JOIN flight ON flight.id = wanted.execution
+    JOIN token ON token.execution = flight.number AND token.id = wanted.token
+    WHERE token.state || '' = 'ready'
+    FOR UPDATE OF token SKIP LOCKED
+), judged AS MATERIALIZED (
+    SELECT candidate.*,
+           -- :include run_of
+           ,
+           -- :include may_run
+    FROM candidate
+    JOIN flight ON flight.number = candidate.execution
+), given AS (
+    UPDATE token
+    SET state = 'leased', owner = $1, fence = token.fence + 1
+    FROM judged
+    WHERE token.execution = judged.execution AND token.id = judged.id AND judged.runs AND judged.limit_key IS NULL
+)
+SELECT judged.limit_key IS NOT NULL, judged.runs,
+       -- :include lease_columns
+       ,
+       -- :include run_columns
+FROM judged;
+
+-- :name give
+-- Leases tokens that are locked and were chosen before ($2 executions, $3 tokens) to worker $1.
+UPDATE token
+SET state = 'leased', owner = $1, fence = fence + 1
+FROM unnest($2::bigint[], $3::text[]) AS chosen (execution, id)
+WHERE token.execution = chosen.execution AND token.id = chosen.id;
+
+-- :name due
+-- Locks parked tokens whose time has come together with their executions, earliest first, those that nobody else holds.
+-- Columns as for `load.locked`.
+SELECT
+       -- :include flight_columns
+       ,
+       -- :include token_columns
+FROM token
+JOIN flight ON flight.number = token.execution
+WHERE token.state = 'parked' AND token.due IS NOT NULL
+  AND token.due <= coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8)
+ORDER BY token.due, token.number
+LIMIT $2
+FOR UPDATE OF token, flight SKIP LOCKED;
+
+-- :name soonest
+-- When the first parked token comes due, and when the first line that a rate has stopped goes on.
+SELECT extract(epoch FROM statement_timestamp())::float8 AS now,
+       (SELECT token.due FROM token WHERE token.state = 'parked' AND token.due IS NOT NULL ORDER BY token.due LIMIT 1),
+       (SELECT opens_at FROM line WHERE opens_at IS NOT NULL ORDER BY opens_at LIMIT 1);
+
+-- :name next_due
+SELECT token.due
+FROM token
+WHERE token.state = 'parked' AND token.due IS NOT NULL
+ORDER BY token.due
+LIMIT 1;
+
+-- :name lost
+-- Locks tokens that are leased to one of these workers together with their executions; columns as for `load.locked`.
+SELECT
+       -- :include flight_columns
+       ,
+       -- :include token_columns
+FROM token
+JOIN flight ON flight.number = token.execution
+WHERE token.state = 'leased' AND token.owner = ANY ($1::text[])
+ORDER BY token.execution, token.number
+FOR UPDATE OF token, flight SKIP LOCKED;
+
+-- :name beat
+INSERT INTO worker (id, expires_at, info)
+VALUES ($1, coalesce($2::float8, extract(epoch FROM statement_timestamp())::float8) + $3, $4)
+ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, info = excluded.info;
+
+-- :name gone
+-- Workers that missed their heartbeat, and whoever holds leases and is not known: it died before its first one, or was
+-- forgotten while it took them. Owners are walked one by one, not lease by lease.
+WITH RECURSIVE holder AS (
+    (SELECT token.owner FROM token WHERE token.state = 'leased' ORDER BY token.owner LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT token.owner
+        FROM token
+        WHERE token.state = 'leased' AND token.owner > holder.owner
+        ORDER BY token.owner
+        LIMIT 1
+    )
+    FROM holder
+    WHERE holder.owner IS NOT NULL
+)
+SELECT holder.owner
+FROM holder
+WHERE holder.owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM worker WHERE worker.id = holder.owner)
+UNION
+SELECT worker.id
+FROM worker
+WHERE worker.expires_at < coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8);
+
+-- :name forget
+-- Forgets those of the workers $2 that are still gone, or known to be dead ($3).
+DELETE FROM worker
+WHERE id IN (
+    SELECT gone.id
+    FROM worker AS gone
+    WHERE gone.id = ANY ($2::text[])
+      AND (
+          gone.expires_at < coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8)
+          OR gone.id = ANY ($3::text[])
+      )
+    ORDER BY gone.id
+    FOR UPDATE SKIP LOCKED
+);
+
+-- :name workers
+SELECT worker.id, expires_at, (
+    SELECT count(*) FROM token WHERE token.state = 'leased' AND token.owner = worker.id
+), info
+FROM worker
+ORDER BY worker.id;
+
+-- :name holds_suspect
+SELECT 1
+FROM token
+WHERE token.state = 'leased' AND token.losses >= 3 AND token.owner = $1
+LIMIT 1;

@@ -1,0 +1,168 @@
+-- What a commit needs to know. Everything here runs in the transaction that holds the executions' flight rows, so
+-- whatever it reads stays so; but for ready tokens, which claims may lease meanwhile (the fence tells).
+-- Keys come as parallel arrays, in text where there may be many. What is not found is missing from the answer.
+
+-- :part token_columns
+token.execution, token.id, token.scope, token.kind, token.node, token.data, token.queue, token.priority,
+token.limit_key, token.live, token.state, token.due, token.fence, token.owner, token.attempt, token.losses,
+token.reason, token.barrier, token.ready_at, token.digest, token.awaits, token.allowance, token.number
+
+-- :name locked
+-- Locks the executions $1 (ids) that nobody else holds, in the order of their numbers, and reads of each what it is now
+-- and the tokens $3 (places in $1) and $4 (ids). $2: whether it may end here; then also whether anything was left at
+-- its root, and the limit keys of which it holds slots.
+--
+-- The rows of flight are read as of the lock, all others as of the statement's beginning. If somebody else's commit came
+-- between, the versions differ (`moved`): those others are to be read again.
+WITH seen AS MATERIALIZED (
+    SELECT asked.place, asked.ends, flight.number, flight.id, flight.version
+    FROM unnest($1::text::text[], $2::text::boolean[]) WITH ORDINALITY AS asked (id, ends, place)
+    JOIN flight ON flight.id = asked.id
+), locked AS MATERIALIZED (
+    SELECT flight.*
+    FROM flight
+    WHERE flight.number = ANY (ARRAY(SELECT seen.number FROM seen))
+    ORDER BY flight.number
+    FOR UPDATE SKIP LOCKED
+)
+SELECT seen.number, seen.id, locked.state, locked.definition, locked.epoch, locked.seq, locked.live, locked.priority,
+       locked.paused_at, locked.touched_at, locked.ended_at, locked.kind, locked.notify,
+       locked.version, locked.version <> seen.version AS moved,
+       CASE WHEN seen.ends THEN EXISTS (
+           SELECT 1 FROM left_context WHERE left_context.execution = seen.number AND left_context.scope = ''
+       ) END AS has_left,
+       CASE WHEN seen.ends THEN ARRAY(
+           SELECT held.limit_key
+           FROM token AS held
+           WHERE held.execution = seen.number AND held.state = 'leased' AND held.limit_key IS NOT NULL
+           UNION
+           SELECT slot_holder.key FROM slot_holder WHERE slot_holder.execution = seen.number
+       ) END AS keys,
+       extract(epoch FROM clock_timestamp())::float8 AS now,
+       -- :include token_columns
+FROM seen
+LEFT JOIN locked ON locked.number = seen.number
+LEFT JOIN unnest($3::text::integer[], $4::text::text[]) AS wanted (place, token) ON wanted.place = seen.place
+LEFT JOIN token ON token.execution = seen.number AND token.id = wanted.token;
+
+-- :name wait
+-- The same lock, waiting for whoever holds it.
+SELECT 1
+FROM flight
+WHERE flight.id = ANY ($1::text[])
+ORDER BY flight.number
+FOR UPDATE;
+
+-- :name records
+-- Executions without a flight row: swept, or just created by somebody else (those have not ended).
+SELECT number, id, state, definition, coalesce(epoch, 0), coalesce(seq, 0), coalesce(live, 0), priority, paused_at,
+       coalesce(touched_at, 0), ended_at, kind
+FROM execution
+WHERE id = ANY ($1::text[]);
+
+-- :name tokens
+SELECT
+       -- :include token_columns
+FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, id)
+JOIN token ON token.execution = wanted.execution AND token.id = wanted.id;
+
+-- :name unfinished
+SELECT
+       -- :include token_columns
+FROM token
+WHERE token.execution = ANY ($1::bigint[]) AND token.state IN ('ready', 'leased', 'parked', 'held');
+
+-- :name awaiting
+SELECT
+       -- :include token_columns
+FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, awaits)
+JOIN token ON token.execution = wanted.execution AND token.awaits = wanted.awaits
+WHERE token.state = 'parked';
+
+-- :name scopes
+-- With the barrier each of them feeds, and whether anything was left in it.
+SELECT scope.execution, scope.path, scope.barrier, scope.slot, scope.live, scope.ended,
+       EXISTS (
+           SELECT 1
+           FROM left_context
+           WHERE left_context.execution = scope.execution AND left_context.scope = scope.path
+       ),
+       barrier.id, barrier.scope, barrier.node, barrier.mode, barrier.expected, barrier.join_token, barrier.state,
+       barrier.resolved, barrier.live, barrier.deadline, barrier.milestone_at, barrier.milestone_token
+FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, path)
+JOIN scope ON scope.execution = wanted.execution AND scope.path = wanted.path
+LEFT JOIN barrier ON barrier.execution = scope.execution AND barrier.id = scope.barrier;
+
+-- :name barriers
+SELECT barrier.execution, barrier.id, barrier.scope, barrier.node, barrier.mode, barrier.expected, barrier.join_token,
+       barrier.state, barrier.resolved, barrier.live, barrier.deadline, barrier.milestone_at, barrier.milestone_token
+FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, id)
+JOIN barrier ON barrier.execution = wanted.execution AND barrier.id = wanted.id;
+
+-- :name gates
+SELECT gate.execution, gate.id, gate.count, gate.used
+FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, id)
+JOIN gate ON gate.execution = wanted.execution AND gate.id = wanted.id;
+
+-- :name slots
+SELECT slot.execution, slot.barrier, slot.slot
+FROM unnest($1::text::bigint[], $2::text::text[], $3::text::integer[]) AS wanted (execution, barrier, slot)
+JOIN slot ON slot.execution = wanted.execution AND slot.barrier = wanted.barrier AND slot.slot = wanted.slot;
+
+-- :name left
+-- The scopes in which something was left.
+SELECT wanted.execution, wanted.scope
+FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, scope)
+WHERE EXISTS (
+    SELECT 1
+    FROM left_context
+    WHERE left_context.execution = wanted.execution AND left_context.scope = wanted.scope
+);
+
+-- :name machines
+-- Without their snapshots: the rules only ever replace them. The inbox comes along as three arrays.
+SELECT machine.execution, version, reachable, wake, inbox, read, line, cancel, interrupted, resuming, unread,
+       last_success, last_failure, kept, box.promises, box.numbers, box.oks
+FROM unnest($1::bigint[]) AS wanted (execution)
+JOIN machine ON machine.execution = wanted.execution
+CROSS JOIN LATERAL (
+    SELECT array_agg(inbox.promise) AS promises, array_agg(inbox.number) AS numbers, array_agg(inbox.ok) AS oks
+    FROM inbox
+    WHERE inbox.execution = machine.execution AND machine.kept > 0
+) AS box;
+
+-- :name signals
+SELECT mailbox.execution, mailbox.id, name, data, number, place, taken
+FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, id)
+JOIN mailbox ON mailbox.execution = wanted.execution AND mailbox.id = wanted.id;
+
+-- :name waiting_signals
+-- Those of these names that nobody has taken.
+SELECT mailbox.execution, mailbox.id, mailbox.name, data, number, place, taken
+FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, name)
+JOIN mailbox ON mailbox.execution = wanted.execution AND mailbox.name = wanted.name AND NOT mailbox.taken;
+
+-- :name held_keys
+-- The limit keys of which these executions hold slots.
+SELECT held.execution, held.limit_key
+FROM token AS held
+WHERE held.execution = ANY ($1::bigint[]) AND held.state = 'leased' AND held.limit_key IS NOT NULL
+UNION
+SELECT slot_holder.execution, slot_holder.key
+FROM slot_holder
+WHERE slot_holder.execution = ANY ($1::bigint[]);
+
+-- :name first_in_lines
+-- The lines of these keys, and the token that stands first in each.
+SELECT line.key, token.id, flight.id, line.queue, token.priority
+FROM line
+CROSS JOIN LATERAL (
+    SELECT first.id, first.execution, first.priority
+    FROM token AS first
+    WHERE first.state = 'ready' AND first.queue = line.queue AND first.limit_key = line.key
+      AND (CASE WHEN first.losses >= 3 THEN 1 ELSE 0 END) = 0
+    ORDER BY first.priority DESC, first.ready_at, first.turn
+    LIMIT 1
+) AS token
+JOIN flight ON flight.number = token.execution
+WHERE line.key = ANY ($1::text[]);

@@ -1,0 +1,180 @@
+-- Removing whole executions after the retention time. An execution's own row goes last: as long as anything of it is
+-- there, its id is taken and the next call goes on with it.
+
+-- :name outdated
+-- Executions that ended in one of these states past its retention time, oldest ending first, but for those whose ending
+-- is still to be told: whoever tells it reads what the execution came to.
+SELECT found.number
+FROM unnest($1::text[]) AS wanted (state)
+CROSS JOIN LATERAL (
+    SELECT number, ended_at
+    FROM execution
+    WHERE execution.state = wanted.state AND ended_at IS NOT NULL AND ended_at < $2
+      AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = execution.id || '/ended')
+    ORDER BY ended_at
+    LIMIT $3
+) AS found
+ORDER BY found.ended_at, found.number
+LIMIT $3;
+
+-- :name removable
+-- The same of those that are named.
+SELECT number
+FROM execution
+WHERE id = ANY ($1::text[]) AND ended_at IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = execution.id || '/ended');
+
+-- :name lock
+-- Those of them that nobody else is at work with: neither a commit, nor the sweep, nor another removal. Waits for none.
+-- `swept`: nothing is left of it but its history.
+WITH mine AS MATERIALIZED (
+    SELECT number
+    FROM flight
+    WHERE number = ANY ($1::bigint[])
+    ORDER BY id
+    FOR UPDATE SKIP LOCKED
+)
+SELECT number, id, state, created_at, tags, error, coalesce(seq, 0) AS seq,
+       number NOT IN (SELECT number FROM mine) AS swept
+FROM execution
+WHERE number = ANY ($1::bigint[]) AND ended_at IS NOT NULL
+  AND (number IN (SELECT number FROM mine)
+       OR NOT EXISTS (SELECT 1 FROM flight WHERE flight.number = execution.number))
+ORDER BY ended_at, number
+FOR UPDATE SKIP LOCKED;
+
+-- :name delete_tags
+-- By their whole keys: a common tag has as many rows as there are executions.
+DELETE FROM execution_tag
+USING unnest($1::text[], $2::text[], $3::float8[], $4::text[]) AS gone (name, value, created_at, execution)
+WHERE execution_tag.name = gone.name AND execution_tag.value = gone.value
+  AND execution_tag.created_at = gone.created_at AND execution_tag.execution = gone.execution;
+
+-- :name delete_words
+DELETE FROM failure_word
+USING unnest($1::text[], $2::float8[], $3::text[]) AS gone (word, created_at, execution)
+WHERE failure_word.word = gone.word AND failure_word.created_at = gone.created_at
+  AND failure_word.execution = gone.execution;
+
+-- Whole executions: swept ones with few events.
+
+-- :name delete_left_of_all
+DELETE FROM left_context
+WHERE execution = ANY ($1::bigint[]);
+
+-- :name delete_blob_of_all
+DELETE FROM blob
+WHERE execution = ANY (ARRAY(SELECT id FROM execution WHERE number = ANY ($1::bigint[])));
+
+-- :name delete_output_of_all
+DELETE FROM output
+WHERE execution = ANY ($1::bigint[]);
+
+-- :name delete_event_of_all
+DELETE FROM event
+WHERE execution = ANY ($1::bigint[]);
+
+-- :name delete_execution_of_all
+DELETE FROM execution
+WHERE number = ANY ($1::bigint[]);
+
+-- One execution, at most so many rows at a time.
+-- One row comes back for each that went.
+
+-- :name delete_token
+DELETE FROM token
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM token WHERE execution = $1 LIMIT $2))
+RETURNING 1;
+
+-- :name delete_scope
+DELETE FROM scope
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM scope WHERE execution = $1 LIMIT $2))
+RETURNING 1;
+
+-- :name delete_barrier
+DELETE FROM barrier
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM barrier WHERE execution = $1 LIMIT $2))
+RETURNING 1;
+
+-- :name delete_slot
+DELETE FROM slot
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM slot WHERE execution = $1 LIMIT $2))
+RETURNING 1;
+
+-- :name delete_gate
+DELETE FROM gate
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM gate WHERE execution = $1 LIMIT $2))
+RETURNING 1;
+
+-- :name delete_left_context
+DELETE FROM left_context
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM left_context WHERE execution = $1 LIMIT $2))
+RETURNING 1;
+
+-- :name delete_inbox
+DELETE FROM inbox
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM inbox WHERE execution = $1 LIMIT $2))
+RETURNING 1;
+
+-- :name delete_mailbox
+DELETE FROM mailbox
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM mailbox WHERE execution = $1 LIMIT $2))
+RETURNING 1;
+
+-- :name delete_machine
+DELETE FROM machine
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM machine WHERE execution = $1 LIMIT $2))
+RETURNING 1;
+
+-- :name delete_slot_holder
+DELETE FROM slot_holder
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM slot_holder WHERE execution = $1 LIMIT $2))
+RETURNING 1;
+
+-- :name delete_blob
+DELETE FROM blob
+WHERE ctid = ANY (ARRAY(
+    SELECT blob.ctid
+    FROM execution
+    JOIN blob ON blob.execution = execution.id
+    WHERE execution.number = $1
+    LIMIT $2
+))
+RETURNING 1;
+
+-- :name delete_output
+-- By its key: rows of partitions are not told apart by their places.
+DELETE FROM output
+WHERE execution = $1 AND id = ANY (ARRAY(SELECT id FROM output WHERE execution = $1 LIMIT $2))
+RETURNING 1;
+
+-- :name delete_event
+DELETE FROM event
+WHERE execution = $1 AND seq = ANY (ARRAY(SELECT seq FROM event WHERE execution = $1 LIMIT $2))
+RETURNING 1;
+
+-- :name delete_flight
+DELETE FROM flight
+WHERE number = ANY ($1::bigint[]);
+
+-- Days of history.
+
+-- :name partitions
+-- The partitions of a table, by name.
+SELECT child.relname
+FROM pg_inherits
+JOIN pg_class AS child ON child.oid = inhrelid
+WHERE inhparent = $1::text::regclass
+ORDER BY child.relname;
+
+-- :name survivor
+-- Whether any execution with these numbers stays, whatever is removed of these states and before this moment.
+SELECT EXISTS (
+    SELECT 1
+    FROM execution
+    WHERE number >= $1 AND number < $2
+      AND (ended_at IS NULL OR ended_at >= $3 OR NOT state = ANY ($4::text[]))
+);
+
+-- :name any_in
+SELECT EXISTS (SELECT 1 FROM execution WHERE number >= $1 AND number < $2);

@@ -1,0 +1,125 @@
+-- Removing rows of ended executions in chunks. Several processes share it: each works on executions that it has locked.
+-- Every DELETE takes the executions' numbers and the most rows it may remove, and tells how many went.
+
+-- :name any
+-- Whether there is anything to sweep.
+SELECT 1
+FROM flight
+WHERE ended_at IS NOT NULL
+LIMIT 1;
+
+-- :name ended
+-- Locks executions whose rows are still to be swept, oldest ending first.
+SELECT number, id, state, seq
+FROM flight
+WHERE ended_at IS NOT NULL
+ORDER BY ended_at
+LIMIT $1
+FOR UPDATE SKIP LOCKED;
+
+-- :name tokens
+DELETE FROM token
+WHERE (execution, id) IN (
+    SELECT found.execution, found.id FROM token AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2
+)
+RETURNING execution, id, state, kind, node, scope, live;
+
+-- :name events
+-- Events that the sweep adds continue the sequence.
+WITH recorded AS (
+    INSERT INTO event (execution, seq, kind, node, scope, at, token)
+    SELECT *
+    FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::float8[], $7::text[])
+)
+UPDATE flight
+SET seq = given.seq
+FROM (
+    SELECT number, max(seq) AS seq FROM unnest($1::bigint[], $2::integer[]) AS rows (number, seq) GROUP BY number
+) AS given
+WHERE flight.number = given.number;
+
+-- :name scope
+DELETE FROM scope
+WHERE (execution, path) IN (
+    SELECT found.execution, found.path FROM scope AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2
+)
+RETURNING 1;
+
+-- :name barrier
+DELETE FROM barrier
+WHERE (execution, id) IN (
+    SELECT found.execution, found.id FROM barrier AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2
+)
+RETURNING 1;
+
+-- :name slot
+DELETE FROM slot
+WHERE (execution, barrier, slot) IN (
+    SELECT found.execution, found.barrier, found.slot
+    FROM slot AS found
+    WHERE found.execution = ANY ($1::bigint[])
+    LIMIT $2
+)
+RETURNING 1;
+
+-- :name gate
+DELETE FROM gate
+WHERE (execution, id) IN (
+    SELECT found.execution, found.id FROM gate AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2
+)
+RETURNING 1;
+
+-- :name left_context
+-- What branches left at the root stays, unless the execution completed: it is part of the final context.
+DELETE FROM left_context
+WHERE (execution, scope, key) IN (
+    SELECT found.execution, found.scope, found.key
+    FROM left_context AS found
+    JOIN flight ON flight.number = found.execution
+    WHERE found.execution = ANY ($1::bigint[]) AND (found.scope <> '' OR flight.state = 'COMPLETED')
+    LIMIT $2
+)
+RETURNING 1;
+
+-- :name inbox
+DELETE FROM inbox
+WHERE (execution, number) IN (
+    SELECT found.execution, found.number FROM inbox AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2
+)
+RETURNING 1;
+
+-- :name mailbox
+DELETE FROM mailbox
+WHERE (execution, id) IN (
+    SELECT found.execution, found.id FROM mailbox AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2
+)
+RETURNING 1;
+
+-- :name machine
+DELETE FROM machine
+WHERE execution IN (SELECT found.execution FROM machine AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2)
+RETURNING 1;
+
+-- :name failures
+-- What executions failed with.
+SELECT created_at, id, error
+FROM execution
+WHERE number = ANY ($1::bigint[]);
+
+-- :name words
+INSERT INTO failure_word (word, created_at, execution)
+SELECT *
+FROM unnest($1::text[], $2::float8[], $3::text[])
+ON CONFLICT DO NOTHING;
+
+-- :name land
+-- The record takes over the counters of the flight row, which goes in the same transaction.
+WITH landed AS (
+    DELETE FROM flight
+    WHERE number = ANY ($1::bigint[])
+    RETURNING number, epoch, seq, live, touched_at
+)
+UPDATE execution
+SET epoch = landed.epoch, seq = landed.seq, live = landed.live, touched_at = landed.touched_at
+FROM landed
+WHERE execution.number = landed.number;

@@ -1,0 +1,327 @@
+-- What a commit writes. Rows come as parallel arrays, each row once; all of it happens in the transaction that holds the
+-- executions' flight rows.
+
+-- :part given_steps
+-- Arrays of names and numbers come as text. Columns that many rows share stand once in `shape`.
+given_consumed AS MATERIALIZED (
+    SELECT *
+    FROM unnest($1::text::bigint[], $2::text::text[], $3::text::integer[], $4::bytea[])
+        AS given (execution, id, fence, digest)
+), given_token AS MATERIALIZED (
+    SELECT nextval('turn') AS turn, given.*
+    FROM unnest($5::text::bigint[], $6::text::text[], $7::text::integer[], $8::bytea[])
+        AS given (execution, id, shape, data)
+), token_shape AS MATERIALIZED (
+    SELECT *
+    FROM unnest($9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::integer[], $15::boolean[],
+                $16::float8[], $17::integer[], $18::text[])
+        WITH ORDINALITY AS shape (state, scope, kind, node, queue, priority, live, ready_at, fence, owner, place)
+), given_event AS MATERIALIZED (
+    SELECT *
+    FROM unnest($19::text::bigint[], $20::text::integer[], $21::text::integer[], $22::text::float8[], $23::text::text[],
+                $24::bytea[])
+        AS given (execution, seq, shape, at, token, data)
+), event_shape AS MATERIALIZED (
+    SELECT *
+    FROM unnest($25::text[], $26::text[], $27::text[], $28::integer[], $29::integer[])
+        WITH ORDINALITY AS shape (kind, node, scope, arrived, expected, place)
+), given_output AS MATERIALIZED (
+    SELECT *
+    FROM unnest($30::text::bigint[], $31::text::text[], $32::bytea[]) AS given (execution, id, data)
+), given_flight AS MATERIALIZED (
+    SELECT *
+    FROM unnest($33::text::bigint[], $34::text::integer[], $35::text::integer[], $36::text::integer[],
+                $37::text::float8[])
+        AS given (number, epoch, seq, live, touched_at)
+)
+
+-- :name steps
+-- The hot path: tokens that are consumed, tokens that are spawned ready or kept, events, outputs and counters of running
+-- executions. Returns how many tokens were consumed: a fence that does not match is a token that somebody else has
+-- changed. Consumed tokens stay as tombstones with the digest, by which the same commit
+-- is recognised when it comes again. An event fails on a number that exists: the sequence of an execution is counted in
+-- its flight row (L8), of which only counters change, so that no index is touched.
+WITH
+-- :include given_steps
+, consumed AS (
+    UPDATE token
+    SET state = 'consumed', owner = NULL, data = '', digest = given.digest
+    FROM given_consumed AS given
+    WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence
+    RETURNING 1
+), spawned AS (
+    INSERT INTO token (number, turn, execution, id, data, state, scope, kind, node, queue, priority, live, ready_at,
+                       fence, owner)
+    SELECT given.turn, given.turn, given.execution, given.id, given.data, shape.state, shape.scope, shape.kind,
+           shape.node, shape.queue, shape.priority, shape.live, shape.ready_at, shape.fence, shape.owner
+    FROM given_token AS given
+    JOIN token_shape AS shape ON shape.place = given.shape
+), recorded AS (
+    INSERT INTO event (execution, seq, kind, node, scope, at, token, arrived, expected, data)
+    SELECT given.execution, given.seq, shape.kind, shape.node, shape.scope, given.at, given.token, shape.arrived,
+           shape.expected, given.data
+    FROM given_event AS given
+    JOIN event_shape AS shape ON shape.place = given.shape
+), stored AS (
+    INSERT INTO output (execution, id, data)
+    SELECT execution, id, data
+    FROM given_output
+    ON CONFLICT (execution, id) DO UPDATE SET data = excluded.data
+), advanced AS (
+    UPDATE flight
+    SET epoch = given.epoch, seq = given.seq, live = given.live, touched_at = given.touched_at,
+        version = version + 1
+    FROM given_flight AS given
+    WHERE flight.number = given.number
+)
+SELECT count(*) FROM consumed;
+
+-- :name held_steps
+-- The same in one round trip, for executions whose rows this process knows ($38: their versions, in the order of $33):
+-- nobody has changed one whose version is still the same, and it is locked here while it is written. Returns the numbers
+-- of those that were written; the others are left alone whole. Fails if a token is not as it must be.
+WITH
+-- :include given_steps
+, held AS MATERIALIZED (
+    SELECT flight.number
+    FROM flight
+    JOIN unnest($33::text::bigint[], $38::text::bigint[]) AS known (number, version)
+        ON known.number = flight.number AND known.version = flight.version
+    ORDER BY flight.number
+    FOR UPDATE OF flight SKIP LOCKED
+), consumed AS (
+    UPDATE token
+    SET state = 'consumed', owner = NULL, data = '', digest = given.digest
+    FROM given_consumed AS given
+    JOIN held ON held.number = given.execution
+    WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence
+    RETURNING 1
+), spawned AS (
+    INSERT INTO token (number, turn, execution, id, data, state, scope, kind, node, queue, priority, live, ready_at,
+                       fence, owner)
+    SELECT given.turn, given.turn, given.execution, given.id, given.data, shape.state, shape.scope, shape.kind,
+           shape.node, shape.queue, shape.priority, shape.live, shape.ready_at, shape.fence, shape.owner
+    FROM given_token AS given
+    JOIN token_shape AS shape ON shape.place = given.shape
+    JOIN held ON held.number = given.execution
+), recorded AS (
+    INSERT INTO event (execution, seq, kind, node, scope, at, token, arrived, expected, data)
+    SELECT given.execution, given.seq, shape.kind, shape.node, shape.scope, given.at, given.token, shape.arrived,
+           shape.expected, given.data
+    FROM given_event AS given
+    JOIN event_shape AS shape ON shape.place = given.shape
+    JOIN held ON held.number = given.execution
+), stored AS (
+    INSERT INTO output (execution, id, data)
+    SELECT given.execution, given.id, given.data
+    FROM given_output AS given
+    JOIN held ON held.number = given.execution
+    ON CONFLICT (execution, id) DO UPDATE SET data = excluded.data
+), advanced AS (
+    UPDATE flight
+    SET epoch = given.epoch, seq = given.seq, live = given.live, touched_at = given.touched_at,
+        version = version + 1
+    FROM given_flight AS given
+    JOIN held ON held.number = given.number
+    WHERE flight.number = given.number
+)
+SELECT held.number, extract(epoch FROM clock_timestamp())::float8,
+       1 / CASE
+           WHEN (SELECT count(*) FROM consumed) = (
+               SELECT count(*) FROM given_consumed AS given JOIN held AS asked ON asked.number = given.execution
+           ) THEN 1
+           ELSE 0
+       END
+FROM held;
+
+-- :name executions
+-- Starts. In the order of their ids, so that two processes that start the same ones do not wait for each other in turn.
+-- Fails when one exists: creation is judged before.
+INSERT INTO execution (number, id, workflow, version, definition, kind, state, created_at, priority, parent, relation,
+                       idempotency_key, paused_at, ended_at, tags, error, context, output, input)
+SELECT *
+FROM unnest($1::bigint[], $2::text[], $3::text[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::float8[],
+            $9::integer[], $10::text[], $11::text[], $12::text[], $13::float8[], $14::float8[], $15::text[],
+            $16::bytea[], $17::bytea[], $18::bytea[], $19::bytea[])
+    AS given (number, id)
+ORDER BY given.id;
+
+-- :name flights
+INSERT INTO flight (number, id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at, kind,
+                    notify)
+SELECT *
+FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::integer[], $7::integer[],
+            $8::integer[], $9::float8[], $10::float8[], $11::float8[], $12::text[], $13::bytea[])
+    AS given (number, id)
+ORDER BY given.id;
+
+-- :name tags
+INSERT INTO execution_tag (name, value, created_at, execution)
+SELECT *
+FROM unnest($1::text[], $2::text[], $3::float8[], $4::text[])
+ON CONFLICT DO NOTHING;
+
+-- :name moves
+-- A begin, a pause, a resume or the ending: the flight row and the record beside it.
+WITH given AS MATERIALIZED (
+    SELECT *
+    FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::integer[], $5::integer[], $6::float8[], $7::float8[],
+                $8::float8[], $9::bytea[], $10::bytea[], $11::bytea[])
+        AS given (number, state, epoch, seq, live, touched_at, paused_at, ended_at, output, context, error)
+), moved AS (
+    UPDATE flight
+    SET state = given.state, epoch = given.epoch, seq = given.seq, live = given.live, touched_at = given.touched_at,
+        paused_at = given.paused_at, ended_at = given.ended_at, version = flight.version + 1
+    FROM given
+    WHERE flight.number = given.number
+)
+UPDATE execution
+SET state = given.state, paused_at = given.paused_at, ended_at = given.ended_at, output = given.output,
+    context = given.context, error = given.error
+FROM given
+WHERE execution.number = given.number;
+
+-- :name touch
+-- Executions whose rows changed, though not their own one.
+UPDATE flight
+SET version = version + 1
+WHERE number = ANY ($1::bigint[]);
+
+-- :name inputs
+-- A trigger may bring another input than was submitted; the execution has not begun.
+UPDATE execution
+SET input = given.input
+FROM unnest($1::bigint[], $2::bytea[]) AS given (number, input)
+WHERE execution.number = given.number;
+
+-- :name new_tokens
+-- Tokens that are born parked, held, with a limit key or at a barrier.
+INSERT INTO token (number, turn, execution, id, state, scope, kind, node, queue, priority, live, ready_at, fence, owner,
+                   data, due, attempt, losses, reason, barrier, limit_key, digest, awaits, allowance)
+SELECT born.turn, born.*
+FROM (
+    SELECT nextval('turn') AS turn, given.*
+    FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[],
+                $9::boolean[], $10::float8[], $11::integer[], $12::text[], $13::bytea[], $14::float8[], $15::integer[],
+                $16::integer[], $17::text[], $18::text[], $19::text[], $20::bytea[], $21::text[], $22::text[]) AS given
+) AS born;
+
+-- :name tokens
+-- Returns how many were changed; see `steps`. A ready token gets a new turn. The execution is another one only for a task
+-- that outlives its script.
+WITH changed AS (
+    UPDATE token
+    SET execution = given.target, state = given.state, due = given.due, fence = given.fence, owner = given.owner,
+        attempt = given.attempt, losses = given.losses, reason = given.reason, barrier = given.barrier,
+        ready_at = given.ready_at, digest = given.digest, awaits = given.awaits, data = given.data,
+        turn = CASE WHEN given.state = 'ready' THEN given.turn ELSE token.turn END
+    FROM (
+        SELECT nextval('turn') AS turn, rows.*
+        FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::bigint[], $5::text[], $6::float8[], $7::integer[],
+                    $8::text[], $9::integer[], $10::integer[], $11::text[], $12::text[], $13::float8[], $14::bytea[],
+                    $15::text[], $16::bytea[])
+            AS rows (execution, id, fence_before, target, state, due, fence, owner, attempt, losses, reason, barrier,
+                     ready_at, digest, awaits, data)
+    ) AS given
+    WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence_before
+    RETURNING 1
+)
+SELECT count(*) FROM changed;
+
+-- :name joins
+-- Where branches meet. New scopes and barriers fail when they exist: that is judged before. A slot that is resolved stays
+-- as it is (L7).
+WITH new_scope AS (
+    INSERT INTO scope (execution, path, barrier, slot, live, ended)
+    SELECT *
+    FROM unnest($1::text::bigint[], $2::text::text[], $3::text::text[], $4::text::integer[], $5::text::integer[],
+                $6::text::boolean[])
+), changed_scope AS (
+    UPDATE scope
+    SET live = given.live, ended = given.ended
+    FROM unnest($7::text::bigint[], $8::text::text[], $9::text::integer[], $10::text::boolean[])
+        AS given (execution, path, live, ended)
+    WHERE scope.execution = given.execution AND scope.path = given.path
+), new_slot AS (
+    INSERT INTO slot (execution, barrier, slot, live, data)
+    SELECT *
+    FROM unnest($11::text::bigint[], $12::text::text[], $13::text::integer[], $14::text::boolean[], $15::bytea[])
+    ON CONFLICT DO NOTHING
+), new_barrier AS (
+    INSERT INTO barrier (execution, id, scope, node, mode, expected, join_token, state, resolved, live, deadline,
+                         milestone_at, milestone_token)
+    SELECT *
+    FROM unnest($16::bigint[], $17::text[], $18::text[], $19::text[], $20::text[], $21::integer[], $22::text[],
+                $23::text[], $24::integer[], $25::integer[], $26::float8[], $27::integer[], $28::text[])
+), changed_barrier AS (
+    UPDATE barrier
+    SET state = given.state, resolved = given.resolved, live = given.live, deadline = given.deadline,
+        milestone_at = given.milestone_at, milestone_token = given.milestone_token
+    FROM unnest($29::bigint[], $30::text[], $31::text[], $32::integer[], $33::integer[], $34::float8[], $35::integer[],
+                $36::text[])
+        AS given (execution, id, state, resolved, live, deadline, milestone_at, milestone_token)
+    WHERE barrier.execution = given.execution AND barrier.id = given.id
+), saved_gate AS (
+    INSERT INTO gate (execution, id, count, used)
+    SELECT *
+    FROM unnest($37::bigint[], $38::text[], $39::integer[], $40::text[])
+    ON CONFLICT (execution, id) DO UPDATE SET count = excluded.count, used = excluded.used
+)
+INSERT INTO left_context (execution, scope, key, data)
+SELECT *
+FROM unnest($41::bigint[], $42::text[], $43::text[], $44::bytea[])
+ON CONFLICT (execution, scope, key) DO UPDATE SET data = excluded.data;
+
+-- :name machines
+-- Scripts: a run's end saves everything, the snapshot too; a completion, a signal or a request only counts.
+WITH saved AS (
+    INSERT INTO machine (execution, version, inbox, read, unread, last_success, last_failure, kept, resuming, cancel,
+                         interrupted, line, wake, reachable, snapshot)
+    SELECT *
+    FROM unnest($1::bigint[], $2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
+                $8::integer[], $9::boolean[], $10::text[], $11::boolean[], $12::integer[], $13::text[], $14::text[],
+                $15::bytea[])
+    ON CONFLICT (execution) DO UPDATE SET
+        version = excluded.version, inbox = excluded.inbox, read = excluded.read, unread = excluded.unread,
+        last_success = excluded.last_success, last_failure = excluded.last_failure, kept = excluded.kept,
+        resuming = excluded.resuming, cancel = excluded.cancel, interrupted = excluded.interrupted,
+        line = excluded.line, wake = excluded.wake, reachable = excluded.reachable, snapshot = excluded.snapshot
+), counted AS (
+    UPDATE machine
+    SET version = given.version, inbox = given.inbox, unread = given.unread, last_success = given.last_success,
+        last_failure = given.last_failure, kept = given.kept, resuming = given.resuming, cancel = given.cancel
+    FROM unnest($16::bigint[], $17::integer[], $18::integer[], $19::integer[], $20::integer[], $21::integer[],
+                $22::integer[], $23::boolean[], $24::text[])
+        AS given (execution, version, inbox, unread, last_success, last_failure, kept, resuming, cancel)
+    WHERE machine.execution = given.execution
+), entered AS (
+    INSERT INTO inbox (execution, number, promise, ok, data)
+    SELECT *
+    FROM unnest($25::bigint[], $26::integer[], $27::bigint[], $28::boolean[], $29::bytea[])
+), removed AS (
+    DELETE FROM inbox
+    USING unnest($30::bigint[], $31::integer[]) AS given (execution, number)
+    WHERE inbox.execution = given.execution AND inbox.number = given.number
+)
+INSERT INTO mailbox (execution, id, name, number, place, taken, data)
+SELECT *
+FROM unnest($32::bigint[], $33::text[], $34::text[], $35::integer[], $36::integer[], $37::boolean[], $38::bytea[])
+ON CONFLICT (execution, id) DO UPDATE SET place = excluded.place, taken = excluded.taken, data = excluded.data;
+
+-- :name outbox
+-- Idempotent by its derived id.
+INSERT INTO outbox (id, execution, topic, data)
+SELECT *
+FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[])
+ON CONFLICT (id) DO NOTHING;
+
+-- :name delivered
+-- Several processes may deliver the same ones: each is removed by whoever comes first.
+DELETE FROM outbox
+WHERE turn IN (
+    SELECT done.turn
+    FROM outbox AS done
+    WHERE done.id = ANY ($1::text[])
+    ORDER BY done.turn
+    FOR UPDATE SKIP LOCKED
+);

@@ -1,0 +1,182 @@
+"""Work of tasks, and starts of callers, in one transaction with the transition that belongs to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from dalsegno.adapters.postgres.changes import TokenChanged
+from dalsegno.adapters.postgres.commits import MOST_TRIES, Commits
+from dalsegno.adapters.postgres.errors import driver_errors
+from dalsegno.adapters.postgres.listener import CHANNEL, NEWS
+from dalsegno.adapters.postgres.loaded import Loaded
+from dalsegno.adapters.postgres.loading import lock
+from dalsegno.adapters.postgres.store import Connection, PostgresStore, Transaction
+from dalsegno.adapters.postgres.wanted import wanted_by
+from dalsegno.adapters.postgres.ways import SESSION
+from dalsegno.core.settlement import settle
+from dalsegno.errors import Unavailable, UsageError
+from dalsegno.model.transition import Applied, Outcome, Transition
+from dalsegno.ports.transactions import Work, WorkFailed
+
+MOST_OPEN = 8
+"""Connections for tasks that work in transactions; further ones wait for one of them."""
+BEGIN = "SET LOCAL idle_in_transaction_session_timeout = '60s'"
+"""A task that does not go on for so long has lost its lease, too; its rows must not stay locked."""
+OURS = {name: SESSION[name] for name in ("search_path", "jit", "enable_seqscan", "plan_cache_mode")}
+
+
+class PostgresTransactions:
+    takes_work = False
+
+    def __init__(self, store: PostgresStore, commits: Commits) -> None:
+        self._store = store
+        self._commits = commits
+        self._pool: Any = None
+        self._opening = asyncio.Lock()
+
+    async def open(self, work: Sequence[Work] = ()) -> PostgresStepTransaction:
+        with driver_errors():
+            pool = await self._own_pool()
+            connection = await pool.acquire()
+            try:
+                transaction = connection.transaction()
+                await transaction.start()
+                await connection.execute(BEGIN)
+            except BaseException:
+                await pool.release(connection)
+                raise
+        return PostgresStepTransaction(self._commits, pool, connection, transaction)
+
+    async def start(self, connection: Any, transition: Transition) -> Outcome:
+        if not isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
+            raise UsageError("a start in your own transaction takes a connection of asyncpg")
+        if not connection.is_in_transaction():
+            raise UsageError(
+                "begin a transaction on the connection first: `async with connection.transaction():`"
+            )
+        with driver_errors():
+            async with _our_session(connection):
+                outcome = await settle_within(self._commits, Transaction(connection), transition)
+            # Sent when the caller commits: only then is there something to find.
+            await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, NEWS)
+        return outcome
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+
+    async def _own_pool(self) -> Any:
+        """Apart from the connections of the engine, which tasks must not use up. Made when the first task asks."""
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(
+                    self._store.url,
+                    min_size=0,
+                    max_size=MOST_OPEN,
+                    server_settings={"application_name": "dalsegno task"},
+                    **self._store.way.caching(),
+                )
+        return self._pool
+
+
+class PostgresStepTransaction:
+    """The connection is the task's while it runs, with the settings that a connection of its own would have."""
+
+    def __init__(self, commits: Commits, pool: Any, connection: Connection, transaction: Any) -> None:
+        self.connection = connection
+        self._transaction = transaction
+        self._commits = commits
+        self._pool = pool
+
+    async def commit(self, transition: Transition) -> Outcome:
+        with driver_errors():
+            async with _our_session(self.connection):
+                outcome = await settle_within(self._commits, Transaction(self.connection), transition)
+            if isinstance(outcome, Applied):
+                await self._end()
+            return outcome
+
+    async def _end(self) -> None:
+        try:
+            await self._transaction.commit()
+        except asyncpg.IntegrityConstraintViolationError as error:
+            raise WorkFailed(error) from error  # a constraint that the task's own tables check at the end
+        finally:
+            await self._give_back()
+
+    def is_lost(self) -> bool:
+        try:
+            return self.connection is None or bool(self.connection.is_closed())
+        except asyncpg.InterfaceError:  # the pool has thrown it away already
+            return True
+
+    async def rollback(self) -> None:
+        if self.connection is None:
+            return
+        try:
+            # A connection that died has left the pool by itself, and then says nothing but that.
+            with contextlib.suppress(asyncpg.InterfaceError):
+                if not self.connection.is_closed():
+                    await self._transaction.rollback()
+        finally:
+            await self._give_back()
+
+    async def _give_back(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            await self._pool.release(connection)
+
+
+async def settle_within(commits: Commits, tx: Transaction, transition: Transition) -> Outcome:
+    """In somebody else's transaction: waits for the execution's row, and leaves a refused try without a trace."""
+    await commits.store.reserve_numbers(1)
+    for _ in range(MOST_TRIES):
+        await tx.connection.execute("SAVEPOINT dalsegno")
+        try:
+            outcome = await _settle(commits, tx, transition)
+        except TokenChanged:
+            await tx.connection.execute("ROLLBACK TO dalsegno")
+        except asyncpg.PostgresError:
+            await tx.connection.execute("ROLLBACK TO dalsegno")
+            raise
+        else:
+            await tx.connection.execute("RELEASE dalsegno")
+            return outcome
+    raise Unavailable("other processes change the same tokens again and again; the step is tried again")
+
+
+async def _settle(commits: Commits, tx: Transaction, transition: Transition) -> Outcome:
+    await tx.fetch("load.wait", [transition.execution])
+    loaded = Loaded()
+    now = commits.store.saw(await lock(commits.store, tx, wanted_by([transition], careful=True), loaded))
+    if loaded.busy:
+        raise TokenChanged("it is being created at this moment")
+    outcome, _ = await commits.settle(tx, loaded, lambda rows: settle(transition, rows, now))
+    return outcome
+
+
+@asynccontextmanager
+async def _our_session(connection: Connection) -> AsyncIterator[None]:
+    """The settings under which our statements are written, and the caller's own again after that."""
+    names = list(OURS)
+    [before] = await connection.fetch(f"SELECT {', '.join(f'current_setting({name!r})' for name in names)}")
+    restored = dict(zip(names, before, strict=True))
+    await _set(connection, OURS)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            await _set(connection, restored)  # what went wrong is told all the same
+        raise
+    await _set(connection, restored)
+
+
+async def _set(connection: Connection, settings: dict[str, str]) -> None:
+    calls = ", ".join(f"set_config('{name}', ${place}, true)" for place, name in enumerate(settings, 1))
+    await connection.fetch(f"SELECT {calls}", *settings.values())

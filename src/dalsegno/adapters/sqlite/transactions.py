@@ -1,0 +1,125 @@
+"""Work of tasks in the writer's own transaction, under a savepoint."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dalsegno.adapters.sqlite.migration import own_tables
+from dalsegno.adapters.sqlite.store import SqliteStore
+from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
+from dalsegno.core.settlement import settle
+from dalsegno.errors import UsageError
+from dalsegno.model.transition import Applied, Outcome, Transition
+from dalsegno.ports.transactions import Work, WorkFailed
+
+WRITING = frozenset(
+    (
+        sqlite3.SQLITE_INSERT,
+        sqlite3.SQLITE_UPDATE,
+        sqlite3.SQLITE_DELETE,
+        sqlite3.SQLITE_DROP_TABLE,
+        sqlite3.SQLITE_ALTER_TABLE,
+    )
+)
+TRANSACTIONS = frozenset((sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT))
+
+
+class SqliteTransactions:
+    takes_work = True
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    async def open(self, work: Sequence[Work] = ()) -> SqliteStepTransaction:
+        return SqliteStepTransaction(self._store, work)
+
+    async def start(self, connection: Any, transition: Transition) -> Outcome:
+        if not isinstance(connection, sqlite3.Connection):
+            raise UsageError(
+                "a start in your own transaction takes a sqlite3.Connection to the file of the store"
+            )
+        try:
+            return self._start(connection, transition)
+        except sqlite3.ProgrammingError as error:
+            raise UsageError(
+                f"the connection cannot be used here ({error}); open it with check_same_thread=False"
+            ) from None
+
+    def _start(self, connection: sqlite3.Connection, transition: Transition) -> Outcome:
+        if not connection.in_transaction:
+            raise UsageError(
+                "begin a transaction on the connection first: connection.execute('BEGIN IMMEDIATE')"
+            )
+        factories = connection.row_factory, connection.text_factory
+        connection.row_factory, connection.text_factory = None, str
+        try:
+            rows = SqliteWorkspace(connection)
+            rows.begin()
+            rows.prefetch([transition], careful=True)
+            outcome = settle(transition, rows, self._store.clock.now())
+            rows.flush()
+            return outcome
+        finally:
+            connection.row_factory, connection.text_factory = factories
+
+
+class SqliteStepTransaction:
+    connection = None
+
+    def __init__(self, store: SqliteStore, work: Sequence[Work]) -> None:
+        self._store = store
+        self._work = work
+
+    async def commit(self, transition: Transition) -> Outcome:
+        now = self._store.clock.now()
+        outcome = await self._store.write(lambda rows: _apply(rows, self._work, transition, now))
+        if isinstance(outcome, WorkFailed):
+            raise outcome
+        return outcome
+
+    def is_lost(self) -> bool:
+        return False
+
+    async def rollback(self) -> None:
+        """Nothing has been written yet."""
+
+
+def _apply(
+    rows: SqliteWorkspace, work: Sequence[Work], transition: Transition, now: float
+) -> Outcome | WorkFailed:
+    """A failure of the work is an answer, not an error: other jobs share the writer's transaction."""
+    rows.prefetch([transition], careful=True)
+    connection = rows.connection
+    connection.execute("SAVEPOINT step")
+    try:
+        failure = _do(connection, work)
+        outcome = failure or settle(transition, rows, now)
+        if not isinstance(outcome, Applied):
+            connection.execute("ROLLBACK TO step")
+        return outcome
+    finally:
+        connection.execute("RELEASE step")
+
+
+def _do(connection: sqlite3.Connection, work: Sequence[Work]) -> WorkFailed | None:
+    connection.set_authorizer(_guard(own_tables()))
+    try:
+        for each in work:
+            each(connection)
+    except Exception as error:  # noqa: BLE001 - whatever the user's own function raises is the task's failure
+        return WorkFailed(error)
+    finally:
+        connection.set_authorizer(None)
+    return None
+
+
+def _guard(own: frozenset[str]) -> Callable[..., int]:
+    """The work ends no transaction, and keeps its hands off the tables of the store."""
+
+    def authorize(action: int, first: str | None, *_: object) -> int:
+        refused = action in TRANSACTIONS or (action in WRITING and first in own)
+        return sqlite3.SQLITE_DENY if refused else sqlite3.SQLITE_OK
+
+    return authorize

@@ -1,0 +1,109 @@
+"""Tasks through the API of remote workers: taken in batches, answered one by one, by workers that do nothing else.
+
+The tasks are there before the clock starts, so that what is measured is ``/v1/tasks/claim`` and ``/complete``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import Any
+
+from dalsegno.bench.raw import raw_limits
+from dalsegno.bench.report import Meter, Report, percentile
+from dalsegno.bench.serving import Line, completed_of, served
+from dalsegno.bench.workloads import Progress
+from dalsegno.errors import InternalError
+
+QUEUE = "bench-remote"
+GRAPH: dict[str, Any] = {
+    "name": "bench-remote",
+    "nodes": [
+        {"id": "one", "type": "task", "queue": QUEUE, "parameters": {"task": "echo", "input": "$trigger.n"}}
+    ],
+}
+STARTERS = 16
+WAIT = 5.0
+"""Seconds that a claim waits for the first task. If nobody has done anything meanwhile, something is lost."""
+
+
+async def remote(
+    url: str, progress: Progress, *, tasks: int = 10_000, workers: int = 8, batch: int = 20
+) -> Report:
+    """``tasks`` executions of one task each, run by ``workers`` connections that take ``batch`` at once."""
+    async with served(url) as port:
+        await _start(port, tasks, progress)
+        progress(f"{workers} workers take {batch} at once")
+        crew = [Worker(f"bench-{number}", await Line.open(port), batch) for number in range(workers)]
+        began = time.perf_counter()
+        with Meter() as meter:
+            await asyncio.gather(*(each.work(tasks, crew) for each in crew))
+        completed = await completed_of(crew[0].line, GRAPH["name"])
+        for each in crew:
+            each.line.close()
+    times = [took for each in crew for took in each.times]
+    return Report(
+        "remote",
+        url,
+        len(times) / (max(each.last for each in crew) - began),  # the last claims wait for nothing
+        percentile(times, 0.5),
+        percentile(times, 0.99),
+        meter.cpu,
+        meter.rss,
+        await raw_limits(url),
+        {
+            "tasks": tasks,
+            "workers": workers,
+            "batch": batch,
+            "claims": sum(each.claims for each in crew),
+            "completed": completed,
+            "lost": tasks - completed,
+        },
+    )
+
+
+class Worker:
+    def __init__(self, name: str, line: Line, batch: int) -> None:
+        self.name = name
+        self.line = line
+        self.batch = batch
+        self.claims = 0
+        self.last = 0.0
+        self.times: list[float] = []
+        """Milliseconds from sending an answer to its being taken."""
+
+    async def work(self, tasks: int, crew: list[Worker]) -> None:
+        """Until all of them together have answered every task."""
+        while (done := sum(len(each.times) for each in crew)) < tasks:
+            asked = {"worker": self.name, "queues": [QUEUE], "limit": self.batch, "wait": WAIT}
+            found = (await self.line.ask("POST", "/v1/tasks/claim", asked))["tasks"]
+            self.claims += 1
+            for task in found:
+                await self._answer(task["id"], task["fence"], task["input"])
+            if not found and sum(len(each.times) for each in crew) == done:
+                raise InternalError(
+                    f"nothing happened for {WAIT:g} s, and {tasks - done:,} tasks are not done"
+                )
+
+    async def _answer(self, task: str, fence: int, output: object) -> None:
+        began = time.perf_counter()
+        await self.line.ask("POST", f"/v1/tasks/{task}/complete", {"fence": fence, "output": output})
+        self.last = time.perf_counter()
+        self.times.append((self.last - began) * 1000)
+
+
+async def _start(port: int, count: int, progress: Progress) -> None:
+    progress(f"starting {count:,} executions of one task")
+    due = deque(range(count))
+    lines = [await Line.open(port) for _ in range(STARTERS)]
+    await lines[0].ask("POST", "/v1/definitions", GRAPH)
+
+    async def send(line: Line) -> None:
+        while due:
+            body = {"workflow": GRAPH["name"], "input": {"n": due.popleft()}}
+            await line.ask("POST", "/v1/executions", body)
+
+    await asyncio.gather(*map(send, lines))
+    for line in lines:
+        line.close()

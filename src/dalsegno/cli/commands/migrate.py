@@ -1,0 +1,41 @@
+"""``migrate``: the schema of a store, brought up to date before the processes that need it start."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dalsegno.cli.options import Json, Store
+
+
+def register(app: typer.Typer) -> None:
+    app.command("migrate")(migrate)
+
+
+def migrate(
+    store: Store = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only look; exit code 1 if something is to be done.")
+    ] = False,
+    finish: Annotated[
+        bool,
+        typer.Option("--finish", help="Also take away what only older versions needed; stop those first."),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Bring the store's schema up to date. Opening a store does the same, but for --finish."""
+    import asyncio
+
+    from dalsegno.cli.migrating import bring_up_to_date
+    from dalsegno.cli.opening import make_app
+    from dalsegno.cli.output import emit
+    from dalsegno.wiring import shown_url
+
+    url = make_app(store).url
+    state = asyncio.run(bring_up_to_date(url, check=check, finish=finish))
+    if json:
+        emit({"store": shown_url(url), "before": state.before, "schema": state.after, "newest": state.newest})
+    else:
+        typer.echo(f"{shown_url(url)}: {state.sentence()}")
+    raise typer.Exit(1 if check and state.after < state.newest else 0)

@@ -1,0 +1,51 @@
+"""Checks of a PostgreSQL server."""
+
+from __future__ import annotations
+
+import os
+
+from dalsegno.cli.doctor.check import Check, judge
+from dalsegno.errors import DalSegnoError
+from dalsegno.wiring import LISTEN_VARIABLE
+
+APART = 5.0
+"""Seconds by which clocks may differ before it is worth a word."""
+
+
+async def examine_server(url: str) -> list[Check]:
+    from dalsegno.adapters.postgres.examination import OLDEST, examine_database  # noqa: PLC0415 - needs the driver
+
+    try:
+        facts = await examine_database(url, os.environ.get(LISTEN_VARIABLE) or url)
+    except DalSegnoError as error:
+        return [
+            judge("database", str(error), fail=True, cure="Check the URL, the network and the server's log.")
+        ]
+    apart = abs(facts.clock_ahead)
+    clock = "ahead of" if facts.clock_ahead > 0 else "behind"
+    return [
+        judge(
+            "database",
+            f"PostgreSQL {facts.version}" + (", a standby" if facts.standby else ""),
+            fail=facts.major < OLDEST or facts.standby,
+            cure=f"Use a primary server of PostgreSQL {OLDEST} or newer.",
+        ),
+        judge(
+            "durability",
+            "commits are on disk" if facts.durable else "commits are confirmed before they are on disk",
+            warn=not facts.durable,
+            cure="Set fsync, full_page_writes and synchronous_commit on, unless losing the last moments is fine.",
+        ),
+        judge(
+            "wake-ups",
+            "reach this machine" if facts.wakes else "do not reach this machine: work is found by looking",
+            warn=not facts.wakes,
+            cure=f"Behind a pooler in transaction mode, give a direct URL in {LISTEN_VARIABLE}.",
+        ),
+        judge(
+            "server's clock",
+            f"{apart:.1f} s {clock} this machine's" if apart > 1 else "as this machine's",
+            warn=apart > APART,
+            cure="Set the clocks of all machines by NTP.",
+        ),
+    ]

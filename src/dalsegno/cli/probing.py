@@ -1,0 +1,179 @@
+"""The health port of a process that serves no requests: ``/live``, ``/ready`` and ``/metrics``, without a key.
+
+It answers from threads of its own, so that it can tell of an event loop that is blocked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import json
+import logging
+import os
+import socket
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from dalsegno.app import App
+from dalsegno.cli.problems import Refusal
+from dalsegno.cli.session import Stopping
+from dalsegno.engine.engine import Engine
+from dalsegno.errors import OperatorError, Unavailable
+from dalsegno.server.reaching import ask_store
+
+if TYPE_CHECKING:
+    from dalsegno.server.meter import Meter
+
+T = TypeVar("T")
+
+VARIABLE = "DALSEGNO_HEALTH_PORT"
+HERE = "127.0.0.1"
+LOOP_PATIENCE = 3.0
+"""Seconds in which the event loop must take a turn."""
+LONGEST_LOOK = 8.0
+"""Seconds that a look at the store may take beyond that."""
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+say = logging.getLogger("dalsegno.cli").info
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def health_address(given: str | None, number: int = 0) -> Address | None:
+    """As the option says, else the environment. The processes of one command count upwards from its port."""
+    text = given if given is not None else os.environ.get(VARIABLE)
+    return read_address(text, number) if text else None
+
+
+def read_address(text: str, offset: int = 0) -> Address:
+    """``8701``: on this machine alone; ``0.0.0.0:8701``: on all its addresses. ``offset`` is added to the port."""
+    host, colon, port = text.strip().rpartition(":")
+    if not port.isdecimal() or int(port) + offset > 65_535 or (colon and not host):
+        raise Refusal(
+            f"{text!r} is no port for health and metrics",
+            "Write --health-port 8701, or --health-port 0.0.0.0:8701 to be reached from other machines.",
+        )
+    return Address(host.strip("[]") or HERE, int(port) + offset if int(port) else 0)
+
+
+class Probed:
+    """What the port tells about: one process's engine."""
+
+    broadcast = None
+
+    def __init__(self, engine: Engine, stopping: Stopping) -> None:
+        from dalsegno.server.meter import Meter  # noqa: PLC0415 - only what is used is loaded
+
+        self.engine = engine
+        self.meter: Meter = Meter()
+        self.meter.watch(engine)
+        self._stopping = stopping
+        self._loop = asyncio.get_running_loop()
+
+    def live(self) -> None:
+        self._ask(asyncio.sleep(0), LOOP_PATIENCE)
+
+    def ready(self) -> None:
+        if self._stopping.event.is_set():
+            raise Unavailable("the process is stopping")
+        self._ask(ask_store(self.engine.stack), LOOP_PATIENCE + LONGEST_LOOK)
+
+    def metrics(self) -> bytes:
+        from dalsegno.server.metrics import exposition  # noqa: PLC0415 - only what is used is loaded
+
+        return self._ask(exposition(self), LOOP_PATIENCE + LONGEST_LOOK)
+
+    def _ask(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        """From another thread."""
+        asked = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return asked.result(seconds)
+        except concurrent.futures.TimeoutError:
+            asked.cancel()
+            raise Unavailable(
+                f"the event loop did not answer within {seconds:g} s: a task that is async computes or waits in it; "
+                "make it an ordinary function, which runs in a thread"
+            ) from None
+
+
+@contextmanager
+def health_port(app: App, address: Address | None, stopping: Stopping) -> Iterator[None]:
+    """Open inside the block, if there is to be one. The application runs."""
+    if address is None:
+        yield
+        return
+    server = _listen(address, Probed(app.engine, stopping))
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="dalsegno-health", daemon=True)
+    thread.start()
+    say("health and metrics: http://%s/live, /ready, /metrics", Address(address.host, server.server_port))
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    probed: Probed
+
+
+class _ServerV6(_Server):
+    address_family = socket.AF_INET6
+
+
+def _listen(address: Address, probed: Probed) -> _Server:
+    kind = _ServerV6 if ":" in address.host else _Server
+    try:
+        server = kind((address.host, address.port), _Answer)
+    except OSError as error:
+        raise Refusal(
+            f"the health port {address} cannot be used: {error.strerror or error}",
+            "Choose another one with --health-port.",
+        ) from None
+    server.probed = probed
+    return server
+
+
+class _Answer(BaseHTTPRequestHandler):
+    timeout = 10  # for whoever connects and says nothing
+    server: _Server
+    protocol_version = "HTTP/1.0"
+    server_version, sys_version = "dalsegno", ""
+    paths: ClassVar = ("/live", "/ready", "/metrics")
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path not in self.paths:
+            self._send(404, {"status": "unknown", "detail": f"here are {', '.join(self.paths)}"})
+            return
+        try:
+            told = getattr(self.server.probed, path[1:])()
+        except OperatorError as error:
+            self._send(503, {"status": "down", "detail": str(error)})
+            return
+        self._send(200, told if isinstance(told, bytes) else {"status": "ok"})
+
+    def _send(self, status: int, body: bytes | dict[str, str]) -> None:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode() + b"\n"
+        self.send_response(status)
+        self.send_header("Content-Type", METRICS_TYPE if isinstance(body, bytes) else "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Probes come every few seconds: nobody wants to read of them."""

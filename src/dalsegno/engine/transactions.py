@@ -1,0 +1,142 @@
+"""``ctx.transaction()``: work of a task in the same transaction as the step it leads to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, overload
+
+from dalsegno.errors import InternalError, OperatorError, UsageError
+from dalsegno.model.retry import RetryPolicy
+from dalsegno.model.token import Lease
+from dalsegno.ports.transactions import StepTransaction, TransactionLost, Transactions, Work
+
+SERVICE = "transactions"
+
+Run = tuple[str, int]
+"""A token and the fence of its lease."""
+
+NOT_HERE = (
+    "ctx.transaction() needs a store on SQLite or PostgreSQL, and a task that runs in a worker with that store; "
+    "this one has none to share"
+)
+TAKES_WORK = (
+    "on SQLite a transaction is a short function that runs with the step's commit: "
+    "write ctx.transaction(lambda connection: connection.execute(…))"
+)
+GIVES_CONNECTION = (
+    "on PostgreSQL a transaction is a block in an async task: write "
+    "`async with ctx.transaction() as connection:`"
+)
+
+
+class StepTransactions:
+    """Those of the runs in progress. ``retries``: how each run's failures are retried, should its work fail when it is
+    committed. A token that lost its lease may run here twice; its fence tells the runs apart."""
+
+    def __init__(self, store: Transactions | None) -> None:
+        self._store = store
+        self._open: dict[Run, StepTransaction] = {}
+        self._work: dict[Run, list[Work]] = {}
+        self.retries: dict[Run, RetryPolicy | None] = {}
+
+    def has(self, lease: Lease) -> bool:
+        if not self.retries:  # as nearly always: every step of every chain asks
+            return False
+        run = lease.token, lease.fence
+        return run in self._open or run in self._work
+
+    def add(self, lease: Lease, work: Work, retry: RetryPolicy | None) -> None:
+        """From whatever thread the task runs in."""
+        if self._store is None or not self._store.takes_work:
+            raise UsageError(NOT_HERE if self._store is None else GIVES_CONNECTION)
+        run = lease.token, lease.fence
+        self.retries[run] = retry
+        self._work.setdefault(run, []).append(work)
+
+    @asynccontextmanager
+    async def connection(self, lease: Lease, retry: RetryPolicy | None) -> AsyncIterator[Any]:
+        """Left without an error, the transaction stays open until the step's commit ends it."""
+        if self._store is None or self._store.takes_work:
+            raise UsageError(NOT_HERE if self._store is None else TAKES_WORK)
+        run = lease.token, lease.fence
+        opened = self._open.pop(run, None) or await self._opened(self._store)
+        try:
+            yield opened.connection
+        except BaseException as error:
+            lost = opened.is_lost()
+            await opened.rollback()
+            if lost and isinstance(error, Exception):
+                raise TransactionLost(f"the store went away during a task's transaction ({error})") from error
+            raise
+        self.retries[run] = retry
+        self._open[run] = opened
+
+    async def _opened(self, store: Transactions) -> StepTransaction:
+        try:
+            return await store.open()
+        except OperatorError as error:
+            raise TransactionLost(str(error)) from error
+
+    async def of_step(self, lease: Lease) -> StepTransaction | None:
+        """In which the step of this run is to be committed."""
+        run = lease.token, lease.fence
+        if run in self._work and self._store is not None:
+            self._open[run] = await self._store.open(self._work.pop(run))
+        return self._open.get(run)
+
+    def ended(self, lease: Lease) -> RetryPolicy | None:
+        """It is committed, or failed when it was. How it would be retried."""
+        run = lease.token, lease.fence
+        self._open.pop(run, None)
+        return self.retries.pop(run, None)
+
+    async def abandon(self, lease: Lease) -> None:
+        """The run failed, or its step cannot be applied."""
+        run = lease.token, lease.fence
+        self._work.pop(run, None)
+        self.retries.pop(run, None)
+        opened = self._open.pop(run, None)
+        if opened is not None:
+            await opened.rollback()
+
+
+NO_TRANSACTIONS = StepTransactions(None)
+"""For an engine that runs nothing."""
+
+
+class UsesTransactions(ABC):
+    """Part of every context of a run."""
+
+    __slots__ = ()
+
+    services: Mapping[str, Any]
+
+    @property
+    @abstractmethod
+    def own_lease(self) -> Lease:
+        """Of the run."""
+
+    @property
+    @abstractmethod
+    def own_retry(self) -> RetryPolicy | None:
+        """How the task was registered."""
+
+    @overload
+    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+
+    @overload
+    def transaction(self, work: Callable[[Any], object]) -> None: ...
+
+    def transaction(
+        self, work: Callable[[Any], object] | None = None
+    ) -> AbstractAsyncContextManager[Any] | None:
+        """What is written in it is stored with the step, or not at all."""
+        transactions = self.services.get(SERVICE)
+        if not isinstance(transactions, StepTransactions):
+            raise InternalError("the engine gives tasks no service 'transactions'")
+        if work is None:
+            return transactions.connection(self.own_lease, self.own_retry)
+        transactions.add(self.own_lease, work, self.own_retry)
+        return None

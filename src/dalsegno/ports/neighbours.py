@@ -1,0 +1,37 @@
+"""Other processes on the same store, and what one tells the others so that nobody has to ask again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Neighbours(Protocol):
+    """Only ever hints: what is not told, or not heard, is found a little later by whoever looks by himself. Telling
+    returns at once and never fails; what is told in quick succession goes out together."""
+
+    def look_every(self) -> float:
+        """Seconds between two looks of whoever fires timers or delivers, as things are: the less often, the more surely
+        he is told."""
+
+    def tell_due(self, at: float) -> None:
+        """A commit of this process parked something that comes due at this moment of the ledger's clock."""
+
+    def tell_owed(self) -> None:
+        """A commit of this process wrote into the outbox."""
+
+    def tell_ended(self, execution: str) -> None:
+        """A commit of this process ended this execution."""
+
+    def tell_tended(self) -> None:
+        """This process has just looked for what others left behind."""
+
+    def watch_endings(self) -> None:
+        """Somebody in this process waits for an execution to end."""
+
+    def hear_schedules(
+        self, due: Callable[[float], None], owed: Callable[[], None], tended: Callable[[], None]
+    ) -> None:
+        """Whom to tell in a process that fires timers, delivers and repairs."""
+
+    def hear_endings(self, ended: Callable[[str], None]) -> None: ...

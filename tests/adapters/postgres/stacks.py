@@ -1,0 +1,54 @@
+"""Whole stacks on a PostgreSQL database, as many as a test wants, all closed in the end."""
+
+from __future__ import annotations
+
+from dalsegno.adapters.postgres import (
+    Listener,
+    PostgresArchive,
+    PostgresBlobs,
+    PostgresBroker,
+    PostgresLedger,
+    PostgresLimits,
+    PostgresNeighbours,
+    PostgresRecords,
+    PostgresStore,
+)
+from dalsegno.testing.clock import FakeClock
+from dalsegno.testing.contract import ContractStack
+
+
+class PostgresStacks:
+    """Each is what one process would have. They share a clock."""
+
+    def __init__(self, url: str, clock: FakeClock | None = None) -> None:
+        self.url = url
+        self.clock = clock or FakeClock()
+        self.brokers: list[PostgresBroker] = []
+        self.ledgers: list[PostgresLedger] = []
+
+    async def open(self, listen_at: str | None = None) -> ContractStack:
+        store = await PostgresStore.open(self.url, self.clock)
+        ledger = PostgresLedger(store)
+        listener = Listener(listen_at or self.url)
+        broker = PostgresBroker(ledger, listener)
+        PostgresNeighbours(ledger, listener, broker)
+        listener.start()
+        self.brokers.append(broker)
+        self.ledgers.append(ledger)
+        return ContractStack(
+            ledger,
+            self.clock,
+            PostgresArchive(store),
+            PostgresBlobs(store),
+            broker,
+            self.open,  # everything is in the database: there is nothing that a crash could leave half done here
+            self.open,
+            records=PostgresRecords(store),
+            limits=PostgresLimits(store),
+        )
+
+    async def close(self) -> None:
+        for broker in self.brokers:
+            await broker.close()
+        for ledger in self.ledgers:
+            await ledger.close()

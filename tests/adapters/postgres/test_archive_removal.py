@@ -1,0 +1,199 @@
+"""Retention on PostgreSQL: days of history go as a whole where nothing of them is kept, and row by row else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from dalsegno.adapters.postgres import PostgresArchive, PostgresStore
+from dalsegno.adapters.postgres.partitions import (
+    AHEAD,
+    DAY,
+    day_at,
+    make_ahead,
+    name_of,
+    numbers_of,
+    read_name,
+)
+from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.testing.clock import FakeClock
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
+    store = await PostgresStore.open(postgres_url, FakeClock())
+    yield store
+    await store.close()
+
+
+async def partitions(store: PostgresStore, table: str = "event") -> set[str]:
+    return {name for (name,) in await store.fetch("removal.partitions", f"dalsegno.{table}")}
+
+
+async def put_ended(
+    store: PostgresStore, name: str, day: int, state: str = "COMPLETED", events: int = 3
+) -> int:
+    """An execution that was started and ended on that day and is swept; its number."""
+    number, at = numbers_of(day)[0] + sum(name.encode()), day * DAY + 100.0
+    async with store.transaction() as rows:
+        await rows.connection.execute(
+            "INSERT INTO execution (number, id, workflow, version, definition, kind, state, created_at, priority,"
+            " ended_at, epoch, seq, live, touched_at, tags, error, input) VALUES ($1, $2, 'w', 1, 'h', 'graph', $3, $4,"
+            """ 0, $4, 0, $5, 0, $4, '[["env", "prod"]]', '{"message": "out of paper"}', '{}')""",
+            number,
+            name,
+            state,
+            at,
+            events,
+        )
+        await rows.connection.execute(
+            "INSERT INTO event (execution, seq, kind, node, scope, at)"
+            " SELECT $1, seq, 'NodeCompleted', 'n', '', $2 FROM generate_series(1, $3::integer) AS seq",
+            number,
+            at,
+            events,
+        )
+        await rows.connection.execute("INSERT INTO output VALUES ($1, 'o', 'x')", number)
+        await rows.connection.execute("INSERT INTO execution_tag VALUES ('env', 'prod', $1, $2)", at, name)
+        if state == "FAILED":
+            await rows.connection.execute("INSERT INTO failure_word VALUES ('paper', $1, $2)", at, name)
+    return number
+
+
+async def rows_of(store: PostgresStore, number: int) -> int:
+    async with store.transaction() as rows:
+        return int(
+            await rows.connection.fetchval(
+                "SELECT (SELECT count(*) FROM event WHERE execution = $1)"
+                " + (SELECT count(*) FROM output WHERE execution = $1)",
+                number,
+            )
+        )
+
+
+async def left_in(store: PostgresStore, table: str) -> int:
+    async with store.transaction() as rows:
+        return int(await rows.connection.fetchval(f"SELECT count(*) FROM {table}"))
+
+
+async def pass_days(store: PostgresStore, days: int) -> None:
+    assert isinstance(store._clock, FakeClock)
+    store._clock.advance(days * DAY)
+    await make_ahead(store)
+
+
+def test_names_of_partitions_tell_their_day() -> None:
+    day = day_at(1_700_006_400.0)
+    assert name_of("event", day) == "event_20231115"
+    assert read_name("event_20231115") == day
+    assert read_name("event_other") is None
+
+
+async def test_partitions_are_made_ahead_once(store: PostgresStore) -> None:
+    await make_ahead(store)
+    today = day_at(store.now())
+
+    assert await partitions(store) >= {name_of("event", today + after) for after in range(AHEAD + 1)}
+    assert await partitions(store, "output") >= {name_of("output", today)}
+    assert await make_ahead(store) == 0
+    await pass_days(store, 1)
+    assert name_of("event", today + 1 + AHEAD) in await partitions(store)
+
+
+async def test_rows_go_to_the_partition_of_the_day_of_their_start(store: PostgresStore) -> None:
+    await make_ahead(store)
+    day = day_at(store.now())
+    await put_ended(store, "run", day)
+
+    assert await left_in(store, name_of("event", day)) == 3
+    assert await left_in(store, "event_other") == 0
+
+
+async def test_day_of_which_nothing_is_kept_goes_as_a_whole(store: PostgresStore) -> None:
+    await make_ahead(store)
+    archive, day = PostgresArchive(store), day_at(store.now())
+    for number in range(5):
+        await put_ended(store, f"run-{number}", day, ("COMPLETED", "FAILED")[number % 2])
+    await pass_days(store, 3)
+    kept = await put_ended(store, "new", day_at(store.now()))
+
+    assert await archive.remove_ended(store.now() - DAY) == 5
+
+    assert name_of("event", day) not in await partitions(store)
+    assert name_of("output", day) not in await partitions(store, "output")
+    assert [view.id for view in await archive.executions(ExecutionFilter())] == ["new"]
+    assert (await left_in(store, "failure_word"), await left_in(store, "execution_tag")) == (0, 1)
+    assert await rows_of(store, kept) == 4
+
+
+async def test_day_of_which_something_is_kept_stays_and_its_rows_go_one_by_one(store: PostgresStore) -> None:
+    await make_ahead(store)
+    archive, day = PostgresArchive(store), day_at(store.now())
+    gone, kept = await put_ended(store, "done", day), await put_ended(store, "failed", day, "FAILED")
+    await pass_days(store, 3)
+
+    assert await archive.remove_ended(store.now(), states=("COMPLETED",)) == 1
+
+    assert name_of("event", day) in await partitions(store)
+    assert (await rows_of(store, gone), await rows_of(store, kept)) == (0, 4)
+    assert [event.seq for event in await archive.events("failed")] == [1, 2, 3]
+
+
+async def test_day_that_is_not_over_is_never_dropped(store: PostgresStore) -> None:
+    await make_ahead(store)
+    archive, day = PostgresArchive(store), day_at(store.now())
+    number = await put_ended(store, "run", day)
+    store._clock.advance(3600)  # type: ignore[union-attr]
+
+    assert await archive.remove_ended(store.now()) == 1
+
+    assert name_of("event", day) in await partitions(store)
+    assert await rows_of(store, number) == 0
+
+
+async def test_partition_in_use_is_dropped_later_and_holds_nobody_up(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    await make_ahead(store)
+    archive, day = PostgresArchive(store), day_at(store.now())
+    await put_ended(store, "run", day)
+    await pass_days(store, 3)
+    reader = await asyncpg.connect(postgres_url)
+    async with reader.transaction():
+        await reader.fetch("SELECT count(*) FROM dalsegno.event")
+
+        assert await archive.remove_ended(store.now()) == 1
+        assert name_of("event", day) in await partitions(store)
+    await reader.close()
+
+    assert await archive.remove_ended(store.now()) == 0
+    assert name_of("event", day) not in await partitions(store)
+
+
+async def test_execution_with_a_long_history_goes_in_several_transactions(store: PostgresStore) -> None:
+    archive = PostgresArchive(store)
+    number = await put_ended(store, "long", day_at(store.now()), events=12_000)
+    store._clock.advance(200)  # type: ignore[union-attr]
+
+    assert await archive.remove_ended(store.now()) == 1
+
+    assert await rows_of(store, number) == 0
+    assert await archive.execution("long") is None
+
+
+async def test_what_another_process_is_at_work_with_is_left_to_it(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    archive, day = PostgresArchive(store), day_at(store.now()) - 10
+    for name in ("held", "free"):
+        await put_ended(store, name, day)
+    other = await asyncpg.connect(postgres_url)
+    async with other.transaction():
+        await other.fetch("SELECT FROM dalsegno.execution WHERE id = 'held' FOR UPDATE")
+
+        assert await archive.remove(["held", "free"]) == ["free"]
+    await other.close()
+
+    assert await archive.remove(["held", "free"]) == ["held"]

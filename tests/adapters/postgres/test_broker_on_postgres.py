@@ -1,0 +1,225 @@
+"""Wake-ups between processes: none inside a commit, none while everybody is busy, and none that anything depends on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from dalsegno.adapters.postgres import PostgresBroker
+from dalsegno.adapters.postgres import broker as broker_module
+from dalsegno.adapters.postgres.listener import LARGEST, Message, _texts
+from dalsegno.model.token import Lease
+from dalsegno.testing.contract import ContractStack
+from dalsegno.testing.contract.build import start, token
+from tests.adapters.postgres.pooler import DeafPooler
+from tests.adapters.postgres.stacks import PostgresStacks
+from tests.servers.postgres import PostgresServer
+
+SOON = 5.0
+"""Much less than the time after which a worker looks by itself."""
+
+
+@pytest.fixture
+async def stacks(postgres_url: str) -> AsyncIterator[PostgresStacks]:
+    stacks = PostgresStacks(postgres_url)
+    yield stacks
+    await stacks.close()
+
+
+async def until(come: Callable[[], bool], seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not come():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.005)
+
+
+def broker_of(stack: ContractStack) -> PostgresBroker:
+    assert isinstance(stack.broker, PostgresBroker)
+    return stack.broker
+
+
+async def two(stacks: PostgresStacks) -> tuple[ContractStack, ContractStack]:
+    """Two processes that hear each other."""
+    first, second = await stacks.open(), await stacks.open()
+    for stack in (first, second):
+        await until(lambda stack=stack: broker_of(stack).listener.working)  # type: ignore[misc]
+    return first, second
+
+
+async def waiting(
+    stack: ContractStack, *others: ContractStack, worker: str = "w1"
+) -> asyncio.Task[list[Lease]]:
+    """A worker that has found nothing and of which the others know it."""
+    task = asyncio.create_task(stack.broker.take(worker, ["default"], 10))
+    name = broker_of(stack).listener.name
+    await until(lambda: all(name in broker_of(other)._idle for other in others))
+    return task
+
+
+async def begin(stack: ContractStack, name: str, *tokens: str) -> None:
+    [applied] = await stack.apply(start(name, *(token(each) for each in tokens)))
+    await stack.broker.announce(applied.ready)
+
+
+async def test_worker_of_another_process_is_woken(stacks: PostgresStacks) -> None:
+    here, there = await two(stacks)
+    taking = await waiting(there, here)
+
+    await begin(here, "run-1", "a")
+
+    [lease] = await asyncio.wait_for(taking, SOON)
+    assert lease.token == "a"
+
+
+async def test_commit_itself_sends_nothing(stacks: PostgresStacks) -> None:
+    here, there = await two(stacks)
+    taking = await waiting(there, here)
+    sent = broker_of(here).listener.sent
+
+    for number in range(20):
+        await here.apply(start(f"run-{number}", token("a")))
+
+    assert broker_of(here).listener.sent == sent
+    taking.cancel()
+
+
+async def test_nothing_is_sent_while_nobody_is_idle(stacks: PostgresStacks) -> None:
+    here, _there = await two(stacks)
+    sent = broker_of(here).listener.sent
+
+    for number in range(20):
+        await begin(here, f"run-{number}", "a")
+
+    await asyncio.sleep(0)
+    assert broker_of(here).listener.sent == sent
+
+
+async def test_an_idle_process_is_woken_once_for_many_announcements(stacks: PostgresStacks) -> None:
+    here, there = await two(stacks)
+    taking = await waiting(there, here)
+    sent = broker_of(here).listener.sent
+
+    for number in range(50):
+        await begin(here, f"run-{number}", "a")
+    await asyncio.wait_for(taking, SOON)
+
+    await until(lambda: broker_of(here).listener.sent > sent)
+    assert broker_of(here).listener.sent == sent + 1
+
+
+async def test_process_that_has_taken_what_it_was_woken_for_is_not_woken_again(
+    stacks: PostgresStacks,
+) -> None:
+    here, there = await two(stacks)
+    taking = await waiting(there, here)
+    sent = broker_of(here).listener.sent
+    await begin(here, "run-1", "a")
+    await asyncio.wait_for(taking, SOON)
+
+    again = await waiting(there, here)  # it is known to be idle, and was not answered
+
+    assert broker_of(here).listener.sent == sent + 1
+    again.cancel()
+
+
+async def test_work_goes_to_the_own_worker_without_a_message(stacks: PostgresStacks) -> None:
+    here, there = await two(stacks)
+    elsewhere = await waiting(there, here)
+    own = await waiting(here, there, worker="w2")
+    sent = broker_of(here).listener.sent
+
+    await begin(here, "run-1", "a")
+
+    assert [lease.token for lease in await asyncio.wait_for(own, SOON)] == ["a"]
+    assert broker_of(here).listener.sent == sent
+    elsewhere.cancel()
+
+
+async def test_work_announced_while_idleness_is_on_its_way_is_not_missed(stacks: PostgresStacks) -> None:
+    """The claim has found nothing, and whoever announces does not know yet that anybody waits."""
+    here, there = await two(stacks)
+    claimed, go_on = asyncio.Event(), asyncio.Event()
+    claim = there.ledger.claim
+
+    async def slow_claim(worker: str, queues: list[str], limit: int) -> list[Lease]:
+        leases = await claim(worker, queues, limit)
+        if not claimed.is_set():
+            claimed.set()
+            await go_on.wait()
+        return leases
+
+    there.ledger.claim = slow_claim  # type: ignore[method-assign, assignment]
+    taking = asyncio.create_task(there.broker.take("w1", ["default"], 10))
+    await claimed.wait()
+    await begin(here, "run-1", "a")
+    go_on.set()
+
+    assert [lease.token for lease in await asyncio.wait_for(taking, SOON)] == ["a"]
+
+
+async def test_newcomer_learns_who_is_idle(stacks: PostgresStacks) -> None:
+    there = await stacks.open()
+    await until(lambda: broker_of(there).listener.working)
+    taking = await waiting(there)
+    newcomer = await stacks.open()
+    name = broker_of(there).listener.name
+    await until(lambda: name in broker_of(newcomer)._idle)
+
+    await begin(newcomer, "run-1", "a")
+
+    assert await asyncio.wait_for(taking, SOON)
+
+
+async def test_lost_message_is_made_good_by_a_look(
+    stacks: PostgresStacks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_module, "LOOK_EVERY", 0.2)
+    here, there = await two(stacks)
+    taking = await waiting(there, here)
+
+    await here.apply(start("run-1", token("a")))  # announced by nobody
+
+    assert await asyncio.wait_for(taking, SOON)
+
+
+async def test_listener_comes_back_after_the_server_was_killed(private_postgres: PostgresServer) -> None:
+    stacks = PostgresStacks(private_postgres.create_database("listening"))
+    here, there = await two(stacks)
+    private_postgres.kill()
+    await until(lambda: not any(broker_of(stack).listener.working for stack in (here, there)))
+    private_postgres.start()
+    await until(lambda: all(broker_of(stack).listener.working for stack in (here, there)))
+
+    taking = await waiting(there, here)
+    await begin(here, "run-1", "a")
+
+    assert await asyncio.wait_for(taking, SOON)
+    await stacks.close()
+
+
+async def test_listener_that_hears_nothing_says_so_and_work_is_found_by_looking(
+    stacks: PostgresStacks, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with DeafPooler(postgres_url) as pooler:
+        here, there = await stacks.open(), await stacks.open(listen_at=pooler.url)
+        with caplog.at_level(logging.WARNING, "dalsegno.postgres"):
+            await until(lambda: "DALSEGNO_LISTEN" in caplog.text)
+        assert pooler.swallowed > 0
+        assert not broker_of(there).listener.working
+        taking = asyncio.create_task(there.broker.take("w1", ["default"], 10))
+
+        await begin(here, "run-1", "a")
+
+        assert await asyncio.wait_for(taking, SOON)
+
+
+def test_long_lists_travel_in_several_messages() -> None:
+    names = tuple(f"execution-{number:040}" for number in range(1000))
+
+    texts = _texts(Message("me", ended=names))
+
+    assert len(texts) > 1
+    assert max(len(text.encode()) for text in texts) <= LARGEST
+    assert sum(text.count("execution-") for text in texts) == len(names)

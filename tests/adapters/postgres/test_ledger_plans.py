@@ -1,0 +1,89 @@
+"""Plans of the ledger's statements: whatever runs for every step goes by indexes, however much history there is."""
+
+from __future__ import annotations
+
+import re
+
+from dalsegno.adapters.postgres import PostgresLedger
+from dalsegno.adapters.postgres.statements import SQL
+from tests.adapters.postgres.test_archive_plans import plan_of
+
+TOPICS = ("load", "write", "leases", "limits", "sweep", "look")
+STATEMENTS = sorted(name for name in SQL if name.split(".")[0] in TOPICS)
+ALL_WORKERS = {"leases.gone", "leases.workers"}
+"""They look at all workers: one row for each process."""
+IN_ORDER = (
+    "leases.claim",
+    "leases.plain",
+    "leases.heads",
+    "leases.due",
+    "sweep.ended",
+    "load.first_in_lines",
+)
+"""They take the first few of a line."""
+NEVER_WALKED = {"leases.due": "token_due", "leases.claim": "token_ready", "leases.heads": "token_in_line"}
+
+BY_NAME = (
+    "write.steps",
+    "write.held_steps",
+    "write.tokens",
+    "load.locked",
+    "load.tokens",
+    "leases.named",
+    "leases.named_in_line",
+    "leases.give",
+)
+MANY_TOKENS = """
+INSERT INTO token (execution, id, state, scope, kind, node, queue, priority, live, ready_at, data, owner)
+SELECT number % 20, number::text, CASE WHEN number < 5 THEN 'leased' WHEN number < 9 THEN 'ready' ELSE 'consumed' END,
+       '', 'node', 'a', 'default', 0, true, 0, '', 'w1'
+FROM generate_series(1, 5000) AS number
+"""
+
+
+async def plans(ledger: PostgresLedger, names: tuple[str, ...] | list[str]) -> dict[str, list[str]]:
+    found = {}
+    async with ledger.store.transaction() as tx:
+        for name in names:
+            found[name] = await plan_of(tx.connection, name)
+            await tx.connection.execute("DEALLOCATE planned")
+    return found
+
+
+async def test_statements_go_by_indexes_only(ledger: PostgresLedger) -> None:
+    """Within one transaction, so that one database serves them all."""
+    walks = {
+        name: [line for line in plan if "Seq Scan" in line]
+        for name, plan in (await plans(ledger, STATEMENTS)).items()
+    }
+
+    assert {name for name, lines in walks.items() if lines} <= ALL_WORKERS
+    assert all("on worker" in line for lines in walks.values() for line in lines)
+
+
+async def test_lines_are_walked_in_their_order(ledger: PostgresLedger) -> None:
+    """Nothing is sorted before it is locked or limited: a claim must not depend on how many tokens wait."""
+    for name, plan in (await plans(ledger, IN_ORDER)).items():
+        locked = [plan[place + 1] for place, line in enumerate(plan) if "LockRows" in line]
+        assert locked or name == "load.first_in_lines", name
+        assert not [line for line in locked if "Sort" in line], "\n".join(plan)
+
+
+async def test_tokens_are_looked_up_by_their_names_however_few_are_leased(ledger: PostgresLedger) -> None:
+    """With few leased tokens among many, the planner is tempted to walk those for every token that is named."""
+    async with ledger.store.transaction() as tx:
+        await tx.connection.execute(MANY_TOKENS)
+    async with ledger.store.transaction() as tx:
+        await tx.connection.execute("ANALYZE token")
+
+    for name, plan in (await plans(ledger, BY_NAME)).items():
+        used = {found.group(1) for line in plan if (found := re.search(r"using (token_\w+) on token", line))}
+        assert used <= {"token_pkey", "token_using"}, f"{name}: " + "\n".join(plan)
+
+
+async def test_times_and_lines_are_looked_up_in_the_index_itself(ledger: PostgresLedger) -> None:
+    """A condition that is only checked on the way would walk past everything that is not due."""
+    for name, index in NEVER_WALKED.items():
+        plan = (await plans(ledger, [name]))[name]
+        [place, *_] = [place for place, line in enumerate(plan) if f"using {index} " in line]
+        assert "Index Cond" in plan[place + 1], "\n".join(plan)

@@ -1,0 +1,152 @@
+"""Commits in one statement: taken where everything is known, never where another process came between, and with the
+same result as the long way."""
+
+from __future__ import annotations
+
+import pytest
+
+from dalsegno.adapters.postgres import PostgresLedger
+from dalsegno.adapters.postgres.known import Known
+from dalsegno.model.effect import PauseExecution, SpawnToken, StoreOutput, WriteOutbox
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import AlreadyApplied, Applied, Park, Stale, Transition
+from dalsegno.testing.contract.build import RUN, event, last, start, token
+from tests.adapters.postgres.conftest import OpenLedger
+
+
+async def begin(ledger: PostgresLedger, *names: str, run: str = RUN) -> dict[str, Lease]:
+    await ledger.commit([start(run, *(token(name) for name in names))])
+    return {lease.token: lease for lease in await ledger.claim("w1", ["default"], 99)}
+
+
+def hop(token_id: str, following: str, run: str = RUN) -> Transition:
+    effects = (SpawnToken(token(following)), StoreOutput(token_id, b"1"))
+    return Transition(run, effects, (event(data=b"{}"),), token_id, 1, keep=(following,), worker="w1")
+
+
+async def test_chain_goes_the_short_way_from_its_claim_on(ledger: PostgresLedger) -> None:
+    await begin(ledger, "t0")
+
+    for number in range(10):
+        [outcome] = await ledger.commit([hop(f"t{number}", f"t{number + 1}")])
+        assert outcome == Applied(kept=(f"t{number + 1}",))
+
+    assert ledger.commits.known.hits == 10
+    assert ledger.commits.reloads == 0
+    found = await ledger.inspect(RUN)
+    assert found is not None
+    assert (found.execution.seq, found.execution.live) == (11, 1)
+    assert [(view.id, view.state, view.fence) for view in found.tokens] == [("t10", "leased", 1)]
+
+
+async def test_what_was_applied_is_recognised_when_it_comes_again(ledger: PostgresLedger) -> None:
+    await begin(ledger, "t0")
+    await ledger.commit([hop("t0", "t1")])
+
+    assert await ledger.commit([hop("t0", "t1")]) == [AlreadyApplied()]
+    assert await ledger.commit([hop("t0", "other")]) == [Stale("fence")]
+
+
+async def test_pause_by_another_process_is_noticed(ledger: PostgresLedger, open_ledger: OpenLedger) -> None:
+    await begin(ledger, "t0")
+    other = await open_ledger()
+    await other.commit([Transition(RUN, (PauseExecution(event("ExecutionPaused")),))])
+
+    [outcome] = await ledger.commit([hop("t0", "t1")])
+
+    assert outcome == Applied()  # applied, but the new token is held
+    found = await ledger.inspect(RUN)
+    assert found is not None
+    assert [(view.id, view.state) for view in found.tokens] == [("t1", "held")]
+    assert ledger.commits.known.hits == 0
+
+
+async def test_lease_lost_to_another_process_is_stale(
+    ledger: PostgresLedger, open_ledger: OpenLedger
+) -> None:
+    await begin(ledger, "t0")
+    other = await open_ledger()
+    await other.expire(dead=["w1"])
+
+    assert await ledger.commit([hop("t0", "t1")]) == [Stale("fence")]
+
+
+async def test_of_a_batch_only_those_go_the_long_way_that_must(
+    ledger: PostgresLedger, open_ledger: OpenLedger
+) -> None:
+    for run in ("run-a", "run-b", "run-c"):
+        await begin(ledger, f"{run}-0", run=run)
+    other = await open_ledger()
+    await other.commit([Transition("run-b", (PauseExecution(event("ExecutionPaused")),))])
+    batch = [hop(f"{run}-0", f"{run}-1", run) for run in ("run-a", "run-b", "run-c")]
+
+    outcomes = await ledger.commit(batch)
+
+    assert [outcome.kept for outcome in outcomes if isinstance(outcome, Applied)] == [
+        ("run-a-1",),
+        (),
+        ("run-c-1",),
+    ]
+    assert ledger.commits.known.hits == 2
+
+
+async def test_spawn_of_a_token_that_exists_changes_nothing(ledger: PostgresLedger) -> None:
+    await begin(ledger, "t0", "t1")
+
+    [outcome] = await ledger.commit([hop("t0", "t1")])
+
+    assert outcome == Applied()
+    found = await ledger.inspect(RUN)
+    assert found is not None
+    assert [(view.id, view.fence) for view in found.tokens] == [("t1", 1)]
+    assert found.execution.live == 1
+
+
+def batches() -> list[list[Transition]]:
+    """Everything that may go the short way, and what must not among it."""
+    effects = (SpawnToken(token("b1")), StoreOutput("o", b"1"), WriteOutbox("m", "topic", b"owed"))
+    first = Transition(RUN, effects, (event(), event("NodeStarted")), "a1", 1, keep=("b1",), worker="w1")
+    twice = (SpawnToken(token("b2")), SpawnToken(token("b2")), SpawnToken(token("late", due=9e9)))
+    parks = Transition(RUN, (), (event("NodeRetrying"),), "a3", 1, park=Park(9e9, b"again", 2))
+    ending = Transition("run-2", (last(),), (event(),), "z", 1)
+    plain = [hop(f"c{number}", f"d{number}", "run-3") for number in range(4)]
+    names = [SpawnToken(token(name)) for name in ('"', "\\", "{a,b}", " ", "NULL", "ü")]
+    odd = Transition("run-3", tuple(names), (event(node='"\\'),), "c4", 1)
+    return [
+        [start(RUN, token("a1"), token("a2"), token("a3")), start("run-2", token("z"))],
+        [start("run-3", *(token(f"c{number}") for number in range(5)))],
+        [first, Transition(RUN, twice, (event(),), "a2", 1), parks, ending, *plain],
+        [first, ending, Transition(RUN, (last(),), (event(),), "b1", 1), odd],
+        [Transition(RUN, (), (), "b1", 7), Transition("nowhere", (), (), "b1", 1), *plain],
+        [Transition(RUN, (last(),), (event(),), "b2", 1), parks],
+    ]
+
+
+async def play(ledger: PostgresLedger) -> list[object]:
+    """All answers, and everything visible after each batch."""
+    seen: list[object] = []
+    for batch in batches():
+        seen.append(await ledger.commit(batch))
+        seen.append([lease.token for lease in await ledger.claim("w1", ["default"], 99)])
+        for run in (RUN, "run-2", "run-3"):
+            found = await ledger.inspect(run)
+            if found is not None:
+                seen += [found.execution, sorted(found.tokens, key=lambda view: view.id), found.barriers]
+                seen += [await ledger.outputs(run, ["o", "c1"]), await ledger.left(run, "")]
+        seen.append(await ledger.outbox())
+    return seen
+
+
+async def test_the_short_way_and_the_long_way_come_to_the_same(
+    open_ledger: OpenLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = await open_ledger()
+    short = await play(ledger)
+    assert ledger.commits.known.hits > 0
+    async with ledger.store.transaction() as tx:
+        await tx.connection.execute(
+            "TRUNCATE execution, flight, token, event, output, outbox, left_context, execution_tag, worker"
+        )
+    monkeypatch.setattr(Known, "take", lambda *_: None)
+
+    assert await play(await open_ledger()) == short

@@ -1,0 +1,95 @@
+"""Graphs, scripts, Python workflows and transactional steps, for processes that come and go on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from dalsegno import App, TaskContext, gather, sleep
+from dalsegno.engine.settings import EngineLimits, EngineSettings
+from tests.chaos import workload
+
+LEASE = 5.0
+UNCOUNTED = 1_000_000
+"""Processes die here every second; that five deaths fail a step is tested on its own."""
+MOMENT = 0.01
+MARKS = "DALSEGNO_TEST_MARKS"
+"""The folder in which the task ``linger`` says that it has come and gone."""
+
+GRAPHS = workload.DOCUMENTS
+
+ORDER = """
+workflow order(inputs) {
+  const first = await Task.run("double", inputs.n)
+  await Timer.delay(0.05)
+  const go = await Signal.when("go")
+  const both = await Task.all([Task.run("double", go.n), Task.run("double", inputs.n + 1)])
+  return first + both[0] + both[1]
+}
+"""
+BOOKINGS = "CREATE TABLE public.booked (number bigint NOT NULL)"
+"""Without a key: what is done twice is in it twice."""
+
+app = workload.register(App("memory:"), moment=MOMENT)
+
+
+@app.task
+async def double(number: int) -> int:
+    await asyncio.sleep(MOMENT)
+    return number * 2
+
+
+@app.task
+async def book(ctx: TaskContext, number: int) -> int:
+    async with ctx.transaction() as connection:
+        await connection.execute("INSERT INTO public.booked VALUES ($1)", number)
+    return number
+
+
+@app.task
+async def linger(seconds: float) -> str:
+    """Leaves a mark when it comes and when it goes: its process may be stopped in between."""
+    folder = Path(os.environ[MARKS])
+    (folder / f"came-{os.getpid()}").touch()
+    await asyncio.sleep(seconds)
+    (folder / f"gone-{os.getpid()}").touch()
+    return "done"
+
+
+@app.workflow
+async def booking(number: int) -> int:
+    total = await double(number)
+    await sleep(0.05)
+    total += sum(await gather(*[double(number + place) for place in range(3)]))
+    return total + await book(number)
+
+
+@app.workflow
+async def lingering(seconds: float) -> str:
+    return await linger(seconds)
+
+
+def settings() -> EngineSettings:
+    return EngineSettings(
+        concurrency=20, lease_seconds=LEASE, reconcile_every=2.0, limits=EngineLimits(losses=UNCOUNTED)
+    )
+
+
+def expected_order(number: int) -> int:
+    return number * 2 + signalled(number) * 2 + (number + 1) * 2
+
+
+def signalled(number: int) -> int:
+    return number * 3
+
+
+def expected_booking(number: int) -> int:
+    return number * 2 + sum((number + place) * 2 for place in range(3)) + number
+
+
+def payload(kind: str, number: int) -> Any:
+    if kind == "order":
+        return {"n": number}
+    return number if kind == "booking" else workload.payload(number % 100)

@@ -1,0 +1,222 @@
+"""Four workers, two schedulers and a server on a private PostgreSQL, and all of them are killed while they work.
+
+A random process is killed with -9 every second, PostgreSQL too now and then, and one worker is stopped for longer than
+its lease and goes on. Every execution ends once, with the result that it has without faults. ``make test`` does so for
+20 seconds; ``make chaos`` for ``DALSEGNO_CHAOS_SECONDS`` (180), with ``DALSEGNO_CHAOS_EXECUTIONS`` (5000).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dalsegno import App
+from dalsegno.core.values import decode_value
+from tests.chaos import mixed_workload as mixed
+from tests.chaos.cluster import Cluster
+from tests.chaos.counting import expected, outcome
+from tests.chaos.load import Load
+from tests.servers.postgres import PostgresServer
+from tests.servers.process import wait_until
+
+SECONDS = float(os.environ.get("DALSEGNO_CHAOS_SECONDS", "180"))
+EXECUTIONS = int(os.environ.get("DALSEGNO_CHAOS_EXECUTIONS", "5000"))
+DATABASE = "chaos"
+PATIENCE = 120.0
+"""For what is left when nothing dies any more; no progress for so long is a failure."""
+
+LEFT = "SELECT count(*) FROM dalsegno.execution WHERE state IN ('PENDING', 'RUNNING', 'PAUSED')"
+ENDED_TWICE_OR_NEVER = """
+SELECT execution, count(*) FROM dalsegno.event
+WHERE kind IN ('ExecutionCompleted', 'ExecutionFailed', 'ExecutionCancelled') GROUP BY 1 HAVING count(*) <> 1
+UNION ALL
+SELECT number, 0 FROM dalsegno.execution WHERE NOT EXISTS (
+    SELECT FROM dalsegno.event WHERE execution = number AND kind = 'ExecutionCompleted')
+"""
+COMMITTED_TWICE = """
+SELECT execution, token, count(*) FROM dalsegno.event
+WHERE kind IN ('NodeCompleted', 'NodeFailed', 'TaskCompleted', 'TaskFailed') AND token IS NOT NULL
+GROUP BY 1, 2 HAVING count(*) > 1
+"""
+STUCK = """
+SELECT execution.id, workflow, flight.state, token.id, token.node, token.state FROM dalsegno.flight
+JOIN dalsegno.execution USING (number) LEFT JOIN dalsegno.token ON token.execution = flight.number
+WHERE flight.ended_at IS NULL LIMIT 20
+"""
+
+
+def prepared(postgres: PostgresServer) -> str:
+    """A database with everything deployed that is deployed by hand."""
+    url = postgres.create_database(DATABASE)
+    client = App(url)
+    for document in mixed.GRAPHS.values():
+        client.deploy(document)
+    client.deploy_script(mixed.ORDER)
+    client.close()
+    postgres.psql(mixed.BOOKINGS, DATABASE)
+    return url
+
+
+class Chaos:
+    """What happens to the cluster, second by second."""
+
+    def __init__(self, cluster: Cluster, postgres: PostgresServer, chance: random.Random) -> None:
+        self.cluster = cluster
+        self.postgres = postgres
+        self.chance = chance
+        self.kills: Counter[str] = Counter()
+        self.restarts = 0
+        self._stopped: str | None = None
+
+    def rage(self, seconds: float, restarts: int) -> None:
+        began = time.monotonic()
+        crashes = [seconds * (number + 0.7) / restarts for number in range(restarts)]
+        pauses = [(seconds * 0.15, seconds * 0.15 + mixed.LEASE + 2)]
+        second = 0
+        while (elapsed := time.monotonic() - began) < seconds:
+            if crashes and elapsed >= crashes[0]:
+                crashes.pop(0)
+                self._crash()
+            self._pause(pauses, elapsed)
+            self.cluster.tend()
+            self._kill_one()
+            second += 1
+            time.sleep(max(0.0, began + second - time.monotonic()))
+        if self._stopped is not None:
+            self.cluster.go_on(self._stopped)
+        for _ in crashes:
+            self._crash()
+
+    def _kill_one(self) -> None:
+        name = self.chance.choice([each for each in self.cluster.roles if each != self._stopped])
+        self.cluster.replace(name)
+        self.kills[name.partition("-")[0]] += 1
+
+    def _crash(self) -> None:
+        self.postgres.kill()
+        self.postgres.start()
+        self.restarts += 1
+
+    def _pause(self, pauses: list[tuple[float, float]], elapsed: float) -> None:
+        """A worker sleeps past its lease and goes on as if nothing had happened."""
+        if self._stopped is None and pauses and elapsed >= pauses[0][0]:
+            self._stopped = "worker-4"
+            self.cluster.stop(self._stopped)
+        elif self._stopped is not None and pauses and elapsed >= pauses[0][1]:
+            self.cluster.go_on(self._stopped)
+            self._stopped = None
+            pauses.pop(0)
+
+
+def finish(cluster: Cluster, postgres: PostgresServer) -> None:
+    """Until nothing is left to do, as long as there is progress."""
+    left, end = -1, time.monotonic() + PATIENCE
+    while (now_left := int(postgres.psql(LEFT, DATABASE))) > 0:
+        if now_left != left:
+            left, end = now_left, time.monotonic() + PATIENCE
+        assert time.monotonic() < end, f"{left} executions hang:\n{postgres.psql(STUCK, DATABASE)}"
+        cluster.tend()
+        time.sleep(0.2)
+
+
+def check(url: str, postgres: PostgresServer, started: dict[str, tuple[str, int]]) -> Counter[str]:
+    """Every execution once, with the fault-free result. Returns how many of each kind."""
+    graphs = {key: (kind, number % 100) for key, (kind, number) in started.items() if kind in mixed.GRAPHS}
+    wanted = expected(graphs)
+    assert int(postgres.psql("SELECT count(*) FROM dalsegno.execution", DATABASE)) == len(started)
+    assert postgres.psql(ENDED_TWICE_OR_NEVER, DATABASE) == ""
+    assert postgres.psql(COMMITTED_TWICE, DATABASE) == ""
+    client = App(url)
+    try:
+        for key, (kind, number) in started.items():
+            handle = client.handle(key)
+            if kind in mixed.GRAPHS:
+                assert outcome(handle) == wanted[key], (kind, number)
+            else:
+                view = handle.status()
+                assert view.output is not None, (kind, number, view.state, view.error)
+                by_kind = mixed.expected_order if kind == "order" else mixed.expected_booking
+                assert decode_value(view.output) == by_kind(number), (kind, number)
+    finally:
+        client.close()
+    booked = postgres.psql("SELECT number FROM public.booked ORDER BY 1", DATABASE).split()
+    assert booked == [
+        str(number) for number in sorted(n for kind, n in started.values() if kind == "booking")
+    ]
+    return Counter(kind for kind, _ in started.values())
+
+
+def chaos(postgres: PostgresServer, folder: Path, seconds: float, restarts: int, executions: int) -> None:
+    chance = random.Random(5)
+    url = prepared(postgres)
+    with Cluster(url, folder) as cluster:
+        load = Load(cluster.server, executions, seconds * 0.9, random.Random(6))
+        load.begin()
+        storm = Chaos(cluster, postgres, chance)
+        storm.rage(seconds, restarts)
+        began = time.monotonic()
+        load.end(cluster.tend)
+        finish(cluster, postgres)
+        quiet = time.monotonic() - began
+        kinds = check(url, postgres, load.started)
+        checked = time.monotonic() - began - quiet
+        logs = cluster.logs()
+    assert sum(kinds.values()) == executions
+    log = postgres.log_text()
+    assert "deadlock detected" not in log
+    assert "PANIC" not in log
+    print(  # noqa: T201 - the counts are what one runs this for
+        f"\n{sum(storm.kills.values())} kills {dict(storm.kills)}, PostgreSQL killed {storm.restarts} times, "
+        f"{cluster.fell} processes ended by themselves while it was away\n"
+        f"{executions} executions, each ended once as without faults {dict(kinds)}; "
+        f"the last one {quiet:.1f} s after the last kill; checked in {checked:.1f} s\n"
+        f"{logs.count('Traceback')} tracebacks in the processes' logs, 0 deadlocks in PostgreSQL's"
+    )
+
+
+def test_killed_processes_and_servers_lose_nothing_and_do_nothing_twice(
+    private_postgres: PostgresServer, tmp_path: Path
+) -> None:
+    chaos(private_postgres, tmp_path, seconds=20, restarts=2, executions=200)
+
+
+@pytest.mark.chaos
+def test_minutes_of_chaos_lose_nothing_and_do_nothing_twice(
+    private_postgres: PostgresServer, tmp_path: Path
+) -> None:
+    chaos(private_postgres, tmp_path, SECONDS, restarts=5, executions=EXECUTIONS)
+
+
+def test_late_commit_of_a_worker_that_was_stopped_past_its_lease_is_refused(
+    private_postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both workers run the task to its end. Only the result of the second one counts."""
+    monkeypatch.setenv(mixed.MARKS, str(tmp_path))
+    url = prepared(private_postgres)
+    with Cluster(url, tmp_path, roles=("worker-1", "scheduler-1")) as cluster:
+        client = App(url)
+        first = cluster.members["worker-1"]
+        wait_until(lambda: "serves" in cluster.logs("worker"), seconds=PATIENCE, what="the first worker")
+        handle = client.start("lingering", 2.0)
+        wait_until((tmp_path / f"came-{first.pid}").exists, seconds=PATIENCE, what="the task to begin")
+        cluster.stop("worker-1")
+        second = cluster.start("worker-2")
+        wait_until((tmp_path / f"gone-{second.pid}").exists, seconds=PATIENCE, what="the second attempt")
+        assert handle.result(PATIENCE) == "done"
+        cluster.go_on("worker-1")
+        wait_until(
+            (tmp_path / f"gone-{first.pid}").exists, seconds=PATIENCE, what="the end of the first attempt"
+        )
+        assert client.start("booking", 7).result(PATIENCE) == mixed.expected_booking(7)
+        cluster.drain()
+        client.close()
+    assert private_postgres.psql(COMMITTED_TWICE, DATABASE) == ""
+    assert private_postgres.psql(ENDED_TWICE_OR_NEVER, DATABASE) == ""
+    done = "SELECT count(*) FROM dalsegno.event WHERE kind = 'TaskCompleted' AND execution = (SELECT number FROM "
+    done += f"dalsegno.execution WHERE id = '{handle.id}')"
+    assert private_postgres.psql(done, DATABASE) == "1"

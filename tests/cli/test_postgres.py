@@ -1,0 +1,85 @@
+"""Commands on a store on PostgreSQL: ``migrate`` and ``doctor``, and one workflow through them all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Invoke
+from tests.cli.documents import HELLO, write
+from tests.servers.postgres import PostgresServer
+
+
+def statuses(invoke: Invoke, store: str) -> dict[str, str]:
+    told = json.loads(invoke("doctor", "--json", "--store", store).stdout)
+    return {check["name"]: check["status"] for check in told["checks"]}
+
+
+def test_migrate_says_what_is_to_be_done_and_does_it(invoke: Invoke, postgres_url: str) -> None:
+    before = invoke("migrate", "--check", "--store", postgres_url)
+    assert before.exit_code == 1
+    assert "not up to date" in before.stdout
+
+    assert "schema 0 is now" in invoke("migrate", "--store", postgres_url).stdout
+
+    told = json.loads(invoke("migrate", "--check", "--json", "--store", postgres_url).stdout)
+    assert told["before"] == told["schema"] == told["newest"] > 0
+
+
+def test_migrate_makes_a_file_too(invoke: Invoke, folder: Path) -> None:
+    assert invoke("migrate", "--check").exit_code == 1
+    assert not (folder / "dalsegno.db").exists()
+    assert "schema 0 is now" in invoke("migrate").stdout
+    assert "is up to date" in invoke("migrate").stdout
+
+
+def test_migrate_refuses_what_has_no_schema(invoke: Invoke) -> None:
+    result = invoke("migrate", "--store", "memory:")
+    assert result.exit_code != 0
+    assert "no schema" in result.stderr
+
+
+def test_migrate_refuses_a_database_of_a_newer_version(
+    invoke: Invoke, postgres_url: str, postgres_server: PostgresServer
+) -> None:
+    invoke("migrate", "--store", postgres_url)
+    database = postgres_url.rpartition("/")[2]
+    postgres_server.psql("UPDATE dalsegno.installed SET schema = 999", database)
+
+    for options in ((), ("--check",)):
+        result = invoke("migrate", "--store", postgres_url, *options)
+        assert result.exit_code != 0
+        assert "newer" in result.stderr
+
+
+def test_doctor_looks_at_the_server(invoke: Invoke, postgres_url: str) -> None:
+    found = statuses(invoke, postgres_url)
+    names = ("database", "durability", "wake-ups", "server's clock", "schema", "workers", "executions")
+    assert {found[name] for name in names} == {"ok"}
+
+
+def test_doctor_warns_of_a_server_that_may_lose_commits(
+    invoke: Invoke, postgres_factory: Callable[..., PostgresServer]
+) -> None:
+    server = postgres_factory(fsync="off")
+    assert statuses(invoke, server.url)["durability"] == "warn"
+
+
+def test_doctor_says_that_there_is_no_server(invoke: Invoke) -> None:
+    result = invoke("doctor", "--store", "postgresql://me:secret@127.0.0.1:9/nowhere")
+    assert result.exit_code == 1
+    assert "cannot be reached" in result.stdout
+    assert "secret" not in result.output
+
+
+@pytest.mark.parametrize("command", [("run", "hello.yaml"), ("deploy", "hello.yaml")])
+def test_documents_go_to_the_database(
+    invoke: Invoke, folder: Path, postgres_url: str, command: tuple[str, ...]
+) -> None:
+    write(folder, hello_yaml=HELLO)
+    assert invoke(*command, "--store", postgres_url).exit_code == 0
+    assert "hello" in invoke("ls", "--store", postgres_url).stdout or command[0] == "deploy"
+    assert not (folder / "dalsegno.db").exists()

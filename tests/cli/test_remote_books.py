@@ -1,0 +1,120 @@
+"""Keys, limits, credentials, webhooks, alerts and dead letters of a server, by the commands that know a store's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dalsegno import App
+from dalsegno.engine.secrets.keys import new_key
+from tests.cli.conftest import Invoke
+from tests.server.conftest import LiveServer
+
+SECRET = "a-secret-of-the-sender"
+
+
+@pytest.fixture
+def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """On the store that is the default one here: what is set there can be looked at here."""
+    monkeypatch.setenv("DALSEGNO_SECRET_KEY", new_key())
+    with LiveServer(App(f"sqlite:///{folder / 'dalsegno.db'}")) as live:
+        yield live.url
+
+
+@pytest.fixture
+def both(server: str, invoke: Invoke) -> Any:
+    """What a command with --json says of the server; it must say the same of the store."""
+
+    def ask(*arguments: str) -> Any:
+        there, here = invoke(*arguments, "--json", "--server", server), invoke(*arguments, "--json")
+        assert there.exit_code == 0, there.output
+        assert json.loads(there.stdout) == json.loads(here.stdout)
+        return json.loads(there.stdout)
+
+    return ask
+
+
+def said(invoke: Invoke, server: str, *arguments: str) -> str:
+    result = invoke(*arguments, "--server", server)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_keys(server: str, invoke: Invoke, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = json.loads(said(invoke, server, "keys", "add", "ops", "--scope", "admin", "--json"))
+    assert (made["scopes"], made["key"][:3]) == (["admin"], "ds_")
+    closed = invoke("keys", "ls", "--server", server)
+    assert closed.exit_code != 0
+    assert "key" in closed.stderr
+    monkeypatch.setenv("DALSEGNO_KEY", made["key"])
+    said(invoke, server, "keys", "add", "ci", "--expires", "30d")
+    assert [key["name"] for key in both("keys", "ls")["keys"]] == ["ops", "ci"]
+    assert said(invoke, server, "keys", "revoke", "ci") == "ci: revoked\n"
+    assert "revoked" in said(invoke, server, "keys", "ls", "--all")
+    again = invoke("keys", "revoke", "ci", "--server", server)
+    assert (again.exit_code, "dalsegno keys ls" in again.stderr) == (2, True)
+
+
+def test_limits(server: str, invoke: Invoke, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DALSEGNO_SERVER", server)
+    set_there = invoke("limits", "set", "mail/out", "--concurrency", "5", "--rate", "10/s")
+    assert set_there.stdout == "mail/out: 5 at once, 10/s; 0 in use, 0 waiting\n"
+    monkeypatch.delenv("DALSEGNO_SERVER")
+    (found,) = both("limits", "ls")["limits"]
+    assert (found["key"], found["concurrency"], found["rate"]) == ("mail/out", 5, "10/s")
+    assert said(invoke, server, "limits", "rm", "mail/out") == "mail/out: as definitions say\n"
+    gone = invoke("limits", "rm", "mail/out", "--server", server)
+    assert (gone.exit_code, "no limit is set" in gone.stderr) == (2, True)
+    refused = invoke("limits", "set", "mail", "--rate", "often", "--server", server)
+    assert (refused.exit_code, "'often' is not a rate" in refused.stderr) == (2, True)
+
+
+def test_credentials(server: str, invoke: Invoke, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "t0p-s3cr3t")
+    add = ("credentials", "add", "crm", "--host", "api.example.com", "--env", "token=TOKEN")
+    assert said(invoke, server, *add) == "added credential 'crm'\n"
+    assert said(invoke, server, *add[:-2], "--keep") == "changed credential 'crm'\n"
+    (found,) = both("credentials", "ls")["credentials"]
+    assert (found["name"], found["fields"], found["hosts"]) == ("crm", ["token"], ["api.example.com"])
+    assert json.loads(said(invoke, server, "credentials", "rotate", "--json"))["current"] == 1
+    assert said(invoke, server, "credentials", "rm", "crm") == "removed credential 'crm'\n"
+    assert invoke("credentials", "rm", "crm", "--server", server).exit_code == 2
+
+
+def test_webhooks(server: str, invoke: Invoke, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("echo.flow").write_text("return inputs.body\n")
+    said(invoke, server, "deploy", "echo.flow")
+    monkeypatch.setenv("HOOK", SECRET)
+    add = ("webhook", "add", "push", "-w", "echo", "--env", "HOOK", "--header", "X-Event")
+    assert said(invoke, server, *add).startswith("added webhook 'push': /v1/hooks/push starts echo")
+    (found,) = both("webhook", "ls")["webhooks"]
+    assert (found["id"], found["headers"]) == ("push", ["x-event"])
+    unsigned = invoke("webhook", "test", "push", "--server", server)
+    assert (unsigned.exit_code, "gives out no secrets" in unsigned.stderr) == (2, True)
+    taken = json.loads(said(invoke, server, "webhook", "test", "push", "--env", "HOOK", "--json"))
+    assert taken["status"] == 202
+    assert invoke("webhook", "test", "push", "--to", server).exit_code == 0  # the store has its secret
+    assert said(invoke, server, "webhook", "rm", "push") == "removed webhook 'push'\n"
+    assert both("webhook", "ls") == {"webhooks": []}
+
+
+def test_alerts(server: str, invoke: Invoke, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHAT", "http://127.0.0.1:9/hooks/1")
+    add = ("alerts", "add", "ops", "-w", "bill", "--env", "CHAT", "--every", "5")
+    assert said(invoke, server, *add) == "added alert 'ops': http://127.0.0.1/…\n"
+    (found,) = both("alerts", "ls")["alerts"]
+    assert (found["id"], found["workflow"], found["every"]) == ("ops", "bill", 5)
+    untaken = invoke("alerts", "test", "ops", "--server", server)
+    assert untaken.exit_code == 2
+    assert "the receiver cannot be reached" in untaken.stderr
+    assert said(invoke, server, "alerts", "rm", "ops") == "removed alert 'ops'\n"
+
+
+def test_dead_letters(server: str, invoke: Invoke, both: Any) -> None:
+    assert both("dead", "ls") == {"dead": []}
+    gone = invoke("dead", "retry", "failed:nobody", "--server", server)
+    assert gone.exit_code == 2
