@@ -110,7 +110,7 @@ def _end_branch(lease: Lease, _choice: int) -> Parts:
 
 def _split(lease: Lease, _choice: int) -> Parts:
     collect = aggregator(f"collect-{lease.token}", 2, timeout=40, scope=lease.scope)
-    parts: Parts = [OpenBarrier(collect, milestone(1, f"advance-{lease.token}"))]
+    parts: Parts = [OpenBarrier(collect, milestone(1, f"advance({lease.token})"))]
     for index in range(2):
         scope = f"{lease.scope}/{lease.token}:{index}"
         parts += [OpenScope(scope, collect.id, index), token(f"{lease.token}:{index}", scope, node="item")]

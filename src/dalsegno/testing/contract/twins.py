@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from dalsegno.adapters.memory import MemoryArchive, MemoryLedger, MemoryStore
 from dalsegno.core.settlement.scopes import is_closed
 from dalsegno.model.effect import SpawnToken
+from dalsegno.model.event import Event, EventKind
 from dalsegno.model.execution import ENDED
 from dalsegno.model.token import Lease, TokenView
 from dalsegno.model.transition import Applied, Outcome, ReadyToken, Transition
@@ -20,6 +22,8 @@ from dalsegno.testing.contract.stack import ContractStack
 WORKER = "w1"
 MOST_DEATHS = 2
 """Beyond that tokens are suspects, and which of several is handed out first is not promised."""
+
+DROPS: tuple[EventKind, ...] = ("NodeCancelled", "TaskCancelled")
 
 
 class Twins:
@@ -141,7 +145,7 @@ class Twins:
         barriers = {view.id: view for view in found.barriers}
         return {
             "execution": found.execution,
-            "events": await side.events(execution),
+            "events": _unordered_drops(await side.events(execution)),
             "tokens": {} if ended else self._open_tokens(execution, found.tokens),
             "barriers": barriers,
             "slots": {name: await side.ledger.slots(execution, name) for name in sorted(barriers)},
@@ -176,6 +180,16 @@ def _kept_lease(transition: Transition, name: str) -> Lease:
 
 def _plain(lease: Lease) -> Lease:
     return replace(lease, ready_at=lease.ready_at // 1)
+
+
+def _unordered_drops(events: Iterable[Event]) -> list[Event]:
+    """Timers of one moment come due in any order, so the tokens they drop are recorded in any order: here by name."""
+    told: list[Event] = []
+    for (kind, _), group in groupby(events, key=lambda event: (event.kind, event.at)):
+        run = list(group)
+        by_name = sorted(run, key=lambda event: event.token or "") if kind in DROPS else run
+        told += [replace(event, seq=place.seq) for event, place in zip(by_name, run, strict=True)]
+    return told
 
 
 def _settled(token: TokenView) -> TokenView:
