@@ -47,6 +47,13 @@ def finish(awaitable: Any) -> Any:
     raise AssertionError("a task of these tests must not wait")
 
 
+def started(function: Callable[..., Any], inputs: Any = None, **options: Any) -> PythonMachine:
+    """A machine on its own, as it comes to its first await."""
+    return PythonMachine.start(
+        compile_workflow(function), inputs, {"executionId": "e1"}, now=100.0, **options
+    )
+
+
 @dataclass
 class Driver:
     """What surrounds a machine: outcomes in the order in which they happened, timers, signals, a clock."""

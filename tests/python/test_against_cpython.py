@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.python import expressions, failures, statements, tasks
+from tests.python import cleaning_up, expressions, failures, functions, loops, statements, tasks
 from tests.python.driving import MODES, drive, natively, outcome
 
-CASES = [*expressions.CASES, *statements.CASES, *failures.CASES]
+KINDS = (expressions, statements, loops, functions, failures, cleaning_up)
+CASES = [case for kind in KINDS for case in kind.CASES]
 
 
 @pytest.mark.parametrize("mode", MODES)

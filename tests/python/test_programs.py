@@ -13,7 +13,7 @@ import pytest
 from dalsegno.lang.effects import Ok
 from dalsegno.lang.python import PythonMachine, PythonProgram, compile_workflow
 from dalsegno.lang.snapshots import SnapshotError
-from tests.python import failures, statements
+from tests.python import cleaning_up, failures, functions, loops, statements
 from tests.python.driving import Driver, outcome
 from tests.python.tasks import double, echo
 
@@ -43,8 +43,11 @@ def test_a_stored_program_runs_as_the_compiled_one_did():
     assert program.hash == compile_workflow(simple).hash
 
 
+STORED = (statements, loops, functions, failures, cleaning_up)
+
+
 @pytest.mark.parametrize(
-    "function", [*statements.CASES, *failures.CASES], ids=lambda function: function.__name__
+    "function", [case for kind in STORED for case in kind.CASES], ids=lambda function: function.__name__
 )
 def test_every_program_survives_storing(function):
     program = compile_workflow(function)

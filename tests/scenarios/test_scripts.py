@@ -224,82 +224,6 @@ def test_a_task_that_runs_when_its_script_ends_is_not_run_again(stage: Stage) ->
     assert len(stage.door("slow").comers) == 1
 
 
-def test_cancel_lets_finally_run(stage: Stage) -> None:
-    source = """
-    try {
-      await Task.run("hold", "work")
-    } finally {
-      await Task.run("note", "compensated")
-    }
-    """
-    handle = stage.start_script(source)
-    stage.until_comers(handle, "work")
-    handle.cancel("enough")
-    ended = stage.end_of(handle)
-    assert ended.state == "CANCELLED"
-    assert stage.seen == ["compensated"]
-
-
-def test_a_second_cancel_ends_it_at_once(stage: Stage) -> None:
-    source = 'try { await Signal.next("never") } finally { await Signal.next("also-never") }'
-    handle = stage.start_script(source)
-    stage.until_event(handle, "Suspended", "signal never")
-    handle.cancel()
-    stage.until_event(handle, "Suspended", "signal also-never")
-    handle.cancel()
-    assert stage.end_of(handle).state == "CANCELLED"
-
-
-def test_cleaning_up_is_limited_by_the_grace(stage: Stage) -> None:
-    source = 'try { await Signal.next("never") } finally { await Signal.next("also-never") }'
-    handle = stage.start_script(source)
-    stage.until_event(handle, "Suspended", "signal never")
-    handle.cancel()
-    stage.until_event(handle, "Suspended", "signal also-never")
-    stage.pass_time(31)
-    assert stage.end_of(handle).state == "CANCELLED"
-
-
-def test_cancel_reaches_children(stage: Stage) -> None:
-    stage.app.deploy_script('await Signal.next("never")', "child")
-    handle = stage.start_script('await Workflow.run("child", {})')
-    stage.until_event(handle, "ChildStarted", "child")
-    (child,) = [one for one in _eventually(stage, handle) if one.id != handle.id]
-    stage.until_event(child, "Suspended", "signal never")
-    handle.cancel()
-    assert stage.end_of(handle).state == "CANCELLED"
-    assert stage.end_of(child).state == "CANCELLED"
-
-
-def _eventually(stage: Stage, handle: object) -> list:
-    stage.until("two executions", handle, lambda: len(stage.app.executions()) == 2)  # type: ignore[arg-type]
-    return stage.app.executions()
-
-
-def test_the_execution_timeout_throws_at_the_await_and_fails(stage: Stage) -> None:
-    source = """```
-timeout: 60s
-```
-    try { await Signal.next("never") } catch (e) { await Task.run("note", e.code); throw e }
-    """
-    handle = stage.start_script(source)
-    stage.until_event(handle, "Suspended", "signal never")
-    stage.pass_time(61)
-    ended = stage.end_of(handle)
-    assert (ended.state, ended.error["code"]) == ("FAILED", "TimeoutError")
-    assert stage.seen == ["TimeoutError"]
-
-
-def test_a_paused_script_waits_and_goes_on(stage: Stage) -> None:
-    handle = stage.start_script('let a = await Signal.next("go")\nreturn await Task.run("echo", a)')
-    stage.until_event(handle, "Suspended", "signal go")
-    handle.pause()
-    handle.signal("go", 5)
-    assert handle.status().state == "PAUSED"
-    handle.resume()
-    assert stage.end_of(handle).output == 5
-
-
 def test_retries_of_a_task_are_durable(stage: Stage) -> None:
     source = 'return (await Task.with({retries: 3}).run("flaky", {failures: 2})).attempt'
     handle = stage.start_script(source)
@@ -350,43 +274,6 @@ def test_a_hundred_completions_cause_two_or_three_resumes(stage: Stage) -> None:
     assert ended.count("TaskCompleted") == 100
 
 
-def test_an_endless_loop_fails_with_a_named_limit(stage: Stage) -> None:
-    ended = stage.run_script("while (true) { let x = 1 }")
-    assert ended.error["code"] == "LimitExceeded"
-    assert stage.run_script("return 1", name="after").output == 1
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        'return "x".repeat(1000000000)',
-        "function f(n) { return f(n + 1) }\nreturn f(0)",
-        "let s = 'x'\nwhile (true) { s = s + s }",
-    ],
-)
-def test_greed_fails_the_script_and_not_the_worker(stage: Stage, source: str) -> None:
-    ended = stage.run_script(source)
-    assert (ended.state, ended.error["code"]) == ("FAILED", "LimitExceeded")
-    assert stage.run_script("return 1", name="after").output == 1
-
-
-def test_a_large_result_travels_as_a_blob(stage: Stage) -> None:
-    ended = stage.run_script('let big = await Task.run("echo", "x".repeat(600000))\nreturn big.length')
-    assert ended.output == 600000
-
-
-def test_a_large_variable_is_kept_across_an_await(stage: Stage) -> None:
-    source = """
-    let big = "ab".repeat(40000)
-    await Task.run("hold", "door")
-    return big.length
-    """
-    handle = stage.start_script(source)
-    stage.until_comers(handle, "door")
-    stage.door("door").open()
-    assert stage.end_of(handle).output == 80000
-
-
 def test_the_picture_shows_line_and_variables(stage: Stage) -> None:
     handle = stage.start_script('let order = {id: 7}\nlet ok = await Signal.next("go")\nreturn ok')
     stage.until_event(handle, "Suspended", "signal go")
@@ -394,22 +281,6 @@ def test_the_picture_shows_line_and_variables(stage: Stage) -> None:
     assert seen is not None
     assert (seen.line, seen.source) == (2, 'let ok = await Signal.next("go")')
     assert seen.variables["order"] == {"id": 7}
-
-
-def test_the_tasks_of_a_cancelled_script_are_interrupted(stage: Stage) -> None:
-    @stage.app.task
-    async def endless(ctx) -> None:  # type: ignore[no-untyped-def]
-        try:
-            await stage.door("endless").passing(ctx.idempotency_key)
-        except BaseException as error:
-            stage.seen.append(type(error).__name__)
-            raise
-
-    handle = stage.start_script('await Task.run("endless", {})')
-    stage.until_comers(handle, "endless")
-    handle.cancel()
-    assert stage.end_of(handle).state == "CANCELLED"
-    stage.until("the task was interrupted", handle, lambda: stage.seen == ["CancelledError"])
 
 
 def test_losers_of_a_race_are_cancelled_on_demand(stage: Stage) -> None:
