@@ -29,7 +29,7 @@ async def stacks(postgres_url: str) -> AsyncIterator[PostgresStacks]:
     await stacks.close()
 
 
-async def until(come: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(come: Callable[[], object], seconds: float = 20.0) -> None:
     async with asyncio.timeout(seconds):
         while not come():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.005)
@@ -41,10 +41,10 @@ def broker_of(stack: ContractStack) -> PostgresBroker:
 
 
 async def two(stacks: PostgresStacks) -> tuple[ContractStack, ContractStack]:
-    """Two processes that hear each other."""
+    """Two processes that hear each other and have said hello."""
     first, second = await stacks.open(), await stacks.open()
     for stack in (first, second):
-        await until(lambda stack=stack: broker_of(stack).listener.working)  # type: ignore[misc]
+        await until(lambda stack=stack: broker_of(stack).listener.sent)  # type: ignore[misc]
     return first, second
 
 

@@ -36,7 +36,7 @@ async def pair(postgres_url: str) -> AsyncIterator[Pair]:
         listener = Listener(postgres_url)
         made.append(PostgresNeighbours(ledger, listener, PostgresBroker(ledger, listener)))
         listener.start()
-    await until(lambda: all(each.listener.working for each in made))
+    await until(lambda: all(each.listener.sent for each in made))  # they have said hello
     yield made[0], made[1]
     for each in made:
         await each.broker.close()
@@ -88,13 +88,14 @@ async def test_scheduler_holds_its_own_timers_and_tells_nobody(pair: Pair) -> No
     worker, scheduler = pair
     ears = Ears(scheduler)
     Ears(worker)
+    sent = worker.listener.sent
 
     worker.tell_due(worker.ledger.now() + 1.0)
     worker.tell_owed()
     worker.tell_tended()
 
-    await until(lambda: ears.tended)
-    assert (ears.dues, ears.owed) == ([], 0)  # messages keep their order: these would have come before
+    await until(lambda: ears.tended and worker.listener.sent > sent)
+    assert (ears.dues, ears.owed, worker.listener.sent) == ([], 0, sent + 1)
 
 
 async def test_entries_of_one_batch_are_told_once(pair: Pair) -> None:
