@@ -48,14 +48,14 @@ class DeafPooler:
             task.add_done_callback(self._pipes.discard)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-        writer.close()
+        with contextlib.closing(writer):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
 
     async def _filter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """The wish for encryption is answered by a single letter; all other answers are messages."""
-        with contextlib.suppress(asyncio.IncompleteReadError):
+        with contextlib.closing(writer), contextlib.suppress(asyncio.IncompleteReadError):
             kind = await reader.readexactly(1)
             if kind in (b"N", b"S"):
                 writer.write(kind)
@@ -69,4 +69,3 @@ class DeafPooler:
                     writer.write(kind + size + body)
                     await writer.drain()
                 kind = await reader.readexactly(1)
-        writer.close()

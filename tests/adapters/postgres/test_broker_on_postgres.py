@@ -190,7 +190,7 @@ async def test_listener_comes_back_after_the_server_was_killed(private_postgres:
     private_postgres.kill()
     await until(lambda: not any(broker_of(stack).listener.working for stack in (here, there)))
     private_postgres.start()
-    await until(lambda: all(broker_of(stack).listener.working for stack in (here, there)))
+    await until(lambda: all(broker_of(stack).listener.working for stack in (here, there)), seconds=60)
 
     taking = await waiting(there, here)
     await begin(here, "run-1", "a")

@@ -25,7 +25,7 @@ CHANNEL = "dalsegno"
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
 DEAF_PAUSE = 300.0
-"""Until a connection that brings no messages is tried again."""
+"""Until a connection that brings no messages is tried again, at most: at first it may only have been slow."""
 ECHO_SECONDS = 2.0
 """In which a message to oneself must come back."""
 SESSION = {"application_name": "dalsegno listener"}
@@ -110,7 +110,7 @@ class Listener:
         while True:
             try:
                 hears = await self._serve()
-                pause = FIRST_PAUSE if hears else DEAF_PAUSE
+                pause = FIRST_PAUSE if hears else min(pause * 4, DEAF_PAUSE)
             except BROKEN as error:
                 logger.warning(
                     "the listener lost PostgreSQL (%s: %s); trying again", type(error).__name__, error
@@ -181,12 +181,12 @@ class Listener:
             messages, self._unsent = self._unsent, []
             if messages and not self._lost.is_set():
                 await self._notify(connection, messages)
+                self.sent += 1
 
     async def _notify(self, connection: Any, messages: list[Message]) -> None:
         """All in one transaction; PostgreSQL leaves out what is said twice."""
         texts = [text for message in messages for text in _texts(message)]
         await connection.execute(NOTIFY, CHANNEL, texts)
-        self.sent += 1
 
     def _receive(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
         try:
