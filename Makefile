@@ -22,7 +22,7 @@ ARGS ?=
 
 .PHONY: help
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- environment -------------------------------------------------------------------------------
 
@@ -120,6 +120,13 @@ soak: $(DEV) servers  ## the simulator over SEEDS=2000 other seeds (START=…), 
 	$(PYTHON) -m dalsegno.testing.simulation --scripts --seeds $(SEEDS) --start $(START) --jobs $(WORKERS)
 	$(PYTHON) -m pytest -m soak -n $(WORKERS) --dist worksteal $(ARGS)
 	DALSEGNO_API_EXAMPLES=100 $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/server/test_openapi_fuzz.py
+
+SECONDS ?= 1800
+RATE ?=
+
+.PHONY: soak-postgres
+soak-postgres: $(DEV) servers  ## half an hour on a private PostgreSQL at half the peak: memory, bloat, latency, and a plot (SECONDS=1800, RATE=…)
+	@$(PYTHON) -m bench.soak.run --seconds $(SECONDS) $(if $(RATE),--rate $(RATE))
 
 .PHONY: bench
 bench: $(DEV)  ## measure this machine: all workloads, or ARGS="chain --json"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
@@ -36,9 +35,7 @@ from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.node import NodeContext
 from dalsegno.schedules import Schedules
-from dalsegno.wiring import open_stack
-
-DEFAULT_STORE = "sqlite:///dalsegno.db"
+from dalsegno.wiring import default_store, open_stack
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -82,7 +79,7 @@ class App:
         egress: EgressPolicy | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.url = url if url is not None else os.environ.get("DALSEGNO_STORE", DEFAULT_STORE)
+        self.url = url if url is not None else default_store()
         self.settings = settings or EngineSettings()
         self.registry: NodeRegistry = builtin_registry()
         self.tasks = Tasks(self.settings.threads)
@@ -254,6 +251,14 @@ class App:
     async def astart(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
         return await Starter(self, self._options).astart(workflow, *args, **fields)
 
+    def submit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        """A start in two steps: everything is checked, and the execution is PENDING until ``handle.trigger()`` begins
+        it, with this input or with another one."""
+        return Starter(self, self._options).submit(workflow, *args, **fields)
+
+    async def asubmit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        return await Starter(self, self._options).asubmit(workflow, *args, **fields)
+
     def handle(self, execution: str) -> Handle:
         return Handle(self, execution)
 
@@ -364,20 +369,31 @@ class Starter:
     async def astart(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
         return await self._app.host.acall(self._start(workflow, args, fields))
 
-    async def _start(self, workflow: Target, args: tuple[Any, ...], fields: Mapping[str, Any]) -> Handle:
+    def submit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        return self._app.host.call(self._start(workflow, args, fields, pending=True))
+
+    async def asubmit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        return await self._app.host.acall(self._start(workflow, args, fields, pending=True))
+
+    async def _start(
+        self, workflow: Target, args: tuple[Any, ...], fields: Mapping[str, Any], *, pending: bool = False
+    ) -> Handle:
         if not isinstance(workflow, str):
-            return await self._start_own(workflow, args, fields)
+            return await self._start_own(workflow, args, fields, pending=pending)
         if len(args) > 1 or (fields and args and args[0] is not None):
             raise UsageError("give the input either as one value or as keywords, not both")
         payload = fields or (args[0] if args else None)
-        execution = await self._app.client.start(workflow, payload, self._options)
-        return Handle(self._app, execution)
+        client = self._app.client
+        create = client.submit if pending else client.start
+        return Handle(self._app, await create(workflow, payload, self._options))
 
     async def _start_own(
         self,
         target: DurableTask[..., Any] | DurableWorkflow[..., Any],
         args: tuple[Any, ...],
         fields: Mapping[str, Any],
+        *,
+        pending: bool,
     ) -> Handle:
         """A function of this program: its arguments are checked against its signature, its result is decoded."""
         try:
@@ -386,6 +402,10 @@ class Starter:
             raise InvalidInput(str(error)) from None
         client = self._app.client
         if isinstance(target, DurableTask):
+            if pending:
+                raise UsageError(
+                    f"'{target.name}' is a task: only workflows are submitted; start it with a delay instead"
+                )
             queue = self._app.task_queue(target.name)
             execution = await client.start_task(target.name, payload, self._options, queue)
         else:
@@ -394,7 +414,8 @@ class Starter:
             version = self._options.version if self._options.version is not None else definition.version
             options = dataclasses.replace(self._options, version=version)
             raw = Raw(encode_value(payload, "the input"))
-            execution = await client.start(target.name, raw, options)
+            create = client.submit if pending else client.start
+            execution = await create(target.name, raw, options)
         return Handle(self._app, execution, target.decode_result)
 
 

@@ -64,7 +64,11 @@ class Calls(Protocol):
     async def resume(self, execution: str) -> None: ...
 
     async def rerun(
-        self, execution: str, nodes: Sequence[str] | None = None, context: Mapping[str, Any] | None = None
+        self,
+        execution: str,
+        nodes: Sequence[str] | None = None,
+        context: Mapping[str, Any] | None = None,
+        key: str | None = None,
     ) -> str: ...
 
 
@@ -210,19 +214,24 @@ class Handle:
     async def aresume(self) -> None:
         await self._acall(self._client().resume(self.id))
 
-    def retry(self) -> Handle:
-        """A new execution from everything that failed or was interrupted."""
-        return self._call(self._rerun(None, None))
+    def retry(self, *, idempotency_key: str | None = None) -> Handle:
+        """A new execution from everything that failed or was interrupted. The same key again is the same one."""
+        return self._call(self._rerun(None, None, idempotency_key))
 
-    async def aretry(self) -> Handle:
-        return await self._acall(self._rerun(None, None))
+    async def aretry(self, *, idempotency_key: str | None = None) -> Handle:
+        return await self._acall(self._rerun(None, None, idempotency_key))
 
-    def rerun(self, *nodes: str, context: Mapping[str, Any] | None = None) -> Handle:
-        """A new execution from these nodes on, with the recorded context, edited as asked."""
-        return self._call(self._rerun(nodes, context))
+    def rerun(
+        self, *nodes: str, context: Mapping[str, Any] | None = None, idempotency_key: str | None = None
+    ) -> Handle:
+        """A new execution from these nodes on, with the recorded context, edited as asked. The same key again is the
+        same one; with other nodes or another context it is refused."""
+        return self._call(self._rerun(nodes, context, idempotency_key))
 
-    async def arerun(self, *nodes: str, context: Mapping[str, Any] | None = None) -> Handle:
-        return await self._acall(self._rerun(nodes, context))
+    async def arerun(
+        self, *nodes: str, context: Mapping[str, Any] | None = None, idempotency_key: str | None = None
+    ) -> Handle:
+        return await self._acall(self._rerun(nodes, context, idempotency_key))
 
     # -- inside -----------------------------------------------------------------------------------------------
 
@@ -246,8 +255,10 @@ class Handle:
     def _too_late(self, timeout: float | None) -> TimeoutError:
         return TimeoutError(f"execution {self.id} did not end within {timeout:g} s")
 
-    async def _rerun(self, nodes: Sequence[str] | None, context: Mapping[str, Any] | None) -> Handle:
-        return Handle(self._app, await self._client().rerun(self.id, nodes, context))
+    async def _rerun(
+        self, nodes: Sequence[str] | None, context: Mapping[str, Any] | None, key: str | None
+    ) -> Handle:
+        return Handle(self._app, await self._client().rerun(self.id, nodes, context, key))
 
     def _client(self) -> Calls:
         return self._app.client

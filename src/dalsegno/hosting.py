@@ -4,17 +4,66 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.loop import new_event_loop
-from dalsegno.errors import UsageError
+from dalsegno.errors import DalSegnoError, InternalError, UsageError
+
+logger = logging.getLogger("dalsegno.hosting")
 
 T = TypeVar("T")
 
 OpenEngine = Callable[[], Awaitable[Engine]]
+
+
+class Calls:
+    """Those that wait for an event loop in another thread. Should that loop break, they fail instead of waiting for
+    ever."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: set[concurrent.futures.Future[Any]] = set()
+        self._broken: BaseException | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self._broken is not None
+
+    def hand_over(
+        self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop
+    ) -> concurrent.futures.Future[T]:
+        with self._lock:
+            if self._broken is not None:
+                work.close()
+                raise self.cancelled()
+            future = asyncio.run_coroutine_threadsafe(work, loop)
+            self._waiting.add(future)
+        future.add_done_callback(self._forget)
+        return future
+
+    def end(self, error: BaseException) -> None:
+        with self._lock:
+            self._broken = error
+            waiting = list(self._waiting)
+        for future in waiting:
+            future.cancel()
+
+    def cancelled(self) -> DalSegnoError:
+        """Why a call was."""
+        if self._broken is None:
+            return UsageError("the application was stopped while this call was waiting")
+        return InternalError(
+            f"the engine of this application has stopped: {type(self._broken).__name__} ended its event loop; "
+            "executions are stored, and go on when a worker runs again"
+        )
+
+    def _forget(self, future: concurrent.futures.Future[Any]) -> None:
+        with self._lock:
+            self._waiting.discard(future)
 
 
 class LoopHost:
@@ -22,29 +71,52 @@ class LoopHost:
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
+        self._calls = Calls()
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def begin_thread(self) -> None:
         started = threading.Event()
         loop = new_event_loop()
+        self._calls = calls = Calls()
 
         def serve() -> None:
             asyncio.set_event_loop(loop)
             loop.call_soon(started.set)
-            loop.run_forever()
-            loop.close()
+            try:
+                loop.run_forever()
+            except BaseException as error:
+                logger.critical("the engine has stopped: its event loop was ended", exc_info=error)
+                calls.end(error)
+                loop.run_until_complete(self._wind_up())
+            finally:
+                loop.close()
 
         self._thread = threading.Thread(target=serve, name="dalsegno", daemon=True)
         self._thread.start()
         started.wait()
         self.loop = loop
 
+    async def _wind_up(self) -> None:
+        """The last thing that runs on a loop that broke: others are to go on soon with what was running here."""
+        try:
+            await self.stop()
+        except BaseException:
+            logger.exception("the engine could not be stopped in order; its leases lapse by themselves")
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Ends what runs on the loop."""
+
     def begin_here(self) -> None:
         self.loop = asyncio.get_running_loop()
 
     def end_thread(self) -> None:
         if self._thread is not None and self.loop is not None:
-            self.loop.call_soon_threadsafe(self.loop.stop)
+            if not self._calls.ended:
+                self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
         self._thread = self.loop = None
 
@@ -58,11 +130,11 @@ class LoopHost:
             raise UsageError(
                 "this call would block the event loop it runs on; await its twin with the prefix 'a'"
             )
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+        future = self._calls.hand_over(work, loop)
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            raise UsageError("the application was stopped while this call was waiting") from None
+            raise self._calls.cancelled() from None
         except BaseException:
             future.cancel()
             raise
@@ -71,7 +143,13 @@ class LoopHost:
         loop = self._loop()
         if asyncio.get_running_loop() is loop:
             return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+        try:
+            return await asyncio.wrap_future(self._calls.hand_over(work, loop))
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if not self._calls.ended or (caller is not None and caller.cancelling()):
+                raise
+            raise self._calls.cancelled() from None
 
     def _loop(self) -> asyncio.AbstractEventLoop:
         if self.loop is None:
@@ -103,14 +181,18 @@ class Host(LoopHost):
         self.engine = await self._open_engine()
 
     def close(self) -> None:
-        if self.engine is not None:
-            self.call(self.engine.stop())
+        if not self._calls.ended:
+            self.call(self.stop())
         self._end()
 
     async def aclose(self) -> None:
-        if self.engine is not None:
-            await self.acall(self.engine.stop())
+        if not self._calls.ended:
+            await self.acall(self.stop())
         self._end()
+
+    async def stop(self) -> None:
+        if self.engine is not None:
+            await self.engine.stop()
 
     def _end(self) -> None:
         self.end_thread()

@@ -225,7 +225,9 @@ class RemoteWorker:
                 else function(task.input)
             )
             json.dumps(output, allow_nan=False)
-        except Exception as error:
+        except (
+            BaseException
+        ) as error:  # a thread of its own: nothing but this task can be meant, sys.exit() neither
             logger.info("task %s failed", task.name, exc_info=True)
             self.fail(task, error)
             return

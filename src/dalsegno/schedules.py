@@ -112,12 +112,12 @@ class ScheduleCalls(ABC):
     async def aremove(self, name: str) -> None:
         await self._acall(self._remove(name))
 
-    def trigger(self, name: str) -> Handle:
-        """Starts its workflow now, beside its times."""
-        return self._call(self._trigger(name))
+    def trigger(self, name: str, *, idempotency_key: str | None = None) -> Handle:
+        """Starts its workflow now, beside its times. The same key again is the same start."""
+        return self._call(self._trigger(name, idempotency_key))
 
-    async def atrigger(self, name: str) -> Handle:
-        return await self._acall(self._trigger(name))
+    async def atrigger(self, name: str, *, idempotency_key: str | None = None) -> Handle:
+        return await self._acall(self._trigger(name, idempotency_key))
 
     # -- inside -----------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class ScheduleCalls(ABC):
     async def _remove(self, name: str) -> None: ...
 
     @abstractmethod
-    async def _trigger(self, name: str) -> Handle: ...
+    async def _trigger(self, name: str, key: str | None) -> Handle: ...
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runtime.host.call(work)
@@ -184,8 +184,8 @@ class Schedules(ScheduleCalls):
     async def _remove(self, name: str) -> None:
         await self._book().remove(name)
 
-    async def _trigger(self, name: str) -> Handle:
-        order = await self._book().trigger(name)
+    async def _trigger(self, name: str, key: str | None) -> Handle:
+        order = await self._book().trigger(name, key)
         return Handle(self._app, await self._app.client.start_ordered(order))
 
 

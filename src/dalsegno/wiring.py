@@ -14,11 +14,18 @@ from dalsegno.ports.clock import Clock
 
 LISTEN_VARIABLE = "DALSEGNO_LISTEN"
 """A direct URL of the same PostgreSQL database, where the store's goes through a pooler."""
+STORE_VARIABLE = "DALSEGNO_STORE"
+DEFAULT_STORE = "sqlite:///dalsegno.db"
 POSTGRES = ("postgresql", "postgres")
 
 
 class SystemClock:
     now = staticmethod(time.time)
+
+
+def default_store() -> str:
+    """The URL of the store that is meant where none is named."""
+    return os.environ.get(STORE_VARIABLE, DEFAULT_STORE)
 
 
 async def open_stack(url: str, clock: Clock | None = None) -> Stack:
@@ -109,6 +116,7 @@ async def _postgres(url: str, clock: Clock | None) -> Stack:
         postgres.PostgresLimits(store),
         neighbours=neighbours,
         transactions=transactions,
+        commits_at_once=postgres.COMMITS_AT_ONCE,
     )
 
 

@@ -77,3 +77,21 @@ def test_trigger_begins_it_now_and_a_worker_runs_it(hello: Invoke, programs: Pro
     assert told == {"execution_id": execution, "status": "RUNNING"}
     result = programs.begin("resume", execution, "--json").result()
     assert (result["status"], result["output"]) == ("COMPLETED", "Hello Grace")
+
+
+def test_what_is_submitted_waits_for_its_trigger(hello: Invoke, programs: Programs) -> None:
+    told = asked(hello, "submit", "hello", "--input", '{"name": "Ada"}', "--key", "k-1")
+    assert told["status"] == "PENDING"
+    execution = told["execution_id"]
+    assert hello("submit", "hello", "--input", '{"name": "Ada"}', "--key", "k-1").stdout.strip() == execution
+    [wait] = asked(hello, "why", execution)["waits"]
+    assert wait["kind"] == "trigger"
+    assert asked(hello, "trigger", execution)["status"] == "RUNNING"
+    result = programs.begin("resume", execution, "--json").result()
+    assert (result["status"], result["output"]) == ("COMPLETED", "Hello Ada")
+
+
+def test_submitting_what_is_not_deployed_is_refused(hello: Invoke) -> None:
+    result = hello("submit", "helo")
+    assert result.exit_code != 0
+    assert "did you mean 'hello'" in result.output

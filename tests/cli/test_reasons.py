@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
+from dalsegno import App
 from tests.cli.conftest import Invoke
-from tests.cli.documents import HELLO, write
+from tests.cli.documents import CUSTOM_TYPES, HELLO, write
+from tests.server.conftest import LiveServer
 
 TIMERS = "const ends = await Promise.all([3, 1, 2, 3].map(h => Timer.delay(`${h}h`)))\nreturn ends.length\n"
 MANY_TIMERS = "await Promise.all([1, 2, 3, 4, 5, 6, 7, 8].map(h => Timer.delay(`${h}h`)))\n"
@@ -23,6 +27,18 @@ nodes:
 edges:
   - {src: each, dst: nap}
   - {src: nap, dst: all}
+"""
+
+
+JOIN = """\
+name: meets
+nodes:
+  - {id: early, type: log, parameters: {message: here}}
+  - {id: late, type: wait, parameters: {amount: 1, unit: hours}}
+  - {id: both, type: merge}
+edges:
+  - {src: early, dst: both}
+  - {src: late, dst: both}
 """
 
 
@@ -64,6 +80,32 @@ def test_items_that_sleep_for_different_times_are_told_apart(invoke: Invoke, fol
     assert "2 × further timers at node 'nap'" in invoke("why", execution).stdout
 
 
+def test_a_join_names_what_has_not_arrived(invoke: Invoke, folder: Path) -> None:
+    write(folder, meets_yaml=JOIN)
+    execution = left(invoke, "meets.yaml")
+    waits = json.loads(invoke("why", execution, "--json").stdout)["waits"]
+    assert [wait["open"] for wait in waits if wait["kind"] == "barrier"] == [["'late'"]]
+    assert "node 'both' waits for 1 more of 2 branches: 'late'" in invoke("why", execution).stdout
+
+    with LiveServer(App(f"sqlite:///{folder / 'dalsegno.db'}")) as server:
+        assert json.loads(invoke("why", execution, "--server", server.url, "--json").stdout)["waits"] == [
+            {**wait, "seconds_left": ANY} for wait in waits
+        ]
+
+
+def test_a_join_is_counted_where_a_node_type_is_missing(invoke: Invoke, folder: Path) -> None:
+    own = JOIN.replace(
+        "{id: early, type: log, parameters: {message: here}}",
+        "{id: early, type: twice, parameters: {number: 4}}",
+    )
+    write(folder, meets_yaml=own, why_types_py=CUSTOM_TYPES)
+    execution = left(invoke, "meets.yaml", "--app", "why_types")
+    told = invoke("why", execution)
+    assert told.exit_code == 0, told.output
+    assert "node 'both' waits for 1 more of 2 branches" in told.stdout
+    assert "'late'" not in told.stdout.replace("node 'late'", "")
+
+
 def test_what_is_ready_says_plainly_that_nobody_runs(invoke: Invoke, folder: Path) -> None:
     write(folder, hello_yaml=HELLO, short_flow=SHORT)
     invoke("deploy", "hello.yaml")
@@ -75,3 +117,24 @@ def test_what_is_ready_says_plainly_that_nobody_runs(invoke: Invoke, folder: Pat
         assert f"{said}, but no living worker runs on this store" in told
         assert f"`dalsegno resume {execution} --store" in told
         assert "or start `dalsegno worker`" in told
+
+
+async def _claimed_by_the_dead(store: str) -> str:
+    """Something that a worker of another machine took before it fell silent."""
+    app = App(store)
+    await app.adeploy("{name: digs, nodes: [{id: it, type: task, queue: moon, parameters: {task: dig}}]}")
+    execution = await app.client.start("digs")
+    ledger = app.client.stack.ledger
+    await asyncio.to_thread(ledger.heartbeat, "elsewhere", 60.0)
+    assert await ledger.claim("elsewhere", ["moon"], 1)
+    await asyncio.to_thread(ledger.heartbeat, "elsewhere", -1.0)
+    await app.aclose()
+    return execution
+
+
+def test_a_worker_that_fell_silent_elsewhere_is_told(invoke: Invoke, folder: Path) -> None:
+    store = f"sqlite:///{folder / 'dead.db'}"
+    execution = asyncio.run(_claimed_by_the_dead(store))
+    [wait] = json.loads(invoke("why", execution, "--store", store, "--json").stdout)["waits"]
+    assert wait["kind"] == "lost"
+    assert wait["sentence"].startswith("node 'it' was running (attempt 1); its worker elsewhere is dead")

@@ -116,6 +116,17 @@ def test_without_keys_nobody_else_is_let_in(invoke: Invoke) -> None:
     assert "dalsegno keys add" in result.stderr
 
 
+def test_a_server_at_all_addresses_says_so(invoke: Invoke, programs: Programs, folder: Path) -> None:
+    assert invoke("keys", "add", "ops", "--scope", "admin").exit_code == 0
+    server = programs.begin("server", "--host", "0.0.0.0", "--port", "0", "--json")
+    url = announced(server)["url"]
+    server.send(signal.SIGTERM)
+    code, _, said = server.finish()
+    assert code == 0
+    port = url.rpartition(":")[2]
+    assert f"listens at all addresses of this machine (0.0.0.0), port {port}; from here at {url}" in said
+
+
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.7"])
 def test_an_address_that_is_not_ours_is_told(invoke: Invoke, host: str) -> None:
     result = invoke("server", "--host", host, "--port", "0")

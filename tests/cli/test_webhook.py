@@ -67,3 +67,13 @@ def test_a_webhook_for_a_workflow_that_is_not_there_is_warned_of(invoke: Invoke)
     added = invoke("webhook", "add", "early", "--workflow", "nobody-deployed-this")
     assert added.exit_code == 0, added.output
     assert "warning: there is no workflow 'nobody-deployed-this'" in added.stderr
+
+
+def test_its_secret_cannot_be_removed_under_it(invoke: Invoke) -> None:
+    invoke("webhook", "add", "push", "--workflow", "greet")
+    refused = invoke("credentials", "rm", "webhook.push")
+    assert refused.exit_code != 0
+    assert "signs deliveries of the webhook 'push'" in refused.output
+    assert "webhook.push" in invoke("credentials", "ls").stdout
+    invoke("webhook", "rm", "push")
+    assert "webhook.push" not in invoke("credentials", "ls").stdout

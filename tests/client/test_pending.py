@@ -58,3 +58,33 @@ def test_why_and_trigger_work_against_a_server(client: Client, live: LiveServer,
     assert "it starts when its time has come, or when it is triggered: in" in told.stdout
     assert invoke("trigger", run.id, "--server", live.url).exit_code == 0
     assert run.result(timeout=10) == "Hello, Ada!"
+
+
+def test_what_is_submitted_waits_for_its_trigger(client: Client, live: LiveServer, invoke: Invoke) -> None:
+    client.deploy(GREET)
+    run = client.with_options(idempotency_key="k-1").submit("greet", name="Ada")
+    assert (run.status().state, [each.kind for each in run.why()]) == ("PENDING", ["trigger"])
+    assert client.with_options(idempotency_key="k-1").submit("greet", name="Ada").id == run.id
+    run.trigger({"name": "Grace"})
+    assert run.result(timeout=10) == "Hello, Grace!"
+
+    submitted = invoke("submit", "greet", "--input", '{"name": "Eve"}', "--server", live.url)
+    again = client.handle(submitted.stdout.strip())
+    assert again.status().state == "PENDING"
+    again.trigger()
+    assert again.result(timeout=10) == "Hello, Eve!"
+
+
+async def test_it_is_submitted_from_a_loop_too(live: LiveServer) -> None:
+    async with Client(live.url) as client:
+        await client.adeploy(GREET)
+        run = await client.asubmit("greet", name="Ada")
+        assert (await run.astatus()).state == "PENDING"
+        await run.atrigger()
+        assert await run.aresult(timeout=10) == "Hello, Ada!"
+
+
+def test_an_input_that_does_not_fit_is_refused_when_it_is_submitted(client: Client) -> None:
+    client.deploy({**GREET, "input_schema": {"type": "object", "required": ["name"]}})
+    with pytest.raises(InvalidInput):
+        client.submit("greet", {})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dalsegno.core.wake import decided, describe, leaf_ids, wake_of
-from dalsegno.lang.effects import Awaitable, Err, ErrorValue, Ok, Outcome
+from dalsegno.core.wake import decided, describe, leaf_ids, wake_of, without_limits
+from dalsegno.lang.effects import TIME_LIMITED, Awaitable, Err, ErrorValue, Ok, Outcome
 from dalsegno.model.machine import Wake
 
 FAILED = Err(ErrorValue("X", "x"))
@@ -92,4 +92,17 @@ def test_nothing_is_decided_by_what_is_not_below(awaiting: Awaitable, known: dic
 def test_what_is_awaited_is_told_in_a_word() -> None:
     assert describe(_task(1)) == "task work"
     assert describe(_group("all", _task(1), _task(2))) == "all of 2"
+    assert describe(_group("all_settled", _task(1), _task(2))) == "all of 2"
+    assert describe(_group("any", _task(1), _task(2))) == "first success of 2"
     assert describe(Awaitable("timer", "p1", due=1.0)) == "timer"
+
+
+def test_time_limits_are_told_apart_from_what_is_awaited() -> None:
+    signal = Awaitable("signal", "p0", "go")
+    timers = (Awaitable("timer", "p1", due=9.0), Awaitable("timer", "p2", due=5.0))
+    limited = Awaitable("race", items=(signal, *timers), shape=TIME_LIMITED)
+    assert describe(limited) == "signal go, with a time limit"
+    assert without_limits(limited) == (signal, (5.0, 9.0))
+    race = Awaitable("race", items=(signal, *timers))
+    assert without_limits(race) == (race, ())
+    assert describe(race) == "race of 3"

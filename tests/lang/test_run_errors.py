@@ -128,6 +128,21 @@ def test_uncaught_value_becomes_the_error(source: str, expected: ErrorValue) -> 
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("return (5).x", "(5).x: cannot read 'x' of number"),
+        ("return ((null)).x", "((null)).x: cannot read 'x' of null"),
+        ("return log(inputs).x", "log(inputs).x: cannot read 'x' of null"),
+        ("for (let x of null) { }", "cannot iterate over null"),
+        ("for (let x of 5) { }", "cannot iterate over a number"),
+        ("for (let x of (() => 1)) { }", "cannot iterate over a function"),
+    ],
+)
+def test_messages_say_what_was_written(source: str, message: str) -> None:
+    assert error_of(source).message == message
+
+
 def test_an_error_keeps_the_stack_of_where_it_happened() -> None:
     source = "function f() {\n  null.x\n}\ntry { f() }\ncatch (e) {\n  throw e\n}"
     assert error_of(source).stack == ("f (test:2)", "main (test:4)")

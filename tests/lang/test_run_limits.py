@@ -68,6 +68,24 @@ def test_a_result_too_large_to_write_out_is_refused(grow: str) -> None:
     assert (machine.error.code, machine.error.stack) == ("LimitExceeded", ("main (test:3)",))
 
 
+SAYS_WHAT_TO_DO = [
+    ("while (true) { }", ("more than 9,000 instructions in one turn (from one await to the next): "
+     "move long computations into a task, or raise Limits(instructions=…)")),
+    ("function f(n) { return 1 + f(n) } f(0)", ("more than 500 calls inside each other: end the recursion earlier, "
+     "write it as a loop, or raise Limits(stack_depth=…)")),
+    ("'x'.repeat(1e9)", "keep large data elsewhere and pass a reference, or raise Limits(result_bytes=…)"),
+    ("let l = []; while (true) { l.push('x'.repeat(1000000)) }",
+     "in one turn (from one await to the next): keep large data elsewhere, or raise Limits(allocated_bytes=…)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "advice"), SAYS_WHAT_TO_DO)
+def test_a_limit_names_its_setting_and_the_way_out(source: str, advice: str) -> None:
+    machine = Machine.start(compile(source), now=START, limits=Limits(instructions=9_000))
+    assert machine.error is not None
+    assert advice in machine.error.message
+
+
 def test_limits_are_per_resume() -> None:
     source = (
         "for (let i = 0; i < 5; i++) { for (let j = 0; j < 100; j++) { } await Task.run('t', i) } return 'ok'"

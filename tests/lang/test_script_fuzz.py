@@ -67,15 +67,21 @@ workflow pay(ctx, inputs) {
 def attempt(source: str) -> None:
     """Parsing gives a tree or our error with a place; validation gives findings with places."""
     lines = source.count("\n") + 1
+    findings = validate(source, ["charge"])
+    for finding in findings:
+        assert finding.rule in ERRORS | WARNINGS
+        check_place(finding, lines)
+    syntax = [finding.message for finding in findings if finding.rule == "syntax"]
+    assert (first_problem(source, lines) in syntax) if syntax else first_problem(source, lines) is None
+
+
+def first_problem(source: str, lines: int) -> str | None:
     try:
         parse_program(source)
     except FlowSyntaxError as problem:
         check_place(problem, lines)
-        assert [finding.rule for finding in validate(source)] == ["syntax"]
-        return
-    for finding in validate(source, ["charge"]):
-        assert finding.rule in ERRORS | WARNINGS
-        check_place(finding, lines)
+        return problem.message
+    return None
 
 
 def check_place(problem: FlowSyntaxError | Finding, lines: int) -> None:

@@ -104,6 +104,9 @@ ERRORS_FOUND = [
     ("await Task.with({retrys: 3}).run('a', {})", ["unknown-option 1:18"]),
     ("await Workflow.with({priority: 1, 'queue': 'q'}).run('a', {})", ["unknown-option 1:35"]),
     ("await Node.with({[inputs.x]: 3, ...inputs}).run('a', {})", []),
+    ("let x = 2\nlog('top')\nasync function main() { return x }", ["uncalled-main 3:16"]),
+    ("function main() { return 1 }\nmain()", []),
+    ("log(1)\nif (inputs.x) { function main() { return 1 } }", ["unused-variable 2:26"]),
 ]  # fmt: skip
 
 WARNINGS_FOUND = [
@@ -153,6 +156,8 @@ WARNINGS_FOUND = [
     ("Signal.next('go')", ["forgotten-await 1:1"]),
     ("wait_for_signal('go')", ["forgotten-await 1:1"]),
     ("if (inputs.x) { Signal.when('go', {timeout: 1}) }", ["forgotten-await 1:17"]),
+    ("return 08 + 0 + 0.5 + 0x0f", ["leading-zero 1:8"]),
+    ("return ['08', `07`, {'09': 1}]", []),
     ("await Timer.delay(1)", []),
     ("let p = Timer.delay(1)\nawait p", []),
     ("Task.run('a', 1)", []),
@@ -261,6 +266,10 @@ def test_a_caller_deep_in_its_own_stack_gets_a_finding_instead_of_a_crash(source
         ("Timer.delay('5s')", "nothing waits for this Timer.delay(): write await Timer.delay(…)"),
         ("Task.with({retrys: 3})", "Task.with() has no option 'retrys'; did you mean 'retry'?"),
         ("Task.with({colour: 3})", "Task.with() has no option 'colour'; known are queue, priority, retries"),
+        (
+            "Node.run('http')",
+            "Node.run() takes 2 arguments, not 1: without parameters, write Node.run(…, {})",
+        ),
         ("Task.run('a')", "Task.run() takes 2 arguments, not 1: without input, write Task.run(…, null)"),
     ],
 )

@@ -6,14 +6,36 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Queue, wait_for
+from contextlib import asynccontextmanager
 
 import dalsegno
-from dalsegno import signal, sleep, timeout
+from dalsegno import first, gather, signal, sleep, timeout
+from tests.python import strangers
 from tests.python.tasks import double, echo
 
 
 async def tool(x):
     return x
+
+
+class Resource:
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exception):
+        return None
+
+
+SHARED = Resource()
+
+
+@asynccontextmanager
+async def opened(x):
+    yield x
+
+
+def limit():
+    return timeout(5)
 
 
 async def yields(x):
@@ -134,6 +156,41 @@ async def forgets_timers(x):
         await waiting
 
 
+async def gathers_coroutines(x):
+    await gather(tool(1), echo(2), *[tool(n) for n in x])
+    await asyncio.gather(tool(1))
+    pending = tool(1)  # what becomes of it is seen when it runs
+    return await first(pending, *(tool(n) for n in x), *[tool(3)])
+
+
+async def gathers_nested(x):
+    async def step(n):
+        return await echo(n)
+
+    await gather(echo(1), step(2))
+    return await gather(*[step(n) for n in x])
+
+
+async def forgets_a_coroutine(x):
+    tool(1)
+    strangers.catches_undeclared(2)
+    await strangers.catches_undeclared(3)
+    return x
+
+
+async def foreign_managers(x):
+    async with Resource() as one:
+        await echo(one)
+    async with opened(x) as two, timeout(5):
+        await echo(two)
+    async with SHARED:
+        await echo(1)
+    async with asyncio.Condition():
+        await echo(1)
+    async with asyncio.timeout(5), limit(), x:
+        await echo(1)
+
+
 async def everything_at_once(x, *args):
     global a
     async for y in x:
@@ -249,6 +306,49 @@ REFUSED = [
             ("nothing waits for this 'signal()': write 'await signal(…)'", 'signal("go")'),
             ("nothing waits for this 'sleep()'", "asyncio.sleep(1)"),
             ("nothing waits for this 'sleep()'", "dalsegno.sleep(1)"),
+        ],
+    ),
+    (
+        gathers_coroutines,
+        [
+            ("'tool' is a coroutine function but no task", "await gather(tool(1)"),
+            ("'tool' is a coroutine function but no task", "await gather(tool(1)"),
+            ("Make it a task (@app.task)", "await asyncio.gather(tool(1))"),
+            ("'tool' is a coroutine function but no task", "return await first("),
+            ("'tool' is a coroutine function but no task", "return await first("),
+        ],
+    ),
+    (
+        gathers_nested,
+        [
+            ("'step' is a nested async function, which runs in the workflow's own thread", "await gather("),
+            ("Await it directly, or make it a task", "return await gather("),
+        ],
+    ),
+    (
+        forgets_a_coroutine,
+        [
+            ("'tool' is a coroutine function but no task", "tool(1)"),
+            (
+                "'strangers.catches_undeclared' is a coroutine function but no task",
+                "strangers.catches_undeclared(2)",
+            ),
+            (
+                "'strangers.catches_undeclared' is a coroutine function but no task",
+                "await strangers.catches_undeclared(3)",
+            ),
+        ],
+    ),
+    (
+        foreign_managers,
+        [
+            (
+                "'async with' in a workflow is for timeout() alone, not for Resource(): use it",
+                "async with Res",
+            ),
+            ("not for opened(x): use it inside a task", "async with opened"),
+            ("not for SHARED: use it inside a task", "async with SHARED"),
+            ("not for asyncio.Condition(): use it inside a task", "async with asyncio.Condition"),
         ],
     ),
     (

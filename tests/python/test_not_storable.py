@@ -150,6 +150,18 @@ async def alive_subclass(x):
     return data
 
 
+async def alive_lock_inside(x):
+    data = {"deep": [threading.Lock()]}
+    await echo(1)
+    return data
+
+
+async def alive_view(x):
+    view = memoryview(b"abc")
+    await echo(1)
+    return view
+
+
 COMPLAINTS = [
     (
         alive,
@@ -180,7 +192,17 @@ COMPLAINTS = [
         "Use it inside a task, or let its 'with' block end before the await",
     ),
     (alive_lines, "the iterator of a 'for' loop is of type _io.StringIO", "Loop over a list"),
-    (alive_file_variable, "variable 'file' is of type _io.StringIO", "Use it inside a task"),
+    (
+        alive_file_variable,
+        "variable 'file' is of type _io.StringIO",
+        "Make it again after the await, or use it",
+    ),
+    (
+        alive_lock_inside,
+        "variable 'data' holds, at ['deep'][0], a value of type _thread.lock",
+        "Make it again after the await, or use it inside a task",
+    ),
+    (alive_view, "variable 'view' is of type memoryview", "Make it again after the await, or use it"),
     (
         alive_method,
         "the method 'get' that is about to be called holds, at .__self__, a value of type {module}.Client",
@@ -406,9 +428,17 @@ async def deep_nested(x):
 
     try:
         await deeper(0)
-    except RecursionError as error:
+    except BaseException as error:  # noqa: BLE001 - it must not come here
         return str(error)
+    finally:
+        await echo("clean-up")
 
 
-def test_endless_recursion_of_async_functions_is_a_recursion_error():
-    assert drive(deep_nested, 1, "hot").result == "more than 500 nested calls of async functions"
+def test_endless_recursion_of_async_functions_is_a_limit_that_nothing_catches():
+    machine = drive(deep_nested, 1, "hot")
+    assert machine.status == "failed"
+    assert machine.error.code == "LimitExceeded"
+    assert machine.error.message.startswith("more than 500 calls of async functions inside each other")
+    assert "write it as a loop, or raise Limits(stack_depth=…)" in machine.error.message
+    assert machine.error.stack[0].startswith("deeper (")
+    assert machine.error.stack[30:] == ("… and 470 more",)

@@ -246,6 +246,19 @@ async def looked_at(order, limit=3):
     await call
 
 
+async def odd_values(x):
+    data = {"x": {1, 2}, (1, 2): b"bytes", 1: "one", "1": "text"}
+    values = [float("nan"), {("a", "b"): [1, len]}]
+    await echo(1)
+    return data, values
+
+
+def test_variables_that_json_cannot_carry_are_told_in_parts():
+    shown = PythonMachine.start(compile_workflow(odd_values), {"x": 1}).variables()
+    assert shown["data"] == {"x": [1, 2], "(1, 2)": "Ynl0ZXM=", "1": "one", "'1'": "text"}
+    assert shown["values"] == ["nan", {"('a', 'b')": [1, "<builtin_function_or_method>"]}]
+
+
 def test_variables_are_flat_plain_and_innermost_wins():
     program = compile_workflow(looked_at)
     machine = PythonMachine.start(program, {"order": {"id": 1}})

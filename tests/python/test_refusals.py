@@ -30,7 +30,7 @@ def test_refusal_lists_every_problem_with_its_place(function, problems):
         text = linecache.getline(problem.file, problem.line)
         assert text.strip().startswith(line)
         assert problem.text == text.rstrip("\n")
-        assert f"refused.py:{problem.line}: {problem.message}" in str(caught.value)
+        assert f"refused.py:{problem.line}:{problem.column}: {problem.message}" in str(caught.value)
         [shown, caret] = problem.excerpt.split("\n")
         assert shown.strip() == text.strip()
         assert caret.strip() == "^"
@@ -59,6 +59,44 @@ def test_other_objects_are_refused():
     for wrong in (5, DurableTask(plain), functools.partial(plain), compile_workflow):
         with pytest.raises(UnsupportedPython):
             compile_workflow(wrong)
+
+
+def test_a_refused_definition_is_shown_with_its_line():
+    decorated = """import functools
+from dalsegno.lang.python import DurableWorkflow
+
+def keep(function):
+    @functools.wraps(function)
+    async def wrapper(*args):
+        return await function(*args)
+    return wrapper
+
+def make_plain():
+    @DurableWorkflow
+    def plain(x):
+        return x
+
+def make_wrapped():
+    @DurableWorkflow
+    @keep
+    async def wrapped(x):
+        return x
+"""
+    assert place_of(decorated, "make_plain") == (12, 5, "    def plain(x):\n    ^")
+    assert place_of(decorated, "make_wrapped") == (17, 6, "    @keep\n     ^")
+
+
+def place_of(source, name):
+    """Line, column and excerpt of the refusal that a function of this module ends with."""
+    file = f"<{name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    space = {"__name__": __name__}
+    exec(compile(source, file, "exec"), space)
+    with pytest.raises(UnsupportedPython) as caught:
+        space[name]()
+    (problem,) = caught.value.problems
+    assert f"{file}:{problem.line}:{problem.column}: " in str(caught.value)
+    return problem.line, problem.column, problem.excerpt
 
 
 def wrapping(function):

@@ -279,6 +279,11 @@ def test_one_parameter_takes_the_whole_input():
         (typed, {"order": ORDER_JSON, "speed": 1}, "takes 'order', 'at', 'limit', not 'speed'"),
         (typed, {"order": {}}, "workflow 'typed': 'order' does not fit Order: Object missing required field"),
         (one_parameter, 5, "workflow 'one_parameter': 'order' does not fit Order"),
+        (
+            one_parameter,
+            {"order": ORDER_JSON},
+            "the whole input is 'order': give the value itself, not an object that holds it",
+        ),
         (no_parameters, {"a": 1}, "workflow 'no_parameters' takes no input, not 'a'"),
     ],
 )

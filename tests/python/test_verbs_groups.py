@@ -136,7 +136,7 @@ def test_gather_says_what_is_no_promise():
     number, listed, nested, coroutine = drive(gathers_what, 1, "hot").result
     assert number == "gather(): argument 2 is no promise of a task, workflow, timer or signal, but int"
     assert "unpack it: gather(*promises)" in listed
-    assert "nested function 'nested'" in nested
+    assert "'nested' is a nested async function" in nested
     assert "Make it a task (@app.task)" in coroutine
 
 

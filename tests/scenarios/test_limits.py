@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from dalsegno.core.values import decode_value
 from dalsegno.engine.limits import OperatorLimits
 from dalsegno.engine.scripting.sources import InvalidScript
+from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.handle import Handle
 from dalsegno.model.limits import Allowance
@@ -116,16 +118,46 @@ def test_what_is_triggered_by_hand_stands_in_line_too(stage: Stage) -> None:
     stage.until_comers(first, "one")
     client = stage.app.client
     held = call(stage, client.submit("scenario", {"customer": "ann", "door": "two"}))
-    with pytest.raises(Conflict, match="with another input"):
-        call(stage, client.trigger(held, {"customer": "ann", "door": "three"}))
 
     call(stage, client.trigger(held))
+    with pytest.raises(
+        Conflict, match=r"with another input: it was triggered and stands in line \(PENDING\)"
+    ):
+        call(stage, client.trigger(held, {"customer": "ann", "door": "three"}))
     second = stage.app.handle(held)
     assert sentences(second) == ["the execution waits for a free slot of limit 'ann' (1 of 1 in use)"]
 
     stage.door("two").open()
     stage.door("one").open()
     assert stage.end_of(second).state == "COMPLETED"
+
+
+@pytest.mark.parametrize("delay", [None, "1h"])
+def test_a_trigger_with_another_input_stands_in_the_line_of_that_input(
+    stage: Stage, delay: str | None
+) -> None:
+    first = begin(stage, "bob", "one")
+    stage.until_comers(first, "one")
+    client = stage.app.client
+    options = StartOptions(delay=delay)
+    held = call(stage, client.submit("scenario", {"customer": "ann", "door": "never"}, options))
+    other = {"customer": "bob", "door": "two"}
+
+    call(stage, client.trigger(held, other))
+    call(stage, client.trigger(held, other))
+    call(stage, client.trigger(held))
+    with pytest.raises(Conflict, match="it was triggered and stands in line"):
+        call(stage, client.trigger(held, {"customer": "ann", "door": "never"}))
+
+    second = stage.app.handle(held)
+    assert sentences(second) == ["the execution waits for a free slot of limit 'bob' (1 of 1 in use)"]
+    stage.door("two").open()
+    stage.door("one").open()
+    assert stage.end_of(second).state == "COMPLETED"
+    assert decode_value(second.status().input) == other
+    assert stage.door("never").comers == []
+    kinds = [event.kind for event in second.events()]
+    assert (kinds[0], kinds.count("ExecutionStarted")) == ("ExecutionSubmitted", 1)
 
 
 def test_a_key_without_a_value_is_refused_at_the_start(stage: Stage) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dalsegno.errors import KeyReused
 from tests.scenarios.stage import Stage
 
 
@@ -122,7 +123,9 @@ def test_signals_are_kept_and_taken_in_order(stage: Stage) -> None:
     handle.signal("go", 1)
     handle.signal("other", "ignored")
     handle.signal("go", 2, id="second")
-    handle.signal("go", 3, id="second")
+    handle.signal("go", 2, id="second")
+    with pytest.raises(KeyReused, match="'second' was used for another signal"):
+        handle.signal("go", 3, id="second")
     stage.door("door").open()
     assert stage.end_of(handle).output == [1, 2]
 

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from dalsegno.app import App
 from dalsegno.server import ServerSettings, create_application
+from dalsegno.server.application import Roles
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -62,11 +63,11 @@ async def http(application: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
 class LiveServer:
     """A real server on a free port of the loopback address, in a thread of its own."""
 
-    def __init__(self, app: App, settings: ServerSettings | None = None) -> None:
+    def __init__(self, app: App, settings: ServerSettings | None = None, roles: Roles | None = None) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))
         port = self.socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        application = create_application(app, settings or ServerSettings(port=port))
+        application = create_application(app, settings or ServerSettings(port=port), roles)
         self._server = uvicorn.Server(uvicorn.Config(application, log_level="warning"))
         self._thread = threading.Thread(target=self._serve, daemon=True)
 

@@ -195,3 +195,16 @@ async def test_what_makes_no_sense_is_refused(http: httpx.AsyncClient, app: App)
     assert (await http.get("/v1/alerts")).json()["items"] == []
     assert (await http.delete("/v1/alerts/ops")).status_code == 404
     assert app is not None
+
+
+async def test_an_alert_for_what_is_not_deployed_says_so(http: httpx.AsyncClient) -> None:
+    setting = {"workflow": "nothing", "url": "http://127.0.0.1:9/hook"}
+    told = (await http.put("/v1/alerts/odd", json=setting)).json()
+    assert told["warning"].startswith("no workflow 'nothing' is deployed in this store")
+    assert (await http.get("/v1/alerts/odd")).json()["warning"] == told["warning"]
+
+    await http.post(
+        "/v1/definitions",
+        json={"name": "nothing", "nodes": [{"id": "a", "type": "log", "parameters": {"message": "x"}}]},
+    )
+    assert (await http.get("/v1/alerts/odd")).json()["warning"] is None

@@ -111,6 +111,31 @@ async def test_the_list_comes_in_pages_that_leave_nothing_out(http: httpx.AsyncC
     assert (wrong.status_code, "'cursor'" in wrong.json()["detail"]) == (422, True)
 
 
+async def test_the_questions_of_one_execution_come_in_pages(http: httpx.AsyncClient) -> None:
+    asks = {"id": "gate", "type": "approval", "parameters": {"message": "May I?"}}
+    split = {"id": "s", "type": "split", "parameters": {"input_array": [1, 2, 3, 4, 5]}}
+    edges = [{"src": "s", "dst": "gate"}]
+    execution = await asked(http, {"name": "refund", "nodes": [split, asks], "edges": edges}, count=5)
+    other = await asked(http, graph())
+    path = f"/v1/executions/{execution}/approvals"
+    whole = (await http.get(path)).json()
+    assert (len(whole["items"]), whole["next"]) == (5, None)
+
+    seen: list[Any] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = (await http.get(f"{path}?limit=2{cursor and '&cursor='}{cursor}")).json()
+        seen.append(page["items"])
+        cursor = page["next"]
+        if cursor is not None and len(seen) == 1:  # what is decided meanwhile moves nobody
+            answer = {"decision": "approved", "index": page["items"][0]["indexes"]}
+            assert (await http.post(f"{path}/gate", json=answer)).status_code == 200
+            elsewhere = await http.get(f"/v1/executions/{other}/approvals?cursor={cursor}")
+            assert elsewhere.status_code == 422
+    assert [len(each) for each in seen] == [2, 2, 1]
+    assert [each for page in seen for each in page] == whole["items"]
+
+
 async def test_a_page_goes_on_though_the_execution_where_it_ended_is_gone(http: httpx.AsyncClient) -> None:
     older, newer = [await asked(http, graph()) for _ in "ab"]
     first = (await http.get("/v1/approvals?limit=1")).json()

@@ -14,7 +14,9 @@ import httpx
 import pytest
 
 from dalsegno import App
+from dalsegno.engine.dead import DeadLetters
 from dalsegno.errors import BadConfiguration
+from dalsegno.server.pages import to_cursor
 from tests.server.conftest import LiveServer
 from tests.server.test_executions import WAITS, deploy_script, ended
 
@@ -26,7 +28,7 @@ CHILD = "workflow child(inputs) {\n  return inputs\n}\n"
 async def dead(http: httpx.AsyncClient) -> list[dict[str, Any]]:
     answer = await http.get("/v1/dead")
     assert answer.status_code == 200, answer.text
-    found: list[dict[str, Any]] = answer.json()["dead"]
+    found: list[dict[str, Any]] = answer.json()["items"]
     return found
 
 
@@ -133,6 +135,57 @@ async def test_stuck_executions_are_listed_and_dropped(http: httpx.AsyncClient, 
     app.engine.reconciler.stuck[execution] = "again"
     assert (await http.post(f"/v1/dead/{letter['id']}/drop")).status_code == 200
     assert (await ended(http, execution))["state"] == "CANCELLED"
+
+
+async def fail_of_the_system(http: httpx.AsyncClient, graph: dict[str, Any] = LOST) -> str:
+    execution = str((await http.post("/v1/executions", json={"definition": graph})).json()["id"])
+    await ended(http, execution)
+    return execution
+
+
+async def pages(http: httpx.AsyncClient, limit: int) -> list[list[str]]:
+    found: list[list[str]] = []
+    cursor: str | None = None
+    while True:
+        given: dict[str, str | int] = {"limit": limit, **({"cursor": cursor} if cursor else {})}
+        page = (await http.get("/v1/dead", params=given)).json()
+        found.append([letter["execution"] for letter in page["items"]])
+        cursor = page["next"]
+        if cursor is None:
+            return found
+
+
+async def test_dead_letters_are_listed_in_pages(http: httpx.AsyncClient, app: App) -> None:
+    failed = [await fail_of_the_system(http) for _ in range(3)]
+    await deploy_script(http, WAITS)
+    stuck = sorted(
+        [(await http.post("/v1/executions", json={"workflow": "waits"})).json()["id"] for _ in "ab"]
+    )
+    for execution in stuck:
+        app.engine.reconciler.stuck[execution] = "nothing can move it"
+    everything = [*stuck, *reversed(failed)]
+
+    assert await pages(http, 5) == [everything]
+    assert await pages(http, 2) == [everything[:2], everything[2:4], everything[4:]]
+    assert await pages(http, 1) == [[each] for each in everything]
+    await http.post(f"/v1/dead/execution:{failed[1]}/drop")
+    assert await pages(http, 4) == [[*stuck, failed[2], failed[0]]]
+    for wrong in ("!", "WzFd", "e30", to_cursor('["failed","\\u0000",1]'), to_cursor('["failed","x",1e999]')):
+        refused = await http.get("/v1/dead", params={"cursor": wrong})
+        assert (refused.status_code, refused.json()["code"]) == (422, "DS-120")
+
+
+async def test_dead_letters_far_behind_are_found_by_going_on(
+    http: httpx.AsyncClient, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dalsegno.engine.dead.LOOKED_AT", 2)
+    own = {"name": "own", "nodes": [{"id": "it", "type": "task", "parameters": {"task": "fail"}}]}
+    dead_long = await fail_of_the_system(http)
+    for _ in range(3):
+        await fail_of_the_system(http, own)
+
+    assert await pages(http, 10) == [[], [dead_long], []]
+    assert [letter.execution for letter in await DeadLetters(app.engine).all(10)] == [dead_long]
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,19 @@ async def test_pages_of_definitions_follow_each_other(http: httpx.AsyncClient) -
     assert seen == list("abcde")
 
 
+async def test_a_line_break_at_the_end_of_a_path_names_something_else(http: httpx.AsyncClient) -> None:
+    await http.post("/v1/definitions", json=GRAPH)
+    for method, path in (
+        ("DELETE", "/v1/definitions/sum%0A"),
+        ("GET", "/v1/definitions/sum%0A"),
+        ("GET", "/v1/schedules/nightly%0A"),
+    ):
+        answer = await http.request(method, path)
+        assert answer.status_code == 404
+        assert answer.json()["code"] == "DS-130"
+    assert (await http.get("/v1/definitions/sum")).status_code == 200
+
+
 async def test_unknown_things_are_problem_documents(http: httpx.AsyncClient) -> None:
     for answer in (
         await http.get("/v1/definitions/nothing"),
@@ -108,4 +121,40 @@ async def test_unknown_things_are_problem_documents(http: httpx.AsyncClient) -> 
         assert answer.headers["content-type"] == "application/problem+json"
     wrong = await http.get("/v1/definitions", params={"limit": 0})
     assert wrong.json()["errors"][0]["pointer"] == "/query/limit"
-    assert (await http.get("/v1/definitions", params={"cursor": "!"})).status_code == 422
+    for cursor in ("!", "AA"):
+        assert (await http.get("/v1/definitions", params={"cursor": cursor})).status_code == 422
+
+
+WRITTEN = """\
+# What the shop does at night.
+name: commented
+nodes:
+  - {id: a, type: log, parameters: {message: "x"}}   # says x
+"""
+
+
+async def test_yaml_is_shown_as_it_was_written(http: httpx.AsyncClient) -> None:
+    as_yaml = {"Content-Type": "application/yaml"}
+    first = await http.post("/v1/definitions", content=WRITTEN, headers=as_yaml)
+    assert (await http.get("/v1/definitions/commented")).json()["source"] == WRITTEN
+
+    reworded = WRITTEN.replace("at night", "in the morning")
+    again = await http.post("/v1/definitions", json={"source": reworded})
+    shown = (await http.get("/v1/definitions/commented")).json()
+    assert (first.json()["hash"], again.json()["status"]) == (shown["hash"], "unchanged")
+    assert shown["source"] == reworded
+
+    as_data = await http.post("/v1/definitions", json={"document": shown["document"]})
+    assert as_data.json()["status"] == "unchanged"
+    assert (await http.get("/v1/definitions/commented")).json()["source"] == reworded
+
+
+async def test_the_text_of_a_removed_definition_is_gone(http: httpx.AsyncClient) -> None:
+    started = await http.post("/v1/executions", json={"definition": WRITTEN})
+    assert (await http.get("/v1/definitions/commented")).json()["source"] == WRITTEN
+    document = (await http.get("/v1/definitions/commented")).json()["document"]
+    await http.get(f"/v1/executions/{started.json()['id']}/wait", params={"seconds": 30})
+    assert (await http.delete("/v1/definitions/commented")).status_code == 204
+
+    await http.post("/v1/definitions", json={"document": document})
+    assert "#" not in (await http.get("/v1/definitions/commented")).json()["source"]

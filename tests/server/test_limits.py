@@ -49,6 +49,23 @@ async def test_a_limit_that_makes_no_sense_is_refused(http: httpx.AsyncClient, b
     assert (await http.get("/v1/limits")).json()["items"] == []
 
 
+@pytest.mark.parametrize("key", ["a%0Ab", "%0A", "gmail%0A", "gmail%0D%0A", "a%09b", "a%7Fb"])
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+async def test_a_key_with_control_characters_is_told_what_is_wrong_with_it(
+    http: httpx.AsyncClient, method: str, key: str
+) -> None:
+    await http.put("/v1/limits/gmail", json={"concurrency": 5})
+    answer = await http.request(
+        method, f"/v1/limits/{key}", json={"concurrency": 1} if method == "PUT" else None
+    )
+    assert answer.status_code == 422
+    assert answer.json()["code"] == "DS-120"
+    assert answer.json()["detail"] == (
+        "/path/key: It must not hold control characters, such as a line break or a tab"
+    )
+    assert (await http.get("/v1/limits/gmail")).json()["concurrency"] == 5
+
+
 async def test_whoever_may_only_read_sets_nothing(app: App, http: httpx.AsyncClient) -> None:
     stack = app.client.stack
     _, key = await KeyBook(stack.records, stack.clock).add("reader", ("read",), None)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dalsegno import App
 from dalsegno.errors import Unavailable
 from dalsegno.server.meter import OTHER, WORKFLOWS, Histogram, Meter
+from tests.server.conftest import LiveServer
 from tests.server.test_definitions import GRAPH
 from tests.server.test_executions import WAITS, deploy_script, ended
+
+HEAD = b"POST /v1/executions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 
 async def scrape(http: httpx.AsyncClient) -> dict[tuple[str, ...], float]:
@@ -87,3 +93,26 @@ def test_a_histogram_counts_up_to_its_bounds() -> None:
         counted.add(value)
     assert counted.buckets() == [("1", 2.0), ("2", 3.0), ("+Inf", 4.0)]
     assert counted.total == 102.0
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        HEAD + b"Content-Length: 1000\r\n\r\n{",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nnot a size\r\n",
+    ],
+    ids=["leaves", "bad chunk"],
+)
+async def test_callers_that_hang_up_are_no_errors_of_the_server(live: LiveServer, sent: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(live.url.rpartition(":")[2]))
+    writer.write(sent)
+    await writer.drain()
+    writer.write_eof()
+    await reader.read()
+    writer.close()
+    async with asyncio.timeout(20), httpx.AsyncClient(base_url=live.url) as http:
+        found: dict[tuple[str, ...], float] = {}
+        while not any(key[0] == "dalsegno_http_requests_total" and "POST" in key for key in found):
+            found = await scrape(http)
+    statuses = {key[-1] for key in found if key[0] == "dalsegno_http_requests_total" and "POST" in key}
+    assert statuses == {"499"}

@@ -78,3 +78,31 @@ def test_examples_say_something() -> None:
     """One that is put together from types alone would be no help."""
     examples = json.dumps([body["example"] for _, body in good_answers()])
     assert examples.count('"text"') < 20
+
+
+def requests() -> list[tuple[str, str, Any]]:
+    return [
+        (f"{method} {path}", media, body)
+        for path, operations in DOCUMENT["paths"].items()
+        for method, operation in operations.items()
+        for media, body in operation.get("requestBody", {}).get("content", {}).items()
+    ]
+
+
+def test_every_body_that_is_sent_has_an_example_that_fits() -> None:
+    found = requests()
+    assert len(found) > 20
+    for where, media, body in found:
+        assert "example" in body, (where, media)
+        schema = {**body.get("schema", {}), "components": DOCUMENT["components"]}
+        wrong = list(Draft202012Validator(schema).iter_errors(body["example"]))
+        assert not wrong, (where, media, wrong[0].message)
+    told = {where: body["example"] for where, media, body in found if media != "text/plain"}
+    assert told["post /v1/executions/{execution}/trigger"] == {"input": {"name": "Grace"}}
+    assert told["post /v1/approvals/links/{token}"]["decision"] == "approved"
+
+
+async def test_the_root_leads_to_the_reference(http: httpx.AsyncClient) -> None:
+    answer = await http.get("/")
+    assert (answer.status_code, answer.headers["location"]) == (307, "/docs")
+    assert (await http.get("/", follow_redirects=True)).status_code == 200

@@ -100,7 +100,7 @@ async def test_the_path_of_a_webhook_has_no_such_characters(http: httpx.AsyncCli
         "/v1/webhooks/w", json={"path": "a\x00b", "workflow": "x", "secret": "long enough"}
     )
     assert answer.status_code == 422
-    assert answer.json()["detail"].startswith("'path'")
+    assert answer.json()["detail"].startswith("/body/path: ")
 
 
 @pytest.mark.parametrize("name", [".", ".."])

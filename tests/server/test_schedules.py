@@ -130,3 +130,44 @@ async def test_an_interval_that_leaves_the_calendar_is_shown_as_far_as_it_goes(
 
 def _setting(found: dict[str, Any]) -> dict[str, Any]:
     return {"timing": found["cron"], "workflow": found["workflow"], "input": found["input"]}
+
+
+async def test_what_is_shown_of_a_schedule_can_be_sent_back(http: httpx.AsyncClient) -> None:
+    await http.post("/v1/definitions", json=ROUND_TRIP)
+    for name, timing in (("cron", "0 2 * * *"), ("interval", "every 15m")):
+        asked = {"timing": timing, "workflow": "told@1", "input": {"a": 1}, "tags": {"b": "c"}, "jitter": 5}
+        made = await http.put(f"/v1/schedules/{name}", json={**asked, "start": "2030-01-31T09:00:00Z"})
+        assert made.status_code == 201, made.text
+        shown = (await http.get(f"/v1/schedules/{name}")).json()
+
+        again = await http.put(f"/v1/schedules/{name}", json=shown)
+        assert (again.status_code, again.json()) == (200, shown), again.text
+        copied = await http.post("/v1/schedules", json={**shown, "name": f"{name} two"})
+        assert copied.status_code == 201, copied.text
+        own = ("name", "execution", "created_at")
+        assert {**copied.json(), **{each: shown[each] for each in own}} == shown
+    other = await http.put("/v1/schedules/elsewhere", json=shown)
+    assert (other.status_code, "/body/name" in other.json()["detail"]) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({}, "/body/timing"),
+        ({"timing": "@daily", "cron": "0 2 * * *"}, "/body/timing"),
+        ({"cron": "0 2 * * *", "every": 5}, "/body/cron"),
+        ({"timing": "@daily", "workflow": "told@1", "version": 2}, "/body/version"),
+    ],
+)
+async def test_a_schedule_says_its_timing_once(
+    http: httpx.AsyncClient, given: dict[str, object], place: str
+) -> None:
+    await http.post("/v1/definitions", json=ROUND_TRIP)
+    refused = await http.put("/v1/schedules/n", json={"workflow": "told", **given})
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith(place)
+    if place != "/body/version":
+        assert "'0 2 * * *', '@daily', or an interval such as 'every 15m'" in refused.json()["detail"]
+
+
+ROUND_TRIP = {"name": "told", "nodes": [{"id": "a", "type": "log", "parameters": {"message": "x"}}]}

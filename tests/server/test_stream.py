@@ -16,6 +16,7 @@ from dalsegno.errors import Unavailable
 from dalsegno.model.event import Event
 from dalsegno.ports.archive import Archive
 from dalsegno.server import ServerSettings, broadcast, changes
+from dalsegno.server.application import Roles
 from dalsegno.server.broadcast import Broadcast, Frame
 from dalsegno.server.frames import OPENING
 from dalsegno.server.stream import EventStream, execution_stream
@@ -321,7 +322,8 @@ async def test_a_listener_that_is_too_slow_is_told_what_it_lost(
         await app.adeploy_script(WAITS)
         told = changes.Changes(client.stack.archive, client.stack.clock, asyncio.Event())
         app.engine.observe(told)
-        listening = told.listen(None, 5.0)
+        listener = await told.open(None)
+        listening = told.listen(listener, 5.0)
         first = asyncio.ensure_future(anext(listening))
         await asyncio.sleep(0)
         await client.start("waits")
@@ -330,6 +332,7 @@ async def test_a_listener_that_is_too_slow_is_told_what_it_lost(
             await client.start("waits")
         batch, lost = await anext(listening)
         await listening.aclose()
+        told.close(listener)
     assert (len(batch), lost) == (3, 2)
 
 
@@ -350,3 +353,48 @@ async def test_the_seat_is_left_when_the_reader_goes(app: App) -> None:
         view = await app.client.status(execution)
         await EventStream(execution_stream(hub, view, 0), hub.leave_seat)({}, gone, sent)
     assert hub.open == 0
+
+
+# -- from now on ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+async def test_the_stream_of_all_begins_when_it_is_opened_and_is_in_order(store_url: str) -> None:
+    """What another process did before is not told, however short ago; what it does then comes in its order."""
+    elsewhere = App(store_url)
+    seen: list[dict[str, Any]] = []
+    with LiveServer(App(store_url), roles=Roles(worker=False)) as live:
+        async with (
+            httpx.AsyncClient(base_url=live.url, timeout=PATIENT) as http,
+            elsewhere.running(worker=True, scheduler=False),
+        ):
+            await elsewhere.adeploy("{name: says, nodes: [{id: a, type: log, parameters: {message: hi}}]}")
+            await elsewhere.client.wait(await elsewhere.client.start("says"))
+            async with http.stream("GET", "/v1/stream") as answer:
+                later = []
+                for _ in range(3):
+                    later.append(await elsewhere.client.start("says"))
+                    await elsewhere.client.wait(later[-1])
+                async for event in read_stream(answer):
+                    if event.kind != ":":
+                        seen.append(event.data)
+                    if len(seen) == 6:
+                        break
+    told = ["ExecutionStarted", "ExecutionCompleted"]
+    assert [(each["execution"], each["kind"]) for each in seen] == [
+        (execution, kind) for execution in later for kind in told
+    ]
+
+
+async def test_a_page_of_events_after_one_that_does_not_exist_is_refused(http: httpx.AsyncClient) -> None:
+    started = await http.post("/v1/executions", json={"definition": GRAPH, "input": {"n": 1}})
+    execution = started.json()["id"]
+    number = (await ended(http, execution))["events"]
+
+    page = (await http.get(f"/v1/executions/{execution}/events", params={"after": number})).json()
+    assert page == {"events": [], "last": number}
+
+    for path in ("events", "stream"):
+        answer = await http.get(f"/v1/executions/{execution}/{path}", params={"after": number + 1})
+        assert answer.status_code == 422, path
+        assert answer.json()["detail"].endswith(f"has {number} events so far; there is no event {number + 1}")

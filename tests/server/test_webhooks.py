@@ -250,3 +250,42 @@ async def test_no_workflow_can_use_the_secret_of_a_webhook(http: httpx.AsyncClie
     refused = await http.post("/v1/definitions", json={**ECHO, "name": "@webhook.push"})
     assert refused.status_code == 422
     assert app.engine.vault is not None
+
+
+async def test_the_secret_of_a_webhook_cannot_be_removed_under_it(http: httpx.AsyncClient) -> None:
+    await http.post("/v1/definitions", json=ECHO)
+    await http.put("/v1/webhooks/in", json={"path": "in", "workflow": "echo", "secret": SECRET})
+
+    refused = await http.delete("/v1/credentials/webhook.in")
+    assert (refused.status_code, refused.json()["code"]) == (409, "DS-160")
+    assert "the webhook 'in'" in refused.json()["detail"]
+    assert (await http.delete("/v1/webhooks/in")).status_code == 204
+    assert (await http.delete("/v1/credentials/webhook.in")).status_code == 404
+
+
+async def test_a_webhook_whose_secret_is_gone_tells_those_who_run_it_only(
+    http: httpx.AsyncClient, app: App
+) -> None:
+    await http.post("/v1/definitions", json=ECHO)
+    setting = {"path": "in", "workflow": "echo", "secret": SECRET}
+    await http.put("/v1/webhooks/in", json=setting)
+    assert (await http.get("/v1/webhooks/in")).json()["warning"] is None
+    await app.engine.vault.remove("webhook.in")
+
+    answer = await http.post("/v1/hooks/in", content=b"hello")
+    assert (answer.status_code, answer.json()["code"]) == (503, "DS-210")
+    assert "credential" not in answer.text
+    assert "webhook.in" not in answer.text
+    for shown in (
+        (await http.get("/v1/webhooks/in")).json(),
+        (await http.get("/v1/webhooks")).json()["items"][0],
+    ):
+        assert "there is no credential 'webhook.in'" in shown["warning"]
+    health = (await http.get("/v1/health")).json()
+    assert health["status"] == "degraded"
+    assert any(part["name"] == "webhooks" and "'in'" in part["detail"] for part in health["parts"])
+
+    await http.put("/v1/webhooks/in", json=setting)
+    assert (await http.post("/v1/hooks/in", content=b"hello")).status_code == 403
+    parts = (await http.get("/v1/health")).json()["parts"]
+    assert "webhooks" not in [part["name"] for part in parts]

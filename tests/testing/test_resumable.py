@@ -9,6 +9,7 @@ import pytest
 
 from dalsegno import App, gather, sleep, timeout
 from dalsegno.testing import Stuck, TestKit
+from dalsegno.testing.kit.system import System
 from tests.testing import shop
 
 GRAPH = {
@@ -107,3 +108,27 @@ def test_timers_due_at_the_same_moment_fire_in_the_same_order_each_time() -> Non
 
     with TestKit(app) as kit:
         kit.assert_resumable(tied)
+
+
+def test_a_wide_gather_costs_no_crash_for_each_of_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = App("memory:")
+
+    @app.task
+    async def double(n: int) -> int:
+        return 2 * n
+
+    @app.workflow
+    async def wide(count: int) -> int:
+        return sum(await gather(*[double(n) for n in range(count)]))
+
+    crashes: list[object] = []
+    crash = System.crash
+
+    def counted(*given: Any) -> None:
+        crashes.append(given)
+        crash(*given)
+
+    monkeypatch.setattr(System, "crash", counted)
+    with TestKit(app, patience=60) as kit:
+        kit.assert_resumable(wide, 200)
+    assert 40 <= len(crashes) <= 60

@@ -82,6 +82,10 @@ def bench(
     rounds: Annotated[
         int | None, typer.Option(help="fanout, latency, resume, suspended, listing: rounds.")
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(help="chain, fanout: worker processes beside this one, on a store that they share."),
+    ] = None,
     script: Annotated[bool, typer.Option("--script", help="fanout: of a script, by Task.all.")] = False,
     parked: Annotated[int | None, typer.Option(help="timers: how many are parked.")] = None,
     due: Annotated[int | None, typer.Option(help="timers: how many come due in one second.")] = None,
@@ -98,6 +102,7 @@ def bench(
         "steps": steps,
         "items": items,
         "rounds": rounds,
+        "processes": processes,
         "parked": parked,
         "due": due,
         "watchers": watchers,

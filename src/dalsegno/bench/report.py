@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from collections.abc import Sequence
@@ -28,11 +29,14 @@ class Report:
 
 
 class Meter:
-    """Wall time, CPU time and memory growth of a block."""
+    """Wall time, CPU time and memory growth of a block. ``others``: processes whose CPU time and memory count, too."""
+
+    def __init__(self, others: Sequence[int] = ()) -> None:
+        self._others = others
 
     def __enter__(self) -> Self:
         self.rss_before = resident_mb()
-        self._cpu = _cpu_seconds()
+        self._cpu = self._cpu_now()
         self._wall = time.perf_counter()
         return self
 
@@ -40,8 +44,11 @@ class Meter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.seconds = time.perf_counter() - self._wall
-        self.cpu = _cpu_seconds() - self._cpu
-        self.rss = resident_mb()
+        self.cpu = self._cpu_now() - self._cpu
+        self.rss = resident_mb() + sum(map(resident_mb, self._others))
+
+    def _cpu_now(self) -> float:
+        return _cpu_seconds() + sum(map(cpu_of, self._others))
 
     @property
     def growth(self) -> float:
@@ -54,11 +61,21 @@ def _cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def resident_mb() -> float:
+def cpu_of(process: int) -> float:
+    """CPU seconds of another process so far; 0 where the system does not tell."""
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return peak_mb()
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(process: int | None = None) -> float:
+    """Of this process, or of another one; 0 of one that is gone."""
+    try:
+        pages = int(Path(f"/proc/{process or 'self'}/statm").read_text().split()[1])
+    except OSError:
+        return peak_mb() if process is None else 0.0
     return pages * resource.getpagesize() / 1e6
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from dalsegno.app import App
 from dalsegno.bench import documents
+from dalsegno.bench.crew import at_work
 from dalsegno.bench.raw import raw_limits
 from dalsegno.bench.report import Meter, Report, percentile
 from dalsegno.engine.settings import EngineSettings
@@ -44,14 +45,16 @@ async def timed(started: Awaitable[Handle], deadline: float) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-async def chain(url: str, progress: Progress, *, executions: int = 500, steps: int = 10) -> Report:
-    """``executions`` workflows of ``steps`` durable steps each, all at once."""
+async def chain(
+    url: str, progress: Progress, *, executions: int = 500, steps: int = 10, processes: int | None = None
+) -> Report:
+    """``executions`` workflows of ``steps`` durable steps each, all at once; ``processes`` work beside this one."""
     app = application(url)
-    async with app.running():
+    async with at_work(app, processes) as crew:
         definition = await app.adeploy(documents.chain(steps))
         await asyncio.gather(*(timed(app.astart(definition.name), 60) for _ in range(20)))
         progress(f"{executions} executions × {steps} steps")
-        with Meter() as meter:
+        with crew.meter() as meter:
             times = await asyncio.gather(
                 *(timed(app.astart(definition.name), 600) for _ in range(executions))
             )
@@ -64,19 +67,21 @@ async def chain(url: str, progress: Progress, *, executions: int = 500, steps: i
         meter.cpu,
         meter.rss,
         await raw_limits(url),
-        {"executions": executions, "steps": steps, "seconds": meter.seconds},
+        {"executions": executions, "steps": steps, "seconds": meter.seconds, **crew.figures()},
     )
 
 
-async def fanout(url: str, progress: Progress, *, items: int = 1000, rounds: int = 5) -> Report:
-    """1 → ``items`` → 1, one execution after the other."""
+async def fanout(
+    url: str, progress: Progress, *, items: int = 1000, rounds: int = 5, processes: int | None = None
+) -> Report:
+    """1 → ``items`` → 1, one execution after the other; ``processes`` work beside this one."""
     app = application(url)
-    async with app.running():
+    async with at_work(app, processes) as crew:
         definition = await app.adeploy(documents.fan_out("bench-fanout"))
         payload = {"items": list(range(items))}
         await timed(app.astart(definition.name, payload), 60)
         progress(f"{rounds} rounds of 1 → {items} → 1")
-        with Meter() as meter:
+        with crew.meter() as meter:
             times = [await timed(app.astart(definition.name, payload), 600) for _ in range(rounds)]
     return Report(
         "fanout",
@@ -87,7 +92,7 @@ async def fanout(url: str, progress: Progress, *, items: int = 1000, rounds: int
         meter.cpu,
         meter.rss,
         await raw_limits(url),
-        {"items": items, "rounds": rounds, "best_per_s": items / min(times) * 1000},
+        {"items": items, "rounds": rounds, "best_per_s": items / min(times) * 1000, **crew.figures()},
     )
 
 

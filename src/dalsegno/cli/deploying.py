@@ -1,4 +1,4 @@
-"""Documents and scripts into a store: checked first, with the lines of what is wrong; compared with what is there."""
+"""Workflows of every kind into a store: checked first, with the lines of what is wrong; compared with what is there."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from dalsegno.app import App
 from dalsegno.cli.desk import DeskArchive
 from dalsegno.cli.documents import Document
 from dalsegno.cli.findings import located
-from dalsegno.cli.opening import opened, store_exists
+from dalsegno.cli.opening import opened
 from dalsegno.cli.places import Where, reached
 from dalsegno.cli.problems import InvalidDocument
+from dalsegno.cli.python_documents import PythonDocument
 from dalsegno.cli.scripts import check_script
+from dalsegno.cli.stores import store_exists
 from dalsegno.cli.tasks import refuse_document, unknown_tasks
 from dalsegno.engine.comparing.versions import Changes, compare
 from dalsegno.errors import InvalidDefinition
@@ -64,6 +66,8 @@ class Deployed:
 
 def check_document(document: Document, catalog: Catalog) -> None:
     """Raises InvalidDocument for what cannot be deployed."""
+    if isinstance(document, PythonDocument):
+        return  # it was checked when its file was imported
     if document.is_script:
         _check_script(document, None)
     else:
@@ -96,6 +100,8 @@ def _check(
     app: App, document: Document, warn_tasks: bool, run_here: bool, given: str | None = None
 ) -> tuple[str, list[dict[str, Any]]]:
     """The name it will have, and what is to be said about it."""
+    if isinstance(document, PythonDocument):
+        return document.program.name, []
     if document.is_script:
         return _check_script(document, list(app.tasks.names()) if warn_tasks else None)
     compiled, warnings = compile_document(document, app.registry)
@@ -187,6 +193,8 @@ def told_of(
 
 
 async def _store(app: App, document: Document) -> Definition:
+    if isinstance(document, PythonDocument):
+        return await app.client.deploy_script(document.program)
     if document.is_script:
         return await app.adeploy_script(document.text.decode(), document.name)
     return await app.adeploy(document.text, document.name)

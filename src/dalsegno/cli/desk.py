@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from dalsegno.engine.approvals import Approval
@@ -33,7 +33,7 @@ class DeskArchive(Protocol):
 
     async def definition_by_hash(self, hash: str) -> Definition | None: ...
 
-    async def definitions(self) -> list[Definition]: ...
+    async def definitions(self, after: str = "", limit: int = 500) -> list[Definition]: ...
 
     async def versions(self, name: str) -> list[Definition]: ...
 
@@ -75,7 +75,14 @@ class Desk(Calls, Protocol):
     @property
     def committer(self) -> DeskCommits: ...
 
+    async def open_slots(self, inspection: Inspection) -> Mapping[str, tuple[str, ...]]:
+        """What has not arrived at each barrier, by name."""
+
     async def start(self, workflow: str, payload: Any = None, options: StartOptions | None = None) -> str: ...
+
+    async def submit(
+        self, workflow: str, payload: Any = None, options: StartOptions | None = None
+    ) -> str: ...
 
     async def executions(
         self, where: ExecutionFilter, before: str | None = None, limit: int = 50

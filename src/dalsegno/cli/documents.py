@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from dalsegno.cli.problems import Refusal
-from dalsegno.graph.duration import BadDuration, parse_duration
 
 STDIN = "-"
 SCRIPT = ".flow"
@@ -65,6 +64,8 @@ def read_tags(given: Sequence[str] | None) -> dict[str, str]:
 def read_seconds(given: str | None) -> float | None:
     if given is None:
         return None
+    from dalsegno.graph.duration import BadDuration, parse_duration  # noqa: PLC0415 - it brings the languages
+
     try:
         return parse_duration(given)
     except BadDuration as error:

@@ -13,7 +13,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Run": ("run", "resume", "retry", "rerun", "start"),
     "Serve": ("dev", "server", "worker", "scheduler", "keys", "limits", "credentials"),
     "Look": ("ls", "show", "watch", "why"),
-    "Steer": ("trigger", "signal", "approvals", "approve", "reject", "pause", "cancel", "dead"),
+    "Steer": ("submit", "trigger", "signal", "approvals", "approve", "reject", "pause", "cancel", "dead"),
     "Definitions": ("validate", "deploy", "versions", "alias", "nodes"),
     "Starts by themselves": ("schedule", "webhook", "alerts"),
     "This machine": ("doctor", "migrate", "bench"),

@@ -13,12 +13,13 @@ from dalsegno.cli.deploying import deploy_document
 from dalsegno.cli.desk import Desk
 from dalsegno.cli.documents import STDIN, read_document, read_payload, read_seconds
 from dalsegno.cli.modules import PythonTarget, load_workflow, names_python
-from dalsegno.cli.opening import find_execution, make_app, on_store, require_store
+from dalsegno.cli.opening import find_execution, make_app, on_store
 from dalsegno.cli.output import emit
 from dalsegno.cli.places import Where, reached, where_to
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.result import Command
 from dalsegno.cli.session import Session
+from dalsegno.cli.stores import require_store
 from dalsegno.cli.suggesting import did_you_mean, listed
 from dalsegno.cli.tasks import refuse_script, refuse_unrunnable
 from dalsegno.cli.watching import Find, watch_execution

@@ -174,12 +174,18 @@ def url_of(settings: ServerSettings) -> str:
     return f"http://{shown}:{settings.port}"
 
 
+def _listening_at(settings: ServerSettings) -> str:
+    if settings.host.strip("[]") in ("0.0.0.0", "::"):  # noqa: S104 - only compared
+        return f"all addresses of this machine ({settings.host}), port {settings.port}; from here at {url_of(settings)}"
+    return url_of(settings)
+
+
 def _announce(plan: Plan, settings: ServerSettings, door: str | None) -> None:
     url = url_of(settings)
     runs = ["server"]
     runs += [f"worker of {', '.join(plan.app.settings.queues)}"] if plan.roles.worker else []
     runs += ["scheduler"] if plan.roles.scheduler else []
-    say("Dal Segno %s listens at %s", __version__, url)
+    say("Dal Segno %s listens at %s", __version__, _listening_at(settings))
     say("reference of the API: %s/docs", url)
     say("store: %s", shown_url(plan.app.url))
     say("in this process: %s", ", ".join(runs))

@@ -9,10 +9,10 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from dalsegno.cli.opening import ID_LENGTH
 from dalsegno.cli.output import STYLES, iso, moment, print_table, signs_for, span, stdout
 from dalsegno.cli.problems import Refusal
 from dalsegno.model.execution import ENDED, ExecutionKind, ExecutionState, ExecutionView
+from dalsegno.model.ids import ID_LENGTH
 from dalsegno.ports.archive import ExecutionFilter
 
 LEAST_NEEDED = ("took", "kind", "started")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from dalsegno.cli.opening import store_exists
 from dalsegno.cli.problems import Refusal
+from dalsegno.cli.stores import store_exists
 from dalsegno.wiring import SystemClock, is_postgres, sqlite_path
 
 

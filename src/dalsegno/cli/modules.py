@@ -14,7 +14,7 @@ from dalsegno.app import App
 from dalsegno.cli.problems import Refusal, UnreadablePython
 from dalsegno.cli.suggesting import did_you_mean
 from dalsegno.errors import DalSegnoError
-from dalsegno.lang.python import DurableTask, DurableWorkflow
+from dalsegno.lang.python import DurableTask, DurableWorkflow, PythonProgram
 
 PYTHON = ".py"
 
@@ -61,6 +61,11 @@ def load_workflow(target: str, app: str | None) -> PythonTarget:
     owner, attribute = _owner(sys.modules.get(found.function.__module__, module), found)
     name = _home_of(home, module, found)
     return PythonTarget(owner, found, name if attribute == "app" else f"{name}:{attribute}")
+
+
+def programs_in(file: str) -> list[PythonProgram]:
+    """The workflows that a Python file defines, compiled."""
+    return [workflow.program for workflow in _workflows(_import(file)).values()]
 
 
 def workflows_in(file: str) -> list[str]:

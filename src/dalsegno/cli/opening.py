@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,12 +10,12 @@ from dalsegno.app import App
 from dalsegno.cli.desk import Desk
 from dalsegno.cli.modules import load_app
 from dalsegno.cli.problems import Refusal
+from dalsegno.cli.stores import require_store, require_url
 from dalsegno.engine.client import Client
-from dalsegno.errors import BadConfiguration, NotFound
+from dalsegno.errors import NotFound
+from dalsegno.model.ids import ID_LENGTH
 from dalsegno.ports.archive import ExecutionFilter
-from dalsegno.wiring import sqlite_path
 
-ID_LENGTH = 32
 LAST = "last"
 BY_ORDER = frozenset(("child", "started", "task"))
 """Relations of executions that another one started."""
@@ -32,28 +31,8 @@ def make_app(store: str | None = None, name: str | None = None) -> App:
 def on_store(app: App, store: str | None) -> App:
     if store is not None:
         app.url = store
-    _require_url(app.url)
+    require_url(app.url)
     return app
-
-
-def _require_url(url: str) -> None:
-    """A path is easily given where a URL is meant."""
-    if url and not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", url):
-        raise BadConfiguration(f"the store {url!r} is no URL; did you mean 'sqlite:///{url}'?")
-
-
-def store_exists(url: str) -> bool:
-    """Of a server only opening it tells."""
-    return not url.startswith("sqlite:") or sqlite_path(url).exists()
-
-
-def require_store(url: str) -> None:
-    """Whoever only looks must not create a store by a slip in its name."""
-    if not store_exists(url):
-        raise Refusal(
-            f"there is no store at {sqlite_path(url)}",
-            "Give the store with --store or DALSEGNO_STORE; `dalsegno run` and `dalsegno deploy` create one.",
-        )
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,10 +9,8 @@ from dataclasses import dataclass
 from dalsegno.app import App
 from dalsegno.cli.desk import Desk
 from dalsegno.cli.opening import make_app, opened
-from dalsegno.cli.problems import Refusal
 from dalsegno.cli.result import Command
-
-SERVER_VARIABLE = "DALSEGNO_SERVER"
+from dalsegno.cli.stores import server_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +19,6 @@ class Where:
     """Of a server only its node types are used."""
     command: Command
     server: str | None = None
-
-
-def server_of(server: str | None, store: str | None) -> str | None:
-    """``--server``, else the environment's, unless ``--store`` asks for a store here."""
-    if server is not None and store is not None:
-        raise Refusal("give either --server or --store, not both", "--store opens a store on this machine.")
-    if server is not None:
-        return server
-    return (os.environ.get(SERVER_VARIABLE) or None) if store is None else None
 
 
 def where_to(store: str | None, server: str | None, app: str | None = None) -> Where:

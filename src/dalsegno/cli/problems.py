@@ -6,11 +6,10 @@ import os
 import sys
 import traceback
 from textwrap import dedent
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.markup import escape
 
-from dalsegno.cli.findings import show_findings
 from dalsegno.cli.group import ClickException
 from dalsegno.cli.output import emit, stderr
 from dalsegno.errors import (
@@ -27,8 +26,12 @@ from dalsegno.errors import (
     Unauthenticated,
     Unavailable,
 )
-from dalsegno.lang.python.errors import Problem, UnsupportedPython
 
+if TYPE_CHECKING:
+    from dalsegno.lang.python.errors import UnsupportedPython
+
+UNSUPPORTED_PYTHON = "DS-185"
+"""The code of `UnsupportedPython`, whose module is loaded only by what compiles."""
 USAGE = 2
 BROKEN = 3
 INTERRUPTED = 130
@@ -80,7 +83,7 @@ class InvalidDocument(DalSegnoError):
 class UnfitFunction(InvalidDocument):
     """A Python function that cannot be a workflow as it stands."""
 
-    code = UnsupportedPython.code
+    code = UNSUPPORTED_PYTHON
 
     def __init__(self, error: UnsupportedPython) -> None:
         findings: list[dict[str, Any]] = [
@@ -101,9 +104,11 @@ class UnfitFunction(InvalidDocument):
 class UnreadablePython(InvalidDocument):
     """A Python file that Python itself cannot compile."""
 
-    code = UnsupportedPython.code
+    code = UNSUPPORTED_PYTHON
 
     def __init__(self, error: SyntaxError) -> None:
+        from dalsegno.lang.python.errors import Problem  # noqa: PLC0415 - it brings the languages
+
         line, column = error.lineno or 1, error.offset or 1
         finding: dict[str, Any] = {
             "pointer": "",
@@ -119,13 +124,13 @@ class UnreadablePython(InvalidDocument):
 
 def report(error: BaseException, *, as_json: bool) -> int:
     """Says what went wrong where the user looks for it; the exit code that goes with it."""
-    if isinstance(error, UnsupportedPython):
-        error = UnfitFunction(error)
     if isinstance(error, BrokenPipeError):
         _hush_stdout()
         return 1
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
+    if getattr(error, "code", None) == UNSUPPORTED_PYTHON and not isinstance(error, InvalidDocument):
+        error = UnfitFunction(cast("UnsupportedPython", error))
     if os.environ.get("DALSEGNO_DEBUG"):
         traceback.print_exception(error)
     if as_json:
@@ -178,6 +183,8 @@ def _show(message: str, hint: str) -> None:
 
 def _show_document(error: InvalidDocument) -> None:
     _show(str(error), "")
+    from dalsegno.cli.findings import show_findings  # noqa: PLC0415 - it brings a reader of YAML
+
     show_findings(stderr(), error.file, error.findings)
     if error.hint:
         stderr().print(f"[dim]{escape(error.hint)}[/]", soft_wrap=True)

@@ -12,7 +12,6 @@ import msgspec
 from rich.json import JSON
 from rich.markup import escape
 
-from dalsegno.app import DEFAULT_STORE
 from dalsegno.cli.desk import Desk
 from dalsegno.cli.lasting import fails_always, is_of_the_code
 from dalsegno.cli.output import emit, several, span, stdout
@@ -22,6 +21,7 @@ from dalsegno.cli.source_text import SourceText, stored_source
 from dalsegno.cli.stack import print_stack
 from dalsegno.core.values import decode_value
 from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.wiring import default_store
 
 COMPLETED = 0
 NOT_COMPLETED = 1
@@ -120,7 +120,7 @@ class Command:
         if self.server is not None:
             usual = self.server == os.environ.get("DALSEGNO_SERVER")
         else:
-            usual = self.store == os.environ.get("DALSEGNO_STORE", DEFAULT_STORE)
+            usual = self.store == default_store()
         return shlex.join(words if usual else (*words, *self._place()))
 
     def _place(self) -> tuple[str, str]:

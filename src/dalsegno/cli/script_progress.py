@@ -27,12 +27,16 @@ REMEMBERED = 200
 """New events that are kept for whoever tells them one by one; of more, only the last ones are told."""
 
 
+BLOCK = "block"
+"""The name of a time limit that holds for a part of the program: ``with timeout(…)``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """A timer, a signal or a child that has not come yet. Equal ones are counted."""
 
     kind: Literal["timer", "signal", "child", "limit"]
-    """limit: the execution's own timeout, or the end of its time to clean up."""
+    """limit: the execution's own timeout, the end of its time to clean up, or a time limit around its await."""
     name: str = ""
     due: float | None = None
     execution: str = ""
@@ -55,6 +59,8 @@ class ScriptMoment:
     began: Mapping[str, float] = field(default_factory=dict)
     ended: Mapping[str, float] = field(default_factory=dict)
     now: float = 0.0
+    limits: tuple[float, ...] = ()
+    """When the time limits around its await are over."""
 
 
 class ScriptProgress:
@@ -69,6 +75,7 @@ class ScriptProgress:
         self._quiet = Quiet(client)
         self._tally = TaskTally()
         self._has_children = False
+        self._limits: tuple[float, ...] = ()
         self._began: dict[str, float] = {}
         self._ended: dict[str, float] = {}
         self._news: list[Event] = []
@@ -88,7 +95,7 @@ class ScriptProgress:
         machine = await self.client.stack.ledger.machine(self.execution) if inspection is not None else None
         if inspection is None:
             return self._moment(await self.client.status(self.execution), (), None)
-        pending = (*_pending(inspection.tokens, machine), *await self._children())
+        pending = (*_pending(inspection.tokens, machine, self._limits), *await self._children())
         return self._moment(inspection.execution, inspection.tokens, machine, pending)
 
     def take_news(self) -> list[Event]:
@@ -98,12 +105,20 @@ class ScriptProgress:
 
     def _note(self, events: Sequence[Event]) -> None:
         for event in events:
+            self._note_limits(event)
             if event.kind == "ChildStarted":
                 self._has_children = True
             elif event.kind != "ChildEnded":
                 self._tally.add((event,))
                 self._note_times(event)
         self._news = [*self._news, *(event for event in events if event.seq > self._since)][-REMEMBERED:]
+
+    def _note_limits(self, event: Event) -> None:
+        """Whatever tells that the program waits again tells its time limits, too."""
+        data = event_data(event)
+        suspended = data if event.kind == "Suspended" else data.get("then")
+        if isinstance(suspended, dict):
+            self._limits = tuple(suspended.get("limits", ()))
 
     def _note_times(self, event: Event) -> None:
         """Of the latest runs of each task: when the first of them began, and when the last of them ended."""
@@ -136,6 +151,7 @@ class ScriptProgress:
             dict(self._began),
             dict(self._ended),
             self.client.stack.clock.now(),
+            () if over else self._limits,
         )
 
     async def _children(self) -> list[Pending]:
@@ -147,16 +163,29 @@ class ScriptProgress:
         return [Pending("child", child.workflow, execution=child.id) for child in reversed(children)]
 
 
-def _pending(tokens: Iterable[TokenView], machine: MachineView | None) -> list[Pending]:
-    """Timers in the order in which they fire; a signal's time limit belongs to the signal."""
+def _pending(
+    tokens: Iterable[TokenView], machine: MachineView | None, around: Sequence[float]
+) -> list[Pending]:
+    """Timers in the order in which they fire; a signal's time limit belongs to the signal. ``around``: when the time
+    limits around the await are over, whose timers are no waits of their own."""
     timers = [token for token in tokens if token.kind == "timer" and token.state == "parked"]
     limits = {token.node: token.due for token in timers if token.node}
     awaited = machine.wake.signals if machine is not None else ()
-    signals = [Pending("signal", name, limits.get(name)) for name in dict.fromkeys((*awaited, *limits))]
-    sleeping = sorted(token.due for token in timers if not token.node and token.due is not None)
+    signals = [
+        Pending("signal", name, _first(limits.get(name), around if name in awaited else ()))
+        for name in dict.fromkeys((*awaited, *limits))
+    ]
+    blocks = [Pending("limit", BLOCK, around[0])] if around and not awaited else []
+    sleeping = sorted(
+        token.due for token in timers if not token.node and token.due is not None and token.due not in around
+    )
     found = [Pending("timer", due=sleeping[0], count=len(sleeping))] if sleeping else []
     ends = [token for token in tokens if token.kind == "deadline" and token.state == "parked"]
-    return [*signals, *found, *(Pending("limit", token.node, token.due) for token in ends)]
+    return [*signals, *found, *blocks, *(Pending("limit", token.node, token.due) for token in ends)]
+
+
+def _first(due: float | None, others: Sequence[float]) -> float | None:
+    return min(others if due is None else (due, *others), default=None)
 
 
 def _turning(tokens: Iterable[TokenView]) -> Literal["", "queued", "running"]:

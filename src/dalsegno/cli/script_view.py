@@ -12,7 +12,7 @@ from dalsegno.cli.activity import Activity, busy_words
 from dalsegno.cli.excerpt import excerpt
 from dalsegno.cli.output import STYLES, signs_for, span
 from dalsegno.cli.result import Command
-from dalsegno.cli.script_progress import Pending, ScriptMoment
+from dalsegno.cli.script_progress import BLOCK, Pending, ScriptMoment
 from dalsegno.cli.source_text import SourceText
 from dalsegno.cli.tree import BRIEF, LOUD, countdown, head_line
 from dalsegno.core.summary import NodeSummary
@@ -146,4 +146,5 @@ def _sleeping(activity: Activity, now: float) -> list[str]:
 
 
 def _limit(pending: Pending) -> str:
-    return "ends, cleaned up or not," if pending.name == "grace" else "its own timeout"
+    names = {"grace": "ends, cleaned up or not,", BLOCK: "gives up by the timeout() around it"}
+    return names.get(pending.name, "its own timeout")

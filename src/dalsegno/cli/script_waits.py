@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from dalsegno.cli.activity import Activity
 from dalsegno.cli.desk import Desk
 from dalsegno.cli.inside import look_inside
 from dalsegno.cli.reasons import Judge, Reason, gone_hint, workers_for
 from dalsegno.cli.result import Command
-from dalsegno.cli.script_progress import Pending, ScriptMoment, ScriptProgress
+from dalsegno.cli.script_progress import BLOCK, Pending, ScriptMoment, ScriptProgress
 from dalsegno.cli.signals import kept_signals
 from dalsegno.core.diagnosis import Wait, WaitKind, timers_apart
 from dalsegno.engine.scripting.looking import AwaitedThing
@@ -17,7 +17,13 @@ from dalsegno.model.execution import ExecutionView
 from dalsegno.model.ids import promise_token_id
 from dalsegno.model.token import SYSTEM_QUEUE
 
-_KINDS: dict[str, WaitKind] = {"task": "task", "timer": "timer", "signal": "signal", "child": "child"}
+_KINDS: dict[str, WaitKind] = {
+    "task": "task",
+    "timer": "timer",
+    "signal": "signal",
+    "child": "child",
+    "limit": "deadline",
+}
 
 
 async def script_reasons(client: Desk, view: ExecutionView, command: Command) -> list[Reason]:
@@ -28,7 +34,8 @@ async def script_reasons(client: Desk, view: ExecutionView, command: Command) ->
         sentence = "the program has something to do and waits for a worker"
         reasons.append(judge.of(Wait("queued", "", "", sentence, queue=SYSTEM_QUEUE)))
     things = await _awaited(client, moment)
-    timers = await _timers(client, view.id) if any(thing.kind == "timer" for thing in things) else []
+    is_timed = any(thing.kind == "timer" for thing in things)
+    timers = await _timers(client, view.id, moment.limits) if is_timed else []
     reasons += [_reason(thing, moment, judge) for thing in things if thing.kind != "timer" or not timers]
     reasons += [judge.of(wait) for wait in timers]
     reasons += [Reason(wait) for wait in _limits(moment)]
@@ -41,8 +48,8 @@ async def _awaited(client: Desk, moment: ScriptMoment) -> list[AwaitedThing]:
     return list(picture.things) if picture is not None else list(_out(moment))
 
 
-async def _timers(client: Desk, execution: str) -> list[Wait]:
-    """Those that its await needs, each with its own time."""
+async def _timers(client: Desk, execution: str, limits: Collection[float]) -> list[Wait]:
+    """Those that its await needs, each with its own time; not those that only limit the time."""
     ledger = client.stack.ledger
     inspection, machine = await ledger.inspect(execution), await ledger.machine(execution)
     if inspection is None or machine is None:
@@ -55,7 +62,7 @@ async def _timers(client: Desk, execution: str) -> list[Wait]:
     timers = [
         Wait("timer", "", "", "a timer has not fired yet", token.due)
         for token in inspection.tokens
-        if token.kind == "timer" and not token.node and token.id in awaited
+        if token.kind == "timer" and not token.node and token.id in awaited and token.due not in limits
     ]
     return timers_apart(timers)
 
@@ -81,7 +88,7 @@ def _held_up(moment: ScriptMoment) -> Iterator[Wait]:
 
 def _limits(moment: ScriptMoment) -> Iterator[Wait]:
     for each in moment.pending:
-        if each.kind == "limit":
+        if each.kind == "limit" and each.name != BLOCK:
             sentence = (
                 "ends, cleaned up or not" if each.name == "grace" else "is asked to end by its own timeout"
             )
@@ -110,8 +117,9 @@ def _out(moment: ScriptMoment) -> Iterator[AwaitedThing]:
     for name, activity in moment.activities.items():
         yield _task(name, activity)
     for each in moment.pending:
-        if each.kind != "limit":
-            yield AwaitedThing(each.kind, each.name, _sentence(each), each.due, each.count)
+        if each.kind != "limit" or each.name == BLOCK:
+            name = each.name if each.kind != "limit" else ""
+            yield AwaitedThing(each.kind, name, _sentence(each), each.due, each.count)
 
 
 def _task(name: str, activity: Activity) -> AwaitedThing:
@@ -126,6 +134,8 @@ def _task(name: str, activity: Activity) -> AwaitedThing:
 
 
 def _sentence(pending: Pending) -> str:
+    if pending.kind == "limit":
+        return "gives up by the timeout() around it"
     if pending.kind == "timer":
         return "a timer has not fired yet"
     if pending.kind == "child":

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from dalsegno.app import App
 from dalsegno.cli.following import Following, GraphFollowing, following
+from dalsegno.cli.leaving import explain_going_on, left_behind
 from dalsegno.cli.opening import serve_queues
 from dalsegno.cli.output import stderr
 from dalsegno.cli.result import Command, Result, print_result, read_result
@@ -73,7 +74,11 @@ class Session:
             if engine.worker.running:
                 screen.say("stopping: what runs may finish (Ctrl-C again stops at once)")
             await engine.worker.stop(engine.settings.grace)
-        return self._report(await read_result(client, execution), stopping)
+        code = self._report(await read_result(client, execution), stopping)
+        if ended and engine.worker is not None:
+            await engine.worker.stop(engine.settings.grace)
+            explain_going_on(await left_behind(engine, execution), self.command)
+        return code
 
     def _report(self, result: Result, stopping: Stopping) -> int:
         if result.view.state in ENDED or self.as_json:

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+from msgspec import Struct
+
 from dalsegno.cli.activity import signal_in
 from dalsegno.cli.desk import Desk
 from dalsegno.cli.suggesting import listed
 from dalsegno.model.machine import MachineView
+
+PAGE = 1000
+
+
+class _Told(Struct, frozen=True):
+    """What the event of a signal tells of its sender."""
+
+    id: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Told).decode
 
 
 async def waited_signals(client: Desk, execution: str) -> list[str]:
@@ -20,6 +34,17 @@ async def waited_signals(client: Desk, execution: str) -> list[str]:
         return [name for name in dict.fromkeys(names) if name]
     machine = await client.stack.ledger.machine(execution)
     return list(machine.wake.signals) if machine is not None else []
+
+
+async def came_before(client: Desk, execution: str, id: str) -> int | None:
+    """The event of a signal that was sent with this id."""
+    after = 0
+    while page := await client.events(execution, after, PAGE):
+        for event in page:
+            if event.kind == "SignalReceived" and event.data and _decode(event.data).id == id:
+                return event.seq
+        after = page[-1].seq
+    return None
 
 
 def kept_for_later(name: str, waited: Sequence[str]) -> str:

@@ -15,13 +15,13 @@ from dalsegno.cli.desk import Desk, DeskArchive
 from dalsegno.cli.output import iso, moment, print_table, span, stdout
 from dalsegno.cli.problems import Unknown
 from dalsegno.cli.suggesting import listed
+from dalsegno.engine.definitions import deployed_names
 from dalsegno.errors import InvalidInput, NotFound
 from dalsegno.model.definition import (
     LATEST,
     Definition,
     Version,
     check_alias,
-    is_part,
     no_such_version,
     parse_target,
     read_version,
@@ -90,7 +90,7 @@ async def read_versions(client: Desk, name: str) -> list[VersionLine]:
 async def _versions(archive: DeskArchive, name: str) -> list[Definition]:
     found = await archive.versions(name)
     if not found:
-        known = [each.name for each in await archive.definitions() if not is_part(each)]
+        known = await deployed_names(archive)
         raise Unknown(no_such_workflow(name, known), f"Deployed here: {listed(known) or 'none yet'}.")
     return found
 

@@ -17,10 +17,11 @@ from dalsegno.cli.result import Command
 from dalsegno.cli.script_waits import script_reasons
 from dalsegno.cli.tree import countdown
 from dalsegno.core.diagnosis import Wait, waits
+from dalsegno.engine.lost_workers import lost_workers
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.model.token import TokenView
 
-LOOKS = {"running": "RUNNING", "queued": "QUEUED", "paused": "PAUSED"}
+LOOKS = {"running": "RUNNING", "lost": "FAILED", "queued": "QUEUED", "paused": "PAUSED"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,10 @@ async def explain(client: Desk, execution: str, command: Command) -> Explanation
     lost = tuple(token for token in inspection.tokens if token.id in gone)
     signals = {token.node: signal_in(token.awaits) for token in alive if signal_in(token.awaits)}
     asking = asking_nodes(alive)
+    dead = await lost_workers(client.stack.ledger, inspection)
     reasons = [
         signal_or_not(wait, signals, asking, command, execution) or judge.of(wait)
-        for wait in waits(replace(inspection, tokens=alive))
+        for wait in waits(replace(inspection, tokens=alive), await client.open_slots(inspection), dead)
     ]
     hint = gone_hint(command, execution)
     for wait in waits(replace(inspection, tokens=lost)):

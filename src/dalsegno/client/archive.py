@@ -14,6 +14,8 @@ from dalsegno.client.transport import Transport
 from dalsegno.errors import Finding, InvalidDefinition, NotFound
 from dalsegno.model.definition import Definition, Version
 
+LARGEST_PAGE = 500
+
 Source = str | bytes | Mapping[str, Any]
 
 
@@ -77,16 +79,18 @@ class ServerArchive:
             known = self._programs[hash] = reply.definition()
         return known if named is None else named.definition(known.source)
 
-    async def definitions(self) -> list[Definition]:
+    async def definitions(self, after: str = "", limit: int = 500) -> list[Definition]:
+        """By name, without their stored form. A server's cursors are its own, so it is asked from the first name on."""
         found: list[Definition] = []
         cursor: str | None = None
-        while True:
-            query = {"limit": 500, "cursor": cursor}
+        while len(found) < limit:
+            query = {"limit": LARGEST_PAGE, "cursor": cursor}
             page = await self.transport.get("definitions", DefinitionPage, query)
-            found += [each.definition() for each in page.items]
+            found += [each.definition() for each in page.items if each.name > after]
             cursor = page.next
             if cursor is None:
-                return found
+                break
+        return found[:limit]
 
     async def versions(self, name: str) -> list[Definition]:
         """Newest first, without their stored form; none where the name is not known."""
@@ -104,7 +108,7 @@ class ServerArchive:
 
 
 def _path(name: str) -> str:
-    return f"definitions/{quote(name)}"
+    return f"definitions/{quote(name, safe='')}"
 
 
 def _body(source: Source, name: str | None, *, script: bool) -> dict[str, Any]:

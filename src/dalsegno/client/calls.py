@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
-from uuid import uuid4
 
 from dalsegno.client.filters import query_of
 from dalsegno.client.replies import (
@@ -20,7 +19,7 @@ from dalsegno.client.replies import (
     PictureReply,
     WhyReply,
 )
-from dalsegno.client.transport import FIRST_PAUSE, Transport
+from dalsegno.client.transport import FIRST_PAUSE, Query, Transport, own_key
 from dalsegno.core.diagnosis import Wait
 from dalsegno.core.summary import NodeSummary
 from dalsegno.engine.approvals import Approval
@@ -52,16 +51,25 @@ class ServerCalls:
 
     async def start(self, workflow: str, payload: Any = None, options: StartOptions | None = None) -> str:
         """A start that got no answer is sent again: its key makes the second one the first."""
-        options = options or StartOptions()
+        return await self._create(workflow, payload, options or StartOptions())
+
+    async def submit(self, workflow: str, payload: Any = None, options: StartOptions | None = None) -> str:
+        """A start in two steps: the id of an execution that is PENDING until ``trigger`` begins it."""
+        return await self._create(workflow, payload, options or StartOptions(), pending=True)
+
+    async def _create(
+        self, workflow: str, payload: Any, options: StartOptions, *, pending: bool | None = None
+    ) -> str:
         body = {
             "workflow": workflow,
             "version": options.version,
             "input": payload,
-            "idempotency_key": options.idempotency_key or f"client-{uuid4().hex}",
+            "idempotency_key": options.idempotency_key or own_key(),
             "tags": dict(options.tags),
             "priority": options.priority,
             "delay": options.delay,
             "start_at": _moment(options.start_at),
+            "pending": pending,
         }
         told = {name: each for name, each in body.items() if each is not None}
         reply = await self.transport.send("POST", "executions", ExecutionReply, told, repeatable=True)
@@ -145,7 +153,7 @@ class ServerCalls:
     # -- commands ---------------------------------------------------------------------------------------------
 
     async def signal(self, execution: str, name: str, payload: Any = None, id: str | None = None) -> None:
-        body = {"name": name, "payload": payload, "id": id or f"client-{uuid4().hex}"}
+        body = {"name": name, "payload": payload, "id": id or own_key()}
         await self.transport.send("POST", _path(execution, "signals"), Any, body, repeatable=True)
 
     async def cancel(self, execution: str, reason: str | None = None) -> None:
@@ -163,35 +171,45 @@ class ServerCalls:
         await self.transport.send("POST", _path(execution, "resume"), Any, repeatable=True)
 
     async def rerun(
-        self, execution: str, nodes: Sequence[str] | None = None, context: Mapping[str, Any] | None = None
+        self,
+        execution: str,
+        nodes: Sequence[str] | None = None,
+        context: Mapping[str, Any] | None = None,
+        key: str | None = None,
     ) -> str:
-        """Without nodes: everything that failed or was interrupted."""
-        if nodes is None:
-            reply = await self.transport.send("POST", _path(execution, "retry"), ExecutionReply)
-        else:
-            body = {"nodes": list(nodes), "context": dict(context or {})}
-            reply = await self.transport.send("POST", _path(execution, "rerun"), ExecutionReply, body)
+        """Without nodes: everything that failed or was interrupted. Its key makes the second attempt the first."""
+        verb = "retry" if nodes is None else "rerun"
+        body = {"nodes": list(nodes), "context": dict(context or {})} if nodes is not None else None
+        reply = await self.transport.send(
+            "POST", _path(execution, verb), ExecutionReply, body, key=key or own_key()
+        )
         return reply.id
 
     # -- approvals --------------------------------------------------------------------------------------------
 
     async def approvals(self, execution: str) -> list[Approval]:
         """What one execution waits to have decided."""
-        page = await self.transport.get(_path(execution, "approvals"), ApprovalPage)
-        return [each.approval() for each in page.items]
+        return [each async for each in self._all_approvals(_path(execution, "approvals"), {}, LARGEST_PAGE)]
 
     async def pending_approvals(self, workflow: str | None = None, limit: int = 100) -> list[Approval]:
         found: list[Approval] = []
-        cursor: str | None = None
-        while len(found) < limit:
-            most = min(limit - len(found), LARGEST_PAGE)
-            query = {"workflow": workflow, "limit": most, "cursor": cursor}
-            page = await self.transport.get("approvals", ApprovalPage, query)
-            found += [each.approval() for each in page.items]
-            cursor = page.next
-            if cursor is None:
+        query = {"workflow": workflow}
+        async for each in self._all_approvals("approvals", query, min(limit, LARGEST_PAGE)):
+            found.append(each)
+            if len(found) >= limit:
                 break
         return found
+
+    async def _all_approvals(self, path: str, query: Query, page: int) -> AsyncIterator[Approval]:
+        """Page after page, as they are needed."""
+        cursor: str | None = None
+        while True:
+            reply = await self.transport.get(path, ApprovalPage, {**query, "limit": page, "cursor": cursor})
+            for each in reply.items:
+                yield each.approval()
+            cursor = reply.next
+            if cursor is None:
+                return
 
     async def decide(
         self,

@@ -107,6 +107,14 @@ class Client:
     async def astart(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
         return await Starter(self, StartOptions()).astart(workflow, *args, **fields)
 
+    def submit(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
+        """A start in two steps: everything is checked, and the execution is PENDING until ``handle.trigger()`` begins
+        it, with this input or with another one."""
+        return Starter(self, StartOptions()).submit(workflow, *args, **fields)
+
+    async def asubmit(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
+        return await Starter(self, StartOptions()).asubmit(workflow, *args, **fields)
+
     def handle(self, execution: str) -> Handle:
         """An execution by id. Making a handle costs nothing and checks nothing."""
         return Handle(self, execution)
@@ -224,7 +232,15 @@ class Starter:
     async def astart(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
         return await self._client.host.acall(self._start(workflow, args, fields))
 
-    async def _start(self, workflow: str, args: tuple[Any, ...], fields: Mapping[str, Any]) -> Handle:
+    def submit(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
+        return self._client.host.call(self._start(workflow, args, fields, pending=True))
+
+    async def asubmit(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
+        return await self._client.host.acall(self._start(workflow, args, fields, pending=True))
+
+    async def _start(
+        self, workflow: str, args: tuple[Any, ...], fields: Mapping[str, Any], *, pending: bool = False
+    ) -> Handle:
         if not isinstance(workflow, str):
             raise UsageError(
                 "a server starts deployed workflows, by name; a function of this program runs with App"
@@ -232,7 +248,9 @@ class Starter:
         if len(args) > 1 or (fields and args and args[0] is not None):
             raise UsageError("give the input either as one value or as keywords, not both")
         payload = dict(fields) or (args[0] if args else None)
-        return Handle(self._client, await self._client.client.start(workflow, payload, self._options))
+        calls = self._client.client
+        create = calls.submit if pending else calls.start
+        return Handle(self._client, await create(workflow, payload, self._options))
 
 
 def _id(execution: str | Handle) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from msgspec import Raw, Struct, structs
 
 from dalsegno.client.replies import ExecutionReply, maybe_seconds, seconds
-from dalsegno.client.transport import Transport
+from dalsegno.client.transport import Transport, own_key
 from dalsegno.core.schedules import MissedPolicy, OverlapPolicy, ScheduleSpec
 from dalsegno.engine.schedule_request import Moment, NewSchedule
 from dalsegno.engine.schedules import SHOWN_TIMES, ScheduleView
@@ -128,9 +128,10 @@ class ServerBook:
     async def remove(self, name: str) -> None:
         await self.transport.send("DELETE", _path(name), Any)
 
-    async def trigger(self, name: str) -> str:
-        """The execution that was started."""
-        return (await self.transport.send("POST", f"{_path(name)}/trigger", ExecutionReply)).id
+    async def trigger(self, name: str, key: str | None = None) -> str:
+        """The execution that was started, once, however often it is sent."""
+        path = f"{_path(name)}/trigger"
+        return (await self.transport.send("POST", path, ExecutionReply, key=key or own_key())).id
 
 
 class ClientSchedules(ScheduleCalls):
@@ -159,8 +160,8 @@ class ClientSchedules(ScheduleCalls):
     async def _remove(self, name: str) -> None:
         await self._book().remove(name)
 
-    async def _trigger(self, name: str) -> Handle:
-        return Handle(self._runtime, await self._book().trigger(name))
+    async def _trigger(self, name: str, key: str | None) -> Handle:
+        return Handle(self._runtime, await self._book().trigger(name, key))
 
 
 def _path(name: str) -> str:

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import httpx
 import msgspec
@@ -74,10 +75,15 @@ class Transport:
         *,
         query: Query | None = None,
         repeatable: bool = False,
+        key: str | None = None,
     ) -> T:
-        """``repeatable``: doing it twice is doing it once, so that it may be sent again when no answer came."""
+        """``repeatable``: doing it twice is doing it once, so that it may be sent again when no answer came. A ``key``
+        makes it so."""
         content = encode_value(body, "the request") if body is not None else None
-        return self._read(await self._ask(method, path, query, content, READ, repeatable=repeatable), kind)
+        again = repeatable or key is not None
+        return self._read(
+            await self._ask(method, path, query, content, READ, repeatable=again, key=key), kind
+        )
 
     async def put(self, path: str, kind: type[T], body: Any) -> tuple[T, bool]:
         """Creates or changes a thing that the path names; whether it is new."""
@@ -105,9 +111,12 @@ class Transport:
         read: float,
         *,
         repeatable: bool,
+        key: str | None = None,
     ) -> httpx.Response:
         retries = Retries(self.url, self.patience)
         headers = {"Content-Type": "application/json"} if content is not None else {}
+        if key is not None:
+            headers["Idempotency-Key"] = key
         given = {name: each for name, each in (query or {}).items() if each is not None}
         while True:
             try:
@@ -158,6 +167,11 @@ class Transport:
         if name != "dalsegno":
             return f"what answers at {self.url} is no Dal Segno server: {what} to {asked}"
         return f"the server at {self.url} is version {version}, this client {__version__}: {what} to {asked}"
+
+
+def own_key() -> str:
+    """For a call whose caller gave none: the same for every attempt of it."""
+    return f"client-{uuid4().hex}"
 
 
 class Retries:

@@ -20,6 +20,7 @@ from dalsegno.model.token import TokenView
 WaitKind = Literal[
     "paused",
     "running",
+    "lost",
     "queued",
     "timer",
     "retry",
@@ -55,16 +56,30 @@ class Wait(Struct, frozen=True):
     """Of a barrier: the branches that have not arrived, by the node or the item they come from; the first of them."""
 
 
-def waits(inspection: Inspection, open_slots: Mapping[str, tuple[str, ...]] | None = None) -> list[Wait]:
+class Lost(Struct, frozen=True):
+    """What is known of a worker that holds tokens and does not live any more."""
+
+    sentence: str
+    due: float
+    """When its leases end."""
+
+
+def waits(
+    inspection: Inspection,
+    open_slots: Mapping[str, tuple[str, ...]] | None = None,
+    lost: Mapping[str, Lost] | None = None,
+) -> list[Wait]:
     """Everything a live execution waits for; equal reasons of many items are counted, not listed. ``open_slots`` names
-    what has not arrived, by barrier."""
+    what has not arrived, by barrier; ``lost`` the owners of leases that are dead."""
     if inspection.execution.state in ENDED:
         return []
     if inspection.execution.state == "PENDING":
-        return [_before_it_begins(inspection)]
+        return [_before_it_begins(inspection, lost or {})]
     barriers = {barrier.id: barrier for barrier in inspection.barriers}
     found = [
-        _at_limit(token, inspection) or _wait(token, _barrier_of(token, barriers), open_slots or {})
+        _at_limit(token, inspection)
+        or _of_the_lost(token, lost or {})
+        or _wait(token, _barrier_of(token, barriers), open_slots or {})
         for token in inspection.tokens
     ]
     grouped = _group([wait for wait in found if wait is not None])
@@ -73,7 +88,7 @@ def waits(inspection: Inspection, open_slots: Mapping[str, tuple[str, ...]] | No
     return grouped
 
 
-def _before_it_begins(inspection: Inspection) -> Wait:
+def _before_it_begins(inspection: Inspection, lost: Mapping[str, Lost]) -> Wait:
     start = next((token for token in inspection.tokens if token.kind == "start"), None)
     if start is None:
         return Wait("trigger", "", "", "it was submitted, and waits to be triggered")
@@ -81,6 +96,8 @@ def _before_it_begins(inspection: Inspection) -> Wait:
     if held is not None:
         return Wait("limit", "", "", f"the execution {held.reason}", held.due)
     match start.state:
+        case "leased" if (gone := lost.get(start.owner or "")) is not None:
+            return Wait("lost", "", "", f"a worker was about to begin it; {gone.sentence}", gone.due)
         case "leased":
             return Wait("running", "", "", "a worker is about to begin it")
         case "ready":
@@ -98,6 +115,14 @@ def _at_limit(token: TokenView, inspection: Inspection) -> Wait | None:
         return None
     what = "task" if token.kind == "task" else "node"
     return Wait("limit", token.node, token.scope, f"{what} '{token.node}' {held.reason}", held.due)
+
+
+def _of_the_lost(token: TokenView, lost: Mapping[str, Lost]) -> Wait | None:
+    owner = lost.get(token.owner or "") if token.state == "leased" else None
+    if owner is None:
+        return None
+    sentence = f"node '{token.node}' was running (attempt {token.attempt}); {owner.sentence}"
+    return Wait("lost", token.node, token.scope, sentence, owner.due)
 
 
 def _barrier_of(token: TokenView, barriers: dict[str, BarrierView]) -> BarrierView | None:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from dalsegno.core.script_ending import failing
+from dalsegno.core.told import tell
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.model.effect import BeginExecution, CreateExecution, Effect, SpawnToken
 from dalsegno.model.event import NewEvent
@@ -56,17 +57,22 @@ def submit(
     """Creates an execution that does nothing yet. ``due``: when it begins by itself. ``limit``: it stands in line for a
     slot of that key from then on, or from now on, and holds the slot until it ends."""
     effects: list[Effect] = [CreateExecution(new, pending=True)]
-    told = b'{"input":%b}' % new.input
+    body = body or StartToken()
     if due is not None or limit is not None:
-        effects.append(SpawnToken(_start_token(new, due, body or StartToken(), limit)))
-    if due is not None:
-        told = b'{"input":%b,"starts_at":%b}' % (new.input, encode(due))
+        effects.append(SpawnToken(_start_token(new, due, body, limit)))
+    options = {"concurrency": body.concurrency} if body.concurrency else None
+    told = tell(new.input, due, body.queue, options)
     return Transition(new.id, tuple(effects), (NewEvent("ExecutionSubmitted", "", "", now, told),))
 
 
-def line_up(new: NewExecution, limit: Concurrency, body: StartToken) -> Transition:
-    """Somebody triggered it: it stands in line for its slot."""
-    return Transition(new.id, (SpawnToken(_start_token(new, None, body, limit, "triggered")),))
+def line_up(
+    new: NewExecution, limit: Concurrency, body: StartToken, replaced: bytes | None = None
+) -> Transition:
+    """Somebody triggered it: it stands in line for its slot, with the ``replaced`` input if there is one."""
+    token = _start_token(new, None, body, limit, "triggered")
+    if replaced is None:
+        return Transition(new.id, (SpawnToken(token),))
+    return Transition(new.id, (BeginExecution(replaced, in_line=token.id), SpawnToken(token)))
 
 
 def _start_token(

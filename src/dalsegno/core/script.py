@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from dalsegno.core.orders import CancelOrder, Notice, StartOrder, order_cancel, 
 from dalsegno.core.script_bodies import StartBody, TaskBody, TimerBody, encode_body, failed
 from dalsegno.core.script_ending import deadline_token, ended
 from dalsegno.core.task_options import child_options, task_options
+from dalsegno.core.told import tell
 from dalsegno.core.turn import Turn
 from dalsegno.lang.effects import (
     AwaitSignal,
@@ -59,9 +60,13 @@ def start_script(new: NewExecution, now: float, timeout: float | None) -> Transi
     return Transition(new.id, tuple(effects), (_started(new, now),))
 
 
-def start_task(new: NewExecution, now: float, token: NewToken) -> Transition:
-    """A single task as an execution of its own."""
-    return Transition(new.id, (CreateExecution(new), SpawnToken(token)), (_started(new, now),))
+def start_task(
+    new: NewExecution, now: float, token: NewToken, options: Mapping[str, Any] | None = None
+) -> Transition:
+    """A single task as an execution of its own. Its token goes with its end: how it is to run is told by its start."""
+    queue = token.queue if token.queue != DEFAULT_QUEUE else None
+    started = NewEvent("ExecutionStarted", "", "", now, tell(new.input, queue=queue, options=options))
+    return Transition(new.id, (CreateExecution(new), SpawnToken(token)), (started,))
 
 
 def _started(new: NewExecution, now: float) -> NewEvent:
@@ -130,11 +135,16 @@ def _saved(turn: Turn) -> SaveMachine:
 def _told(turn: Turn, now: float, events: Sequence[NewEvent]) -> tuple[NewEvent, ...]:
     """That the script waits again, and where. A fused commit has the event of its task, which tells that too."""
     if turn.settled is None or not events:
-        return (*events, NewEvent("Suspended", turn.awaited, "", now, b'{"line":%d}' % turn.line))
+        place = b'{"line":%d%b}' % (turn.line, _limits(turn))
+        return (*events, NewEvent("Suspended", turn.awaited, "", now, place))
     first = events[0]
-    then = b'"then":{"line":%d,"awaits":%b}' % (turn.line, encode_body(turn.awaited))
+    then = b'"then":{"line":%d,"awaits":%b%b}' % (turn.line, encode_body(turn.awaited), _limits(turn))
     data = b"{%b}" % then if first.data is None else b"%b,%b}" % (first.data[:-1], then)
     return (msgspec.structs.replace(first, data=data), *events[1:])
+
+
+def _limits(turn: Turn) -> bytes:
+    return b',"limits":%b' % encode_body(turn.limits) if turn.limits else b""
 
 
 def _children(lease: Lease, turn: Turn, now: float) -> list[NewEvent]:

@@ -28,6 +28,8 @@ class Turn(Struct, gc=False):
     wake: Wake = Wake()
     line: int = 0
     awaited: str = ""
+    limits: tuple[float, ...] = ()
+    """When the time limits around its await are over."""
     output: bytes = b"null"
     error: ErrorValue | None = None
     settled: Completion | None = None

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from dalsegno.lang.effects import Awaitable, Ok, Outcome, promise_number
+from dalsegno.lang.effects import TIME_LIMITED, Awaitable, Ok, Outcome, promise_number
 from dalsegno.lang.promises import ranges
 from dalsegno.model.machine import Wake
 
 LEAVES = frozenset(("task", "workflow", "timer", "signal"))
+
+_GROUPS = {"all": "all", "all_settled": "all", "any": "first success", "race": "race"}
+"""Groups in words that suit scripts and Python alike."""
 
 Verdict = Literal["ok", "failed"] | None
 """None: still pending."""
@@ -72,8 +75,21 @@ def _first_due(awaiting: Awaitable, known: Mapping[str, Outcome]) -> float | Non
     return min(dues, default=None)
 
 
+def without_limits(awaiting: Awaitable) -> tuple[Awaitable, tuple[float, ...]]:
+    """What the program itself awaits, and when the time limits around its await are over."""
+    if awaiting.shape != TIME_LIMITED:
+        return awaiting, ()
+    wanted, *limits = awaiting.items
+    return wanted, tuple(sorted({limit.due for limit in limits if limit.due is not None}))
+
+
 def describe(awaiting: Awaitable) -> str:
     """In a word what is awaited, for the history and for people."""
+    awaiting, limits = without_limits(awaiting)
+    return f"{_describe(awaiting)}, with a time limit" if limits else _describe(awaiting)
+
+
+def _describe(awaiting: Awaitable) -> str:
     if awaiting.items:
-        return f"{awaiting.kind} of {len(awaiting.items)}"
+        return f"{_GROUPS[awaiting.kind]} of {len(awaiting.items)}"
     return f"{awaiting.kind} {awaiting.name}" if awaiting.name else awaiting.kind

@@ -68,9 +68,12 @@ class Approvals:
 
     # -- looking ----------------------------------------------------------------------------------------------
 
-    async def of(self, execution: str) -> list[Approval]:
+    async def of(
+        self, execution: str, limit: int | None = None, after: ApprovalPlace | None = None
+    ) -> list[Approval]:
         """What one execution waits to have decided; oldest first."""
-        return await self._open(await self.client.status(execution))
+        asked = await self._open(await self.client.status(execution))
+        return [each for each in asked if after is None or place_of(each) > after][:limit]
 
     async def pending(
         self, workflow: str | None = None, limit: int = MOST_LISTED, after: ApprovalPlace | None = None

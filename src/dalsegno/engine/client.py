@@ -6,66 +6,58 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Raw
 
 from dalsegno.core import commands
 from dalsegno.core.body import Body, decode_body
 from dalsegno.core.context import Context, decode_page
 from dalsegno.core.diagnosis import Wait, waits
-from dalsegno.core.orders import StartOrder, encode_notice
-from dalsegno.core.pending import StartToken, submit
-from dalsegno.core.script_bodies import decode_task, succeeded, with_own_input
+from dalsegno.core.orders import StartOrder
+from dalsegno.core.script_bodies import with_own_input
 from dalsegno.core.script_ending import CANCEL_GRACE, cancel_script
 from dalsegno.core.script_summary import TaskTally
 from dalsegno.core.summary import NodeSummary, summarise
-from dalsegno.core.values import decode_value, encode_value
+from dalsegno.core.values import decode_value
+from dalsegno.engine.again import Repetition
 from dalsegno.engine.approvals import Approval, ApprovalPlace, Approvals
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions, Program
-from dalsegno.engine.delays import begins_at
 from dalsegno.engine.endings import Ending, Endings
+from dalsegno.engine.launcher import Launcher
 from dalsegno.engine.lineage import Past
 from dalsegno.engine.loader import Loader
+from dalsegno.engine.lost_workers import lost_workers
 from dalsegno.engine.open_slots import open_slots
 from dalsegno.engine.parts import store_parts
 from dalsegno.engine.pending import UNCHANGED, Pending
-from dalsegno.engine.repeats import check_same_rerun
-from dalsegno.engine.rerun import plan_rerun, rerun_transition
-from dalsegno.engine.results import Results, refuse_large
+from dalsegno.engine.results import Results
 from dalsegno.engine.scripting.looking import Picture, picture, script_waits
 from dalsegno.engine.scripting.programs import ScriptProgram
+from dalsegno.engine.scripting.sources import definition_hash
 from dalsegno.engine.scripting.turns import InThread
 from dalsegno.engine.serving import naming_the_unserved
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
+from dalsegno.engine.signalling import Signalling
 from dalsegno.engine.stack import Stack
-from dalsegno.engine.starting import (
-    NO_ANCESTRY,
-    Ancestry,
-    StartOptions,
-    check_arguments,
-    limited,
-    new_execution,
-    new_task,
-    start_task_transition,
-    start_transition,
-    workflow_limit,
-)
+from dalsegno.engine.starting import StartOptions
 from dalsegno.engine.worker import Worker
-from dalsegno.errors import BadConfiguration, Conflict, InvalidInput, NotFound, OperatorError, UsageError
+from dalsegno.engine.written import keep_text
+from dalsegno.errors import (
+    BadConfiguration,
+    Conflict,
+    DalSegnoError,
+    InvalidDefinition,
+    InvalidInput,
+    NotFound,
+)
 from dalsegno.graph.build import Compiled
 from dalsegno.lang import FlowProgram
 from dalsegno.lang.python import PythonProgram
 from dalsegno.model.definition import Definition, parse_target
-from dalsegno.model.effect import PostSignal
-from dalsegno.model.event import Event, NewEvent
-from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionView, NewExecution
-from dalsegno.model.ids import new_execution_id, repeated_execution_id
+from dalsegno.model.event import Event
+from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionView
 from dalsegno.model.inspection import Inspection
-from dalsegno.model.token import NewToken
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale, Transition
 from dalsegno.ports.archive import ExecutionFilter, Place
-
-LONGEST_SIGNAL_NAME = 500
 
 TaskQueue: TypeAlias = Callable[[str], str | None]
 
@@ -88,7 +80,9 @@ class Client:
         self.loader = loader
         self.results = Results(stack.blobs, limits)
         self.past = Past(stack.archive, loader)
+        self.launcher = Launcher(self)
         self.pending = Pending(self)
+        self.repetition = Repetition(self)
         self.cancel_grace = CANCEL_GRACE
         self.in_thread: InThread[None] | None = None
         """Runs what may be the user's own code where turns of Python workflows run; None: here."""
@@ -104,23 +98,28 @@ class Client:
         document: str | bytes | Mapping[str, Any] | Compiled,
         default_name: str | None = None,
         task_queue: TaskQueue | None = None,
+        text: str | None = None,
     ) -> tuple[Definition, Compiled]:
-        """Checks and stores a document; one that was compiled is not checked again. ``task_queue`` names the queue a
-        task asks for, where it is known here: it becomes part of the stored definition, so that every process agrees
-        on it."""
+        """Checks and stores a document; one that was compiled is not checked again, and ``text`` is then what it was
+        compiled from. ``task_queue`` names the queue a task asks for, where it is known here: it becomes part of the
+        stored definition, so that every process agrees on it."""
         compiled = (
             document if isinstance(document, Compiled) else self.definitions.load(document, default_name)
         )
         if task_queue is not None:
-            compiled = self._with_queues(compiled, task_queue)
+            compiled = self.with_queues(compiled, task_queue)
         await store_parts(self.stack.archive, compiled.plan)
         definition = await self.stack.archive.put_definition(
             compiled.plan.name, compiled.hash, "graph", compiled.definition_source
         )
+        written = document if isinstance(document, str | bytes) else text
+        if written is not None:
+            await keep_text(self.stack.records, definition, written)
         self.definitions.forget(definition.name)
         return definition, compiled
 
-    def _with_queues(self, compiled: Compiled, task_queue: TaskQueue) -> Compiled:
+    def with_queues(self, compiled: Compiled, task_queue: TaskQueue) -> Compiled:
+        """As it is stored: with the queues and limits that its tasks have in this process."""
         document = msgspec.json.decode(compiled.definition_source)
         changed = False
         for node in document.get("nodes", ()):
@@ -141,33 +140,17 @@ class Client:
     async def start(self, workflow: str, payload: Any = None, options: StartOptions | None = None) -> str:
         """The id of a new execution, or of the one that was started with the same idempotency key."""
         options = options or StartOptions()
-        return await self._start(await self.named_program(workflow, options), payload, options)
+        started = await self.launcher.start(await self.named_program(workflow, options), payload, options)
+        return started.execution
 
     async def named_program(self, workflow: str, options: StartOptions) -> Program | ScriptProgram:
         """What a name with or without a version means."""
         name, version = parse_target(workflow)
         return await self.definitions.by_name(name, options.version if version is None else version)
 
-    async def _start(
-        self,
-        program: Program | ScriptProgram,
-        payload: Any,
-        options: StartOptions,
-        ancestry: Ancestry = NO_ANCESTRY,
-    ) -> str:
-        now = self.stack.ledger.now()
-        due = begins_at(options.delay, options.start_at, now)
-        new = new_execution(program, payload, options, now, self.limits, ancestry)
-        await check_arguments(program, new.input, self.in_thread)
-        limit = workflow_limit(program, new, now, self.limits)
-        waits = due is not None or limit is not None
-        first = submit(new, now, due, limit=limit) if waits else start_transition(program, new, now)
-        await self._create(new, first, options)
-        return new.id
-
     async def submit(self, workflow: str, payload: Any = None, options: StartOptions | None = None) -> str:
         """A start in two steps: the id of an execution that is PENDING until ``trigger`` begins it."""
-        return await self.pending.submit(workflow, payload, options or StartOptions())
+        return (await self.pending.submit(workflow, payload, options or StartOptions())).execution
 
     async def trigger(self, execution: str, payload: Any = UNCHANGED) -> None:
         """Begins what was submitted or is delayed, with its input or with another one; see `Pending.trigger`."""
@@ -177,25 +160,11 @@ class Client:
         self, name: str, payload: Any, options: StartOptions | None = None, queue: str | None = None
     ) -> str:
         """One task on its own, as an execution."""
-        raw = encode_value(payload, "the input")
-        refuse_large(raw, "the input", self.limits)
-        now = self.stack.ledger.now()
-        options = options or StartOptions()
-        due = begins_at(options.delay, options.start_at, now)
-        new = new_task(name, raw, options, now, NO_ANCESTRY)
-        limit = self.task_limit(name)
-        delayed = submit(new, now, due, StartToken(queue, limit)) if due is not None else None
-        first = delayed or start_task_transition(new, now, queue, limited(limit))
-        await self._create(new, first, options)
-        return new.id
+        return await self.launcher.start_task(name, payload, options or StartOptions(), queue)
 
     async def start_ordered(self, order: StartOrder) -> str:
         """What another execution has ordered. Doing it twice is harmless: the id is derived."""
-        notify = encode_notice(order.notify) if order.notify is not None else None
-        ancestry = Ancestry(order.execution, order.parent, order.relation, notify)
-        program = await self.ordered_program(order)
-        options = StartOptions(None, order.idempotency_key, order.tags, order.priority)
-        return await self._start(program, order.input, options, ancestry)
+        return (await self.launcher.start_ordered(order)).execution
 
     async def ordered_program(self, order: StartOrder) -> Program | ScriptProgram:
         """What an order means to start; NotFound where nobody has deployed that."""
@@ -205,58 +174,8 @@ class Client:
         return await self.definitions.by_name(name, order.version if order.version is not None else version)
 
     async def signal(self, execution: str, name: str, payload: Any = None, id: str | None = None) -> None:
-        """Buffered, first in first out per name; the same ``id`` again changes nothing."""
-        if not 0 < len(name) <= LONGEST_SIGNAL_NAME:
-            raise InvalidInput(f"a signal's name has 1 to {LONGEST_SIGNAL_NAME} characters")
-        if "\0" in name:
-            raise InvalidInput("a signal's name holds a NUL character, which not every store can hold")
-        kind = (await self.status(execution)).kind
-        if kind in ("task", "schedule"):
-            raise Conflict(f"execution {execution} is a {kind}: it takes no signals; send it to its workflow")
-        raw = encode_value(payload, "the signal's payload")
-        result = await self.results.of_raw(execution, raw, "the signal's payload")
-        now = self.stack.ledger.now()
-        data = succeeded(0, result).data
-        event = NewEvent(
-            "SignalReceived", name, "", now, b'{"payload":%b}' % raw if result.blob is None else None
-        )
-        effect = PostSignal(id or new_execution_id(now), name, data, event)
-        await self._command(Transition(execution, (effect,)), "signal")
-
-    async def _create(
-        self, new: NewExecution, transition: Transition, options: StartOptions | None = None
-    ) -> None:
-        outcome = await self.commit_first(new, transition, options)
-        if isinstance(outcome, Refused):
-            raise InvalidInput(f"the execution was not started: {outcome.message}")
-
-    async def _commit_with_the_caller(self, connection: Any, transition: Transition) -> Outcome:
-        """In the caller's own transaction: nobody sees the execution before that ends, or ever if it is undone."""
-        transactions = self.stack.transactions
-        if transactions is None:
-            raise UsageError("a start in your own transaction needs a store on SQLite or PostgreSQL")
-        return await transactions.start(connection, transition)
-
-    async def commit_first(
-        self, new: NewExecution, transition: Transition, options: StartOptions | None = None
-    ) -> Outcome:
-        """Commits what creates or begins an execution; this process's worker keeps its first tokens, if it can."""
-        if options is not None and options.connection is not None:
-            return await self._commit_with_the_caller(options.connection, transition)
-        worker = self.worker
-        kept: list[NewToken] = []
-        if worker is not None:
-            transition, kept = worker.offer(transition)
-        self.endings.started(new.id)
-        try:
-            outcome = await self.committer.commit(transition, patient=False)
-        except OperatorError:
-            if worker is not None and kept:
-                worker.doubt()
-            raise
-        if worker is not None and kept and isinstance(outcome, Applied):
-            worker.accept(new, kept, outcome)
-        return outcome
+        """Buffered, first in first out per name; the same ``id`` again changes nothing. See `Signalling.send`."""
+        await Signalling(self).send(execution, name, payload, id)
 
     async def cancel(self, execution: str, reason: str | None = None, *, ordered: bool = False) -> None:
         """Graphs end at once; a script may clean up first. A second cancel ends it, unless it is ``ordered`` by another
@@ -282,18 +201,21 @@ class Client:
 
     async def _command(self, transition: Transition, verb: str) -> None:
         outcome = await self.committer.commit(transition, patient=False)
-        if isinstance(outcome, Applied | AlreadyApplied):
-            return
+        if not isinstance(outcome, Applied | AlreadyApplied):
+            raise await self.refusal(outcome, transition.execution, verb)
+
+    async def refusal(self, outcome: Outcome, execution: str, verb: str) -> DalSegnoError:
+        """What to say of a command that the ledger did not take."""
         if isinstance(outcome, Stale) and outcome.reason == "finished":
-            view = await self.status(transition.execution)
-            raise Conflict(f"cannot {verb} execution {transition.execution}: it has ended ({view.state})")
+            view = await self.status(execution)
+            return Conflict(f"cannot {verb} execution {execution}: it has ended ({view.state})")
         if isinstance(outcome, Stale) and outcome.reason == "pending":
-            raise Conflict(
-                f"cannot {verb} execution {transition.execution}: it has not begun (PENDING); trigger or cancel it"
+            return Conflict(
+                f"cannot {verb} execution {execution}: it has not begun (PENDING); trigger or cancel it"
             )
         if isinstance(outcome, Refused):
-            raise InvalidInput(f"cannot {verb} execution {transition.execution}: {outcome.message}")
-        raise _no_execution(transition.execution)
+            return InvalidInput(f"cannot {verb} execution {execution}: {outcome.message}")
+        return _no_execution(execution)
 
     async def rerun(
         self,
@@ -304,52 +226,7 @@ class Client:
     ) -> str:
         """A new execution that runs from ``nodes`` (or, without them, from everything that failed). The same ``key``
         again for the same execution is the same new one; with another request it is refused."""
-        view = await self.status(execution)
-        if view.kind != "graph":
-            return await self._again(view, nodes, key)
-        program = await self.definitions.by_hash(view.definition)
-        new, again = await plan_rerun(self, program, view, nodes, context or {}, key)
-        now = new.created_at
-        first = planned = await rerun_transition(self.past, program, new, again, now)
-        limit = workflow_limit(program, new, now, self.limits)
-        if limit is not None:  # it stands in line, and that is read again when it begins
-            first = submit(new, now, body=StartToken(again=again), limit=limit)
-        await self._create(new, first)
-        if key is not None:
-            await check_same_rerun(self, new, again, planned)
-        return new.id
-
-    async def _again(self, view: ExecutionView, nodes: Sequence[str] | None, key: str | None) -> str:
-        """A script or task starts again with the same input and the same version, as a new execution."""
-        if view.kind == "schedule":
-            raise InvalidInput(f"'{view.workflow}' is a schedule; trigger it to start its workflow now")
-        if nodes:
-            raise InvalidInput(
-                f"a {view.kind} has no nodes to rerun from; retry starts it again with the same input"
-            )
-        if view.kind == "task":
-            return await self._task_again(view, key)
-        program = await self._program_of(view)
-        options, ancestry = _same_again(view, key)
-        return await self._start(program, Raw(view.input), options, ancestry)
-
-    async def _program_of(self, view: ExecutionView) -> Program | ScriptProgram:
-        """The version that it ran. One that failed because nobody had deployed its workflow takes the current one."""
-        if view.definition:
-            return await self.definitions.any_by_hash(view.definition)
-        return await self.definitions.by_name(*parse_target(view.workflow))
-
-    async def _task_again(self, view: ExecutionView, key: str | None) -> str:
-        """With the options that a script gave, if it comes from one."""
-        stored = await self.stack.archive.execution(view.id)
-        handed_over = stored is not None and stored.relation == "task"
-        own = limited(self.task_limit(view.workflow))
-        given = decode_task(stored.input).options if stored is not None and handed_over else own
-        now = self.stack.ledger.now()
-        options, ancestry = _same_again(view, key)
-        new = new_task(view.workflow, view.input, options, now, ancestry)
-        await self._create(new, start_task_transition(new, now, None, given))
-        return new.id
+        return (await self.repetition.rerun(execution, nodes, context, key)).execution
 
     # -- looking ----------------------------------------------------------------------------------------------
 
@@ -384,21 +261,27 @@ class Client:
         inspection = await self.stack.ledger.inspect(execution)
         if inspection is None:
             raise _no_execution(execution)
+        lost = await lost_workers(self.stack.ledger, inspection)
         if inspection.execution.kind not in SCRIPTED or inspection.execution.state == "PENDING":
-            return await self._said(waits(inspection, await self._open_slots(inspection)))
+            return await self._said(waits(inspection, await self.open_slots(inspection), lost))
         try:
             seen = await self.picture(execution, variables=False)
         except BadConfiguration:
             seen = None
-        return await self._said(script_waits(inspection, seen, await self.stack.ledger.machine(execution)))
+        machine = await self.stack.ledger.machine(execution)
+        return await self._said(script_waits(inspection, seen, machine, lost))
 
     async def _said(self, waiting: list[Wait]) -> list[Wait]:
         return await naming_the_unserved(self.stack.ledger, waiting)
 
-    async def _open_slots(self, inspection: Inspection) -> Mapping[str, tuple[str, ...]]:
+    async def open_slots(self, inspection: Inspection) -> Mapping[str, tuple[str, ...]]:
+        """What has not arrived at each barrier, by name; nothing of a graph whose node types are not known here."""
         if not any(barrier.state == "waiting" for barrier in inspection.barriers):
             return {}
-        program = await self.definitions.by_hash(inspection.execution.definition)
+        try:
+            program = await self.definitions.by_hash(inspection.execution.definition)
+        except InvalidDefinition:
+            return {}
         return await open_slots(self.stack.ledger, inspection, program.plan)
 
     async def picture(self, execution: str, *, variables: bool = True) -> Picture | None:
@@ -413,13 +296,17 @@ class Client:
 
     async def deploy_script(self, code: FlowProgram | PythonProgram) -> Definition:
         """Stores a compiled script or Python workflow; the same content again is the same version."""
-        definition = await self.stack.archive.put_definition(code.name, code.hash, code.kind, code.dump())
+        definition = await self.stack.archive.put_definition(
+            code.name, definition_hash(code), code.kind, code.dump()
+        )
         self.definitions.forget(definition.name)
         return definition
 
-    async def approvals(self, execution: str) -> list[Approval]:
-        """What an execution waits to have decided."""
-        return await Approvals(self).of(execution)
+    async def approvals(
+        self, execution: str, limit: int | None = None, after: ApprovalPlace | None = None
+    ) -> list[Approval]:
+        """What an execution waits to have decided, oldest first."""
+        return await Approvals(self).of(execution, limit, after)
 
     async def pending_approvals(
         self, workflow: str | None = None, limit: int = 100, after: ApprovalPlace | None = None
@@ -478,13 +365,6 @@ class Client:
         for key, entry in context.entries.items():
             found[key] = decode_value(await self.loader.raw(execution, body, entry))
         return found
-
-
-def _same_again(view: ExecutionView, key: str | None) -> tuple[StartOptions, Ancestry]:
-    """What a retry of a script or a task keeps, and where it says it comes from."""
-    own = repeated_execution_id(view.id, key) if key is not None else None
-    options = StartOptions(idempotency_key=key, tags=dict(view.tags), priority=view.priority)
-    return options, Ancestry(own, view.id, "retry")
 
 
 def _no_execution(execution: str) -> NotFound:

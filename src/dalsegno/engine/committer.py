@@ -1,4 +1,8 @@
-"""Group commit: a batch is what gathered while the previous one was in flight. Nothing lingers."""
+"""Group commit: a batch is what gathered while the previous one was in flight. Nothing lingers.
+
+Where the store takes several commits at once and there is enough for them, as many are in flight, of different
+executions: while it works on one batch, this process runs the steps of the other.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
+from dalsegno.engine.gathering import Entry, Gathering
 from dalsegno.engine.observing import Observer
 from dalsegno.errors import OperatorError, Unavailable
 from dalsegno.model.transition import Applied, Deferred, Outcome, ReadyToken, Stale, Transition
@@ -26,12 +31,13 @@ OnApplied = Callable[[Transition, Applied], None]
 class Committer:
     """The only way from steps to the ledger in one process."""
 
-    def __init__(self, ledger: Ledger, broker: Broker, on_applied: OnApplied) -> None:
+    def __init__(self, ledger: Ledger, broker: Broker, on_applied: OnApplied, at_once: int = 1) -> None:
         self.ledger = ledger
         self.broker = broker
         self._on_applied = on_applied
-        self._waiting: list[tuple[Transition, asyncio.Future[Outcome], bool]] = []
-        self._flight: asyncio.Task[None] | None = None
+        self._at_once = at_once
+        self._gathering = Gathering(MAX_BATCH, at_once)
+        self._flights: set[asyncio.Task[None]] = set()
         self.commits = 0
         self.transitions = 0
         self.observer: Observer | None = None
@@ -40,9 +46,9 @@ class Committer:
         """The ledger's answer. While the store is out of order a patient commit is tried again and again; an
         impatient one raises."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.append((transition, future, patient))
-        if self._flight is None:
-            self._flight = asyncio.get_running_loop().create_task(self._fly())
+        may_go = self._gathering.add((transition, future, patient))
+        if may_go and len(self._flights) < self._at_once:
+            self._flights.add(asyncio.get_running_loop().create_task(self._fly()))
         return future
 
     async def commit_within(self, transaction: StepTransaction, transition: Transition) -> Outcome:
@@ -56,18 +62,25 @@ class Committer:
 
     async def drain(self) -> None:
         """Until everything handed over so far is committed."""
-        if self._flight is not None:
-            await asyncio.shield(self._flight)
+        while self._flights:
+            await asyncio.shield(asyncio.gather(*self._flights))
 
     async def _fly(self) -> None:
+        """Until nothing is left that may go. What waits for another flight is taken by that one."""
+        flight = asyncio.current_task()
         try:
-            while self._waiting:
-                batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
-                await self._send(batch)
+            while batch := self._gathering.take():
+                try:
+                    ready = await self._send(batch)
+                finally:
+                    self._gathering.landed(batch)
+                if ready:
+                    await self._announce(ready)
         finally:
-            self._flight = None
+            self._flights -= {flight}
 
-    async def _send(self, batch: list[tuple[Transition, asyncio.Future[Outcome], bool]]) -> None:
+    async def _send(self, batch: list[Entry]) -> list[ReadyToken]:
+        """Until the store has answered; returns what became ready."""
         pause = FIRST_PAUSE
         while batch:
             try:
@@ -85,12 +98,11 @@ class Committer:
                 raise
             if self.observer is not None:
                 self.observer.committed(len(batch), perf_counter() - began)
-            batch = await self._settle(batch, outcomes)
+            return self._settle(batch, outcomes)
+        return []
 
-    async def _settle(
-        self, batch: list[tuple[Transition, asyncio.Future[Outcome], bool]], outcomes: Sequence[Outcome]
-    ) -> list[tuple[Transition, asyncio.Future[Outcome], bool]]:
-        """Answers everyone; returns what another process's lock put off to the next batch."""
+    def _settle(self, batch: list[Entry], outcomes: Sequence[Outcome]) -> list[ReadyToken]:
+        """Answers everyone; what another process's lock put off goes with the next batch."""
         ready: list[ReadyToken] = []
         deferred = []
         self.commits += 1
@@ -107,9 +119,8 @@ class Committer:
                 ready.extend(outcome.ready)
             if not entry[1].done():
                 entry[1].set_result(outcome)
-        if ready:
-            await self._announce(ready)
-        return deferred
+        self._gathering.put_back(deferred)
+        return ready
 
     async def _announce(self, ready: Sequence[ReadyToken]) -> None:
         """Only a hint (B2): what could not be announced is committed all the same, and found again later."""
@@ -119,9 +130,7 @@ class Committer:
             logger.warning("%d ready tokens were not announced (%s)", len(ready), error)
 
 
-def _give_up_impatient(
-    batch: list[tuple[Transition, asyncio.Future[Outcome], bool]], error: OperatorError
-) -> list[tuple[Transition, asyncio.Future[Outcome], bool]]:
+def _give_up_impatient(batch: list[Entry], error: OperatorError) -> list[Entry]:
     patient = []
     for entry in batch:
         if entry[2] and not entry[1].cancelled():
@@ -131,7 +140,7 @@ def _give_up_impatient(
     return patient
 
 
-def _fail_all(batch: list[tuple[Transition, asyncio.Future[Outcome], bool]], error: BaseException) -> None:
+def _fail_all(batch: list[Entry], error: BaseException) -> None:
     for _, future, _ in batch:
         if not future.done():
             if isinstance(error, Exception):

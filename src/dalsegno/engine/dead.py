@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -18,7 +19,7 @@ from dalsegno.engine.engine import Engine
 from dalsegno.engine.troubles import KIND, Written, decode, record_id
 from dalsegno.errors import Conflict, NotFound
 from dalsegno.model.execution import ENDED, ExecutionView
-from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.ports.archive import ExecutionFilter, Place
 
 DeadKind = Literal["outbox", "token", "stuck", "execution"]
 
@@ -27,7 +28,9 @@ SYSTEM_FAILURES = frozenset(
 )
 """Codes of failures that are not the workflow's own."""
 LOOKED_AT = 1000
-"""The newest failed executions among which dead ones are looked for, and entries of the outbox."""
+"""Failed executions among which one page looks for dead ones, and entries of the outbox."""
+MOST_PAGES = 10
+"""Of a whole list: beyond so many failed executions nobody looks for more."""
 DROPPED = "dead-dropped"
 """Records of executions that somebody does not want to see here any more."""
 
@@ -43,6 +46,18 @@ class DeadLetter(Struct, frozen=True):
     tries: int = 1
 
 
+class DeadPlace(Struct, frozen=True, array_like=True):
+    """Behind which one the list goes on: a record of a trouble, an execution that is stuck, or a failed one."""
+
+    part: Literal["trouble", "stuck", "failed"] = "trouble"
+    id: str = ""
+    created_at: float = 0.0
+    """Of the failed execution."""
+
+
+Placed: TypeAlias = list[tuple[DeadLetter, DeadPlace]]
+
+
 class DeadLetters:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -50,11 +65,36 @@ class DeadLetters:
         self.stack = engine.stack
 
     async def all(self, limit: int = 200) -> list[DeadLetter]:
-        """Troubles first, then failed executions, the newest first."""
-        found = [*await self._troubles(), *await self._stuck()]
-        if len(found) < limit:
-            found += await self._failed()
-        return found[:limit]
+        """The first of them, page after page. Failed executions are looked for among the newest 10,000."""
+        found: list[DeadLetter] = []
+        after: DeadPlace | None = None
+        for _ in range(MOST_PAGES):
+            letters, after = await self.page(after, limit - len(found))
+            found += letters
+            if after is None or len(found) >= limit:
+                break
+        return found
+
+    async def page(
+        self, after: DeadPlace | None = None, limit: int = 100
+    ) -> tuple[list[DeadLetter], DeadPlace | None]:
+        """Troubles first, then what is stuck, each by id; then failed executions, the newest first. And where the next
+        page begins; None where this was the last one. A page looks at a bounded number of failed executions, and may
+        so have few letters, or none, before the list is at its end."""
+        at = after or DeadPlace()
+        wanted = limit + 1
+        found: Placed = []
+        if at.part == "trouble":
+            found += await self._troubles(at.id, wanted)
+        if at.part != "failed" and len(found) < wanted:
+            found += await self._stuck(at.id if at.part == "stuck" else "")
+        further = None
+        if len(found) < wanted:
+            failed, further = await self._failed(at if at.part == "failed" else None, wanted - len(found))
+            found += failed
+        if len(found) > limit:
+            further = found[limit - 1][1]
+        return [letter for letter, _ in found[:limit]], further
 
     async def retry(self, id: str) -> str:
         """Tries it once more at once; the id of the execution that goes on."""
@@ -90,19 +130,20 @@ class DeadLetters:
 
     # -- troubles ---------------------------------------------------------------------------------------------
 
-    async def _troubles(self) -> list[DeadLetter]:
-        found: list[DeadLetter] = []
-        records = await self.stack.records.page(KIND, limit=LOOKED_AT)
-        if not records:
-            return []
-        owed = {entry.id for entry in await self.stack.ledger.outbox(LOOKED_AT)}
-        for record in records:
-            written = decode(record.data)
-            if await self._is_over(written, owed):
-                await self._forget(written.trouble.kind, written.trouble.id)
-                continue
-            found.append(await self._letter(written))
-        return sorted(found, key=lambda letter: -letter.since)
+    async def _troubles(self, after: str, wanted: int) -> Placed:
+        found: Placed = []
+        owed: set[str] | None = None
+        while len(found) < wanted and (records := await self.stack.records.page(KIND, after, wanted)):
+            if owed is None:
+                owed = {entry.id for entry in await self.stack.ledger.outbox(LOOKED_AT)}
+            for record in records:
+                written = decode(record.data)
+                if await self._is_over(written, owed):
+                    await self._forget(written.trouble.kind, written.trouble.id)
+                else:
+                    found.append((await self._letter(written), DeadPlace("trouble", record.id)))
+            after = records[-1].id
+        return found[:wanted]
 
     async def _is_over(self, written: Written, owed: set[str]) -> bool:
         trouble = written.trouble
@@ -141,34 +182,43 @@ class DeadLetters:
 
     # -- executions -------------------------------------------------------------------------------------------
 
-    async def _stuck(self) -> list[DeadLetter]:
-        found = []
-        for execution, reason in list(self.engine.reconciler.stuck.items()):
-            view = await self.stack.archive.execution(execution)
+    async def _stuck(self, after: str) -> Placed:
+        """As this process's reconciler has found them."""
+        found: Placed = []
+        for execution, reason in sorted(self.engine.reconciler.stuck.items()):
+            view = await self.stack.archive.execution(execution) if execution > after else None
             if view is not None and view.state not in ENDED:
                 letter = DeadLetter(
                     f"stuck:{execution}", "stuck", execution, view.workflow, reason, view.touched_at
                 )
-                found.append(letter)
+                found.append((letter, DeadPlace("stuck", execution)))
         return found
 
-    async def _failed(self) -> list[DeadLetter]:
-        views = await self.stack.archive.executions(ExecutionFilter(states=("FAILED",)), limit=LOOKED_AT)
-        dead = [(view, error) for view in views if (error := _system_failure(view)) is not None]
-        dropped = {record.id for record in await self.stack.records.page(DROPPED, limit=LOOKED_AT)}
-        return [
-            DeadLetter(
-                f"execution:{view.id}",
-                "execution",
-                view.id,
-                view.workflow,
-                str(error.get("message", "")),
-                view.ended_at or view.created_at,
-                str(error.get("code")),
-            )
-            for view, error in dead
-            if view.id not in dropped
-        ]
+    async def _failed(self, after: DeadPlace | None, wanted: int) -> tuple[Placed, DeadPlace | None]:
+        """And where to look further, if some are left that were not looked at."""
+        before = Place(after.created_at, after.id) if after is not None else None
+        views = await self.stack.archive.executions(ExecutionFilter(states=("FAILED",)), before, LOOKED_AT)
+        dropped = await self._dropped()
+        found: Placed = []
+        for view in views:
+            error = _system_failure(view)
+            if error is None or await dropped(view.id):
+                continue
+            found.append((_failed_letter(view, error), _failed_place(view)))
+            if len(found) == wanted:
+                return found, _failed_place(view)
+        return found, _failed_place(views[-1]) if len(views) == LOOKED_AT else None
+
+    async def _dropped(self) -> Callable[[str], Awaitable[bool]]:
+        """Tells which ones nobody wants to see: those of one look, and where there are more of them each by itself."""
+        first = {record.id for record in await self.stack.records.page(DROPPED, limit=LOOKED_AT)}
+
+        async def is_dropped(execution: str) -> bool:
+            if execution in first or len(first) < LOOKED_AT:
+                return execution in first
+            return await self.stack.records.get(DROPPED, execution) is not None
+
+        return is_dropped
 
     async def _failed_one(self, execution: str) -> str:
         view = await self.client.status(execution)
@@ -183,6 +233,22 @@ class DeadLetters:
                 f"{id[:200]!r} names no dead letter; the list shows ids such as 'execution:0198f3'"
             )
         return kind, name
+
+
+def _failed_letter(view: ExecutionView, error: Mapping[str, object]) -> DeadLetter:
+    return DeadLetter(
+        f"execution:{view.id}",
+        "execution",
+        view.id,
+        view.workflow,
+        str(error.get("message", "")),
+        view.ended_at or view.created_at,
+        str(error.get("code")),
+    )
+
+
+def _failed_place(view: ExecutionView) -> DeadPlace:
+    return DeadPlace("failed", view.id, view.created_at)
 
 
 def _system_failure(view: ExecutionView) -> dict[str, object] | None:

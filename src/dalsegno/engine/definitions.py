@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from dalsegno.engine.scripting.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
@@ -27,6 +27,13 @@ Resolve: TypeAlias = Callable[[str, str], Any]
 
 CURRENT_FOR = 0.5
 """Another process may deploy a new version; a start may still use the one before for this long."""
+
+
+MOST_SUGGESTED = 1000
+
+
+class DefinitionList(Protocol):
+    async def definitions(self, after: str = "", limit: int = 500) -> list[Definition]: ...
 
 
 class Program:
@@ -146,19 +153,23 @@ class Definitions:
     async def _find(self, name: str, version: Version) -> Program | ScriptProgram:
         definition = await self.archive.definition(name, version)
         if definition is None:
-            raise NotFound(
-                _unknown(
-                    name,
-                    version,
-                    [known.name for known in await self.archive.definitions() if not is_part(known)],
-                )
-            )
+            if version is not None and await self.archive.definition(name) is not None:
+                raise NotFound(no_such_version(name, version))
+            raise NotFound(no_such_workflow(name, await deployed_names(self.archive)))
         known = self._programs.get(definition.hash) or self._scripts.get(definition.hash)
         return known if known is not None else self._load(definition)
 
     def load(self, document: str | bytes | Mapping[str, Any], name: str | None = None) -> Compiled:
         """Checks and compiles a document; ``name`` is for those that have none."""
         return load_graph(document, self.types, default_name=name, limits=self._limits)
+
+    def provisional(self, checked: Compiled | FlowProgram) -> Program | ScriptProgram:
+        """A definition as it would run, of one that is not stored: to see whether a start of it is in order."""
+        if isinstance(checked, Compiled):
+            name, kind, source = checked.plan.name, "graph", checked.definition_source
+            return Program(Definition(name, 0, checked.hash, kind, source), checked.plan)
+        stored = Definition(checked.name, 0, checked.hash, checked.kind, b"")
+        return ScriptProgram(stored, checked, self._machine_limits)
 
     def add(self, definition: Definition) -> Program:
         """Compiles a stored definition. It was valid when it was stored; a node type may be missing here, though."""
@@ -169,7 +180,7 @@ class Definitions:
         return program
 
 
-def _unknown(name: str, version: Version, known: list[str]) -> str:
-    if name in known:
-        return no_such_version(name, version)
-    return no_such_workflow(name, known)
+async def deployed_names(archive: DefinitionList) -> list[str]:
+    """What an error may suggest instead of a name that is not there. Never more than a page: a mistyped name must cost
+    little, however many are deployed."""
+    return [each.name for each in await archive.definitions(limit=MOST_SUGGESTED) if not is_part(each)]

@@ -82,7 +82,7 @@ class Engine:
         )
         self.loader = Loader(stack.ledger, stack.blobs)
         self.runner = Runner(types, self.loader, self.services, self._log, self.settings.limits)
-        self.committer = Committer(stack.ledger, stack.broker, self._applied)
+        self.committer = Committer(stack.ledger, stack.broker, self._applied, stack.commits_at_once)
         self.steps = Steps(
             stack.ledger,
             stack.blobs,
@@ -162,11 +162,20 @@ class Engine:
 
     def _share(self, neighbours: Neighbours) -> None:
         """Timers, deliveries and repairs are shared with the other processes that do the same."""
-        neighbours.hear_schedules(self.timers.notice, self.outbox.notice, self.reconciler.notice_tended)
+
+        def tended_here() -> None:
+            self.timers.look()
+            neighbours.tell_tended()
+
+        def tended_elsewhere() -> None:
+            self.timers.notice_look()
+            self.reconciler.notice_tended()
+
+        neighbours.hear_schedules(self.timers.notice, self.outbox.notice, tended_elsewhere)
         self.timers.longest_sleep = neighbours.look_every
         # Whoever owes something says so. This look is only for what was lost on the way.
         self.outbox.look_every = lambda: 2 * neighbours.look_every()
-        self.reconciler.tended = neighbours.tell_tended
+        self.reconciler.tended = tended_here
 
     async def _follow_children(self, broker: FocusedBroker, parent: str) -> None:
         """What it has started before and still runs; what it starts from now on is followed when it does."""

@@ -20,8 +20,10 @@ import msgspec
 from dalsegno.core.await_outside import awaited_children
 from dalsegno.core.orders import CancelOrder, Notice, StartOrder, decode_cancel, decode_notice, decode_start
 from dalsegno.core.script_bodies import encode_body, failed, succeeded
-from dalsegno.core.script_ending import error_object, fail_at_start
-from dalsegno.engine.definitions import Program
+from dalsegno.core.script_ending import CANCELLED, error_object, fail_at_start
+from dalsegno.engine.definitions import Program, deployed_names
+from dalsegno.engine.nesting import Nesting
+from dalsegno.engine.scripting.failures import class_names
 from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.starting import never_started
 from dalsegno.engine.troubles import Trouble
@@ -30,12 +32,13 @@ from dalsegno.errors import (
     Conflict,
     InternalError,
     InvalidDefinition,
+    LimitExceeded,
     NotFound,
     OperatorError,
     UsageError,
 )
 from dalsegno.lang.effects import ErrorValue
-from dalsegno.model.definition import VERSION_SIGN, is_part
+from dalsegno.model.definition import VERSION_SIGN
 from dalsegno.model.effect import DeliverToToken, Effect, SettlePromise
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import ENDED, ExecutionView
@@ -61,6 +64,7 @@ class Outbox:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.ledger = client.stack.ledger
+        self.nesting = Nesting(client.stack.archive, client.limits.child_depth)
         self.delivered = 0
         self.started: Callable[[str | None, str], None] = lambda parent, execution: None
         """Told of every execution that was started by order of another."""
@@ -166,9 +170,11 @@ class Outbox:
 
     async def _start(self, entry: OutboxEntry) -> None:
         order = decode_start(entry.data)
-        if order.relation == "child" and await self._is_lost(order.parent):
+        above = await self.nesting.above(order)
+        if await self._is_lost(above):
             return
         try:
+            self.nesting.check(order, above)
             await self.client.start_ordered(order)
         except InvalidDefinition:
             raise
@@ -176,16 +182,27 @@ class Outbox:
             await self._tell_not_started(order, await self._why_not(order, error))
             return
         self.started(order.parent, order.execution)
-        if order.relation == "child" and await self._is_lost(order.parent):
+        if await self._is_lost(above):
             # It ended after the first look: whoever cancels its children may have missed this one.
             await self._cancel_one(CancelOrder(order.execution, "its parent has ended"))
 
-    async def _is_lost(self, parent: str | None) -> bool:
-        """A parent that failed or was cancelled meanwhile: its child would only be started to be cancelled."""
-        if parent is None:
+    async def _is_lost(self, above: list[str]) -> bool:
+        """Somebody above failed or was cancelled meanwhile: the child would only be started to be cancelled. A cancel
+        goes down one level at a time, and must not be outrun by children that start children."""
+        if not above:
             return False
-        states = await self.client.stack.archive.states([parent])
-        return states.get(parent) in ("FAILED", "CANCELLED")
+        states = await self.client.stack.archive.states(above)
+        lost = [place for place, name in enumerate(above) if states.get(name) in ("FAILED", "CANCELLED")]
+        if not lost:
+            return False
+        between = above[: lost[0]]
+        for execution in between:
+            machine = await self.ledger.machine(execution)
+            if machine is not None and machine.cancel:
+                return False  # the cancel is there already, and this child may be part of cleaning up
+        for execution in reversed(between):
+            await self._cancel_one(CancelOrder(execution, CANCELLED))
+        return True
 
     # -- telling ----------------------------------------------------------------------------------------------
 
@@ -214,11 +231,13 @@ class Outbox:
             return None
 
     async def _why_not(self, order: StartOrder, error: UsageError) -> ErrorValue:
+        if isinstance(error, LimitExceeded):
+            return ErrorValue("LimitExceeded", str(error), "LimitExceeded", classes=class_names(error))
         if not isinstance(error, NotFound):
             return ErrorValue("INVALID_INPUT", str(error))
-        definitions = await self.client.stack.archive.definitions()
         name = order.workflow.partition(VERSION_SIGN)[0]
-        others = [known.name for known in definitions if known.name != name and not is_part(known)]
+        deployed = await deployed_names(self.client.stack.archive)
+        others = [known for known in deployed if known != name]
         close = get_close_matches(name[:LONGEST_COMPARED], others, n=1)
         hint = f"did you mean '{close[0]}'? If not, deploy" if close else "deploy"
         return ErrorValue("NOT_FOUND", f"{error}; {hint} '{order.workflow}' and start it again")

@@ -12,17 +12,20 @@ SCRIPT_TYPE = "script"
 
 
 async def store_parts(archive: Archive, plan: Plan) -> None:
-    """Compiles and stores the scripts of a checked graph. Before the graph itself: no stored graph lacks one."""
-    for node in plan.nodes.values():
-        source = node.parameters.raw.get("source") if node.type == SCRIPT_TYPE else None
-        if not isinstance(source, str):
-            continue
-        name = part_name(plan.name, node.id)
+    """Compiles and stores the scripts of a checked graph. Before the graph itself: no stored graph lacks one. Where one
+    of them is refused nothing is stored."""
+    parts = [
+        (part_name(plan.name, node.id), node, source)
+        for node in plan.nodes.values()
+        if node.type == SCRIPT_TYPE and isinstance(source := node.parameters.raw.get("source"), str)
+    ]
+    for name, node, _ in parts:
         current = await archive.definition(name)
         if current is not None and current.kind != PART_KIND:
             raise Conflict(
                 f"the script of node '{node.id}' is stored under the name '{name}', which is taken by a workflow; "
                 "rename the node"
             )
+    for name, _, source in parts:
         program = compile_script(source, name)
         await archive.put_definition(name, part_hash(name, source), PART_KIND, program.dump())

@@ -9,13 +9,22 @@ import msgspec
 from dalsegno.core.pending import StartToken, as_submitted, begin, decode_start_token, line_up, submit
 from dalsegno.core.values import encode_value
 from dalsegno.engine.beginning import first_transition
+from dalsegno.engine.definitions import Program
 from dalsegno.engine.delays import begins_at
 from dalsegno.engine.results import refuse_large
-from dalsegno.engine.starting import Ancestry, StartOptions, check_arguments, new_execution, workflow_limit
+from dalsegno.engine.scripting.programs import ScriptProgram
+from dalsegno.engine.starting import (
+    Ancestry,
+    Started,
+    StartOptions,
+    check_arguments,
+    new_execution,
+    workflow_limit,
+)
 from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.model.execution import ExecutionView, NewExecution
 from dalsegno.model.limits import Concurrency
-from dalsegno.model.transition import Applied, Refused
+from dalsegno.model.transition import Applied, Refused, Transition
 
 if TYPE_CHECKING:
     from dalsegno.engine.client import Client
@@ -35,23 +44,27 @@ class Pending:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    async def submit(self, workflow: str, payload: Any, options: StartOptions) -> str:
+    async def submit(self, workflow: str, payload: Any, options: StartOptions) -> Started:
         """Everything that a start checks is checked now, and the version is the one of now."""
+        program = await self.client.named_program(workflow, options)
+        return await self.client.launcher.create(*await self.planned(program, payload, options), options)
+
+    async def planned(
+        self, program: Program | ScriptProgram, payload: Any, options: StartOptions
+    ) -> tuple[NewExecution, Transition]:
+        """All those checks, and the commit that they lead to. Nothing is stored."""
         client = self.client
-        program = await client.named_program(workflow, options)
         now = client.stack.ledger.now()
         due = begins_at(options.delay, options.start_at, now)
         new = new_execution(program, payload, options, now, client.limits)
         await check_arguments(program, new.input, client.in_thread)
         limit = workflow_limit(program, new, now, client.limits) if due is not None else None
-        outcome = await client.commit_first(new, submit(new, now, due, limit=limit))
-        if isinstance(outcome, Refused):
-            raise InvalidInput(f"the execution was not submitted: {outcome.message}")
-        return new.id
+        return new, submit(new, now, due, limit=limit)
 
     async def trigger(self, execution: str, payload: Any = UNCHANGED) -> None:
-        """Begins it. One that has begun is left alone, unless another input is asked for now: that is a Conflict, and
-        so is one that was cancelled."""
+        """Begins it, or lets it stand in line where its workflow has a limit. One that has begun, or was triggered
+        before, is left alone, unless another input is asked for now: that is a Conflict, and so is one that was
+        cancelled."""
         client = self.client
         view = await client.status(execution)
         if view.state == "PENDING":
@@ -61,13 +74,8 @@ class Pending:
             started = await first_transition(client.past, client.definitions, new, now, body)
             replaced = new.input if new.input != view.input else None
             limit = await self._limit(new, now)
-            if limit is not None and replaced is not None:
-                raise Conflict(
-                    f"cannot trigger execution {view.id} with another input: its workflow has a concurrency limit;"
-                    " submit it again with that input"
-                )
-            first = begin(started, replaced) if limit is None else line_up(new, limit, body)
-            outcome = await client.commit_first(new, first)
+            first = begin(started, replaced) if limit is None else line_up(new, limit, body, replaced)
+            outcome = await client.launcher.commit_first(new, first)
             if isinstance(outcome, Applied):
                 return
             if isinstance(outcome, Refused):
@@ -79,8 +87,9 @@ class Pending:
         if view.state == "CANCELLED":
             raise Conflict(f"cannot trigger execution {view.id}: it was cancelled")
         if (await self._with_input(view, payload)).input != view.input:
+            begun = "it was triggered and stands in line" if view.state == "PENDING" else "it has begun"
             raise Conflict(
-                f"cannot trigger execution {view.id} with another input: it has begun ({view.state});"
+                f"cannot trigger execution {view.id} with another input: {begun} ({view.state});"
                 " submit the workflow again for another run"
             )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dalsegno.engine.remote_sessions import Held, Session, Sessions, tasks_in
 from dalsegno.engine.remote_tasks import RemoteSettings
+from dalsegno.engine.worker_info import read_info
 from dalsegno.errors import OperatorError
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
@@ -34,9 +35,11 @@ class Custody:
     async def renew(self, session: Session, owner: str) -> None:
         if owner == session.name:
             await self.keep_alive(session, self.settings.lease)
-        else:
-            info = session.info(owner)
-            await asyncio.to_thread(self.ledger.heartbeat, owner, self.settings.lease, info)
+            return
+        rows = await self.ledger.workers()
+        known = next((read_info(row.info) for row in rows if row.id == owner), None)
+        info = session.info(owner, known)
+        await asyncio.to_thread(self.ledger.heartbeat, owner, self.settings.lease, info)
 
     async def take_unknown_back(self, session: Session) -> None:
         """It speaks, and does not say that it knows of these: the reply that brought them was lost on the way."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dalsegno.engine.remote_answers import Answers
 from dalsegno.engine.remote_custody import Custody
-from dalsegno.engine.remote_sessions import Held, Session
+from dalsegno.engine.remote_sessions import Held, Session, remote_worker_of
 from dalsegno.engine.remote_tasks import id_of, parts_of, timed_out
 from dalsegno.errors import LeaseLost, NotFound, OperatorError
 from dalsegno.model.execution import ENDED
@@ -39,14 +39,15 @@ class Presence:
     # -- speaking ---------------------------------------------------------------------------------------------
 
     async def heartbeat(self, worker: str, tasks: Sequence[tuple[str, int]]) -> list[str]:
-        """Keeps the named tasks; those that are lost are returned. Whatever else the worker was given some time ago it
-        does not know of: that goes back."""
+        """Keeps the named tasks; those that are lost are returned, and those that another worker was given: who names
+        them keeps nobody's work but its own. Whatever else the worker was given some time ago it does not know of:
+        that goes back."""
         now = self.ledger.now()
         session = self.sessions.of(worker, now)
         lost, owners = [], {session.name}
         for task, fence in tasks:
             held = await self._still_held(task, fence)
-            if held is None:
+            if held is None or remote_worker_of(held.owner) != worker:
                 lost.append(task)
                 continue
             held.confirmed = True

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-import msgspec
-
 from dalsegno.engine.standin import Question
+from dalsegno.engine.worker_info import WorkerInfo, read_info, running_of, write_info
 from dalsegno.model.token import Lease
 
 PREFIX = "remote:"
@@ -51,11 +50,21 @@ class Session:
     waiting: dict[tuple[tuple[str, ...], int], asyncio.Task[list[Lease]]] = field(default_factory=dict)
     """Claims that outlived the call they were made for; the next call takes them over."""
 
-    def info(self, owner: str) -> bytes:
-        """What the ledger's row of that name says of it, for other servers and for people."""
-        tasks = [token for token, held in self.held.items() if held.confirmed and held.owner == owner]
-        about = {"remote": self.worker, "queues": self.queues, "since": self.since, "tasks": tasks}
-        return msgspec.json.encode(about)
+    def info(self, owner: str, known: WorkerInfo | None = None) -> bytes:
+        """What the ledger's row of that name says of it, for other servers and for people. ``known``: what another
+        server wrote there, which alone heard which queues are served under that name, and since when."""
+        confirmed = {
+            token: held.lease for token, held in self.held.items() if held.confirmed and held.owner == owner
+        }
+        about = WorkerInfo(
+            queues=known.queues if known is not None else self.queues,
+            since=known.since if known is not None else self.since,
+            heard=self.spoke_at,
+            running=running_of(confirmed.values()),
+            remote=self.worker,
+            tasks=tuple(confirmed),
+        )
+        return write_info(about)
 
     def silence(self, now: float) -> float:
         return 0.0 if self.polls else now - self.spoke_at
@@ -108,9 +117,4 @@ def remote_worker_of(owner: str | None) -> str | None:
 
 def tasks_in(info: bytes) -> Iterable[str]:
     """Tokens that a row of the ledger names as confirmed."""
-    try:
-        about = msgspec.json.decode(info)
-    except msgspec.DecodeError:
-        return ()
-    tasks = about.get("tasks") if isinstance(about, dict) else None
-    return [each for each in tasks if isinstance(each, str)] if isinstance(tasks, list) else ()
+    return read_info(info).tasks

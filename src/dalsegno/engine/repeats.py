@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dalsegno.core.pending import Again, decode_start_token
+from dalsegno.core.script_bodies import with_own_input
+from dalsegno.core.told import Told
+from dalsegno.engine.delays import begins_at
+from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import KeyReused
+from dalsegno.model.definition import read_version
 from dalsegno.model.execution import ExecutionView, NewExecution
+from dalsegno.model.ids import execution_id_for_key
 from dalsegno.model.transition import Transition
 
 if TYPE_CHECKING:
@@ -18,26 +24,51 @@ if TYPE_CHECKING:
 encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-async def check_same_input(client: Client, view: ExecutionView, payload: Any) -> None:
-    """Of an execution that was started or submitted with a key. The input it was created with counts: whoever triggered
-    it may have given it another one since."""
-    asked = _in_order(encode(payload))
-    if asked == _in_order(view.input):
-        return
+SAME_MOMENT = 0.001
+"""Seconds; a store may round a time."""
+
+
+async def used_before(client: Client, workflow: str, key: str | None) -> ExecutionView | None:
+    """The execution that was started or submitted with this key."""
+    if key is None:
+        return None
+    found = await client.stack.archive.execution(execution_id_for_key(workflow, key))
+    return with_own_input(found) if found is not None else None
+
+
+async def check_same_start(
+    client: Client, view: ExecutionView, payload: Any, options: StartOptions, definition: str | None = None
+) -> None:
+    """Of an execution that was started or submitted with a key: raises KeyReused unless the same is asked for now.
+    ``definition`` is the content hash of one that came with the call. A version counts if it is a number: an alias,
+    and the current version, may mean another one by now, and a call that is repeated is still the same."""
     first = await client.events(view.id, 0, 1)
-    told = first[0].data if first else None
-    if told is not None and asked == _in_order(msgspec.json.decode(told, type=_Told).input):
-        return
-    raise KeyReused(
-        f"this key was used with another input: it belongs to execution {view.id} of '{view.workflow}';"
-        " send that input again, or choose another key"
+    told = msgspec.json.decode(first[0].data, type=Told) if first and first[0].data is not None else None
+    if definition is not None and definition != view.definition:
+        raise _reused("another definition", view)
+    version = read_version(options.version)
+    if isinstance(version, int) and version != view.version:
+        raise _reused(f"version {view.version}, not {version}", view)
+    if told is not None and not _same_moment(told.starts_at, options, view.created_at):
+        raise _reused("another 'delay' or 'start_at'", view)
+    asked = _in_order(encode(payload))
+    # The input it was created with counts: whoever triggered it may have given it another one since.
+    if asked != _in_order(view.input) and (told is None or asked != _in_order(told.input)):
+        raise _reused("another input", view)
+
+
+def _same_moment(told: float | None, options: StartOptions, created_at: float) -> bool:
+    asked = begins_at(options.delay, options.start_at, created_at)
+    if told is None or asked is None:
+        return told is asked
+    return abs(told - asked) < SAME_MOMENT
+
+
+def _reused(other: str, view: ExecutionView) -> KeyReused:
+    return KeyReused(
+        f"this key was used with {other}: it belongs to execution {view.id} of '{view.workflow}';"
+        " send the same again, or choose another key"
     )
-
-
-class _Told(Struct):
-    """The first event of an execution, whether it was submitted or started at once."""
-
-    input: Raw
 
 
 def _in_order(raw: bytes | Raw) -> bytes:

@@ -12,6 +12,7 @@ from dalsegno.core.situation import Situation
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Loader, Lookup, nothing
+from dalsegno.engine.raised import is_failure
 from dalsegno.engine.run_context import LogSink, RunContext
 from dalsegno.engine.secrets.redaction import Redactor
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
@@ -47,7 +48,7 @@ class Runner:
         self._limits = limits.expressions
 
     async def run(self, program: Program, situation: Situation, payload: Any = None) -> Any:
-        """What the node returned, or the Failure it came to. Only cancellation passes through, and a store that
+        """What the node returned, or the Failure it came to. Only what ends the worker passes through, and a store that
         cannot be read: that is no failure of the node, which has not even begun."""
         node = situation.node
         limit: asyncio.Timeout | None = None
@@ -67,7 +68,9 @@ class Runner:
             if context.secrets is None:
                 return returned
             return await context.secrets.returned(returned, f"the output of node '{node.id}'")
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             if limit is not None and limit.expired() and isinstance(error, TimeoutError):
                 return _timed_out(node)
             if isinstance(error, TransactionLost) or (isinstance(error, OperatorError) and context is None):
@@ -123,7 +126,7 @@ def _outputs(predecessors: Sequence[str], lookup: Lookup) -> dict[str, Any]:
     return found
 
 
-def _tell(situation: Situation, failure: Failure, error: Exception, secrets: Redactor | None) -> None:
+def _tell(situation: Situation, failure: Failure, error: BaseException, secrets: Redactor | None) -> None:
     """One line in the worker's log; the traceback too, where somebody looks for it."""
     lease = situation.lease
     logger.info(
@@ -145,19 +148,19 @@ def traceback_text(error: BaseException | None, secrets: Redactor | None) -> str
     return text if secrets is None else secrets.text(text)
 
 
-def failure_of(error: Exception, node: Node, secrets: Redactor | None = None) -> Failure:
+def failure_of(error: BaseException, node: Node, secrets: Redactor | None = None) -> Failure:
     """A node's exception as a value."""
     return storable_failure(error, node.id, secrets)
 
 
-def storable_failure(error: Exception, node: str | None, secrets: Redactor | None = None) -> Failure:
+def storable_failure(error: BaseException, node: str | None, secrets: Redactor | None = None) -> Failure:
     """Any exception as a value that every store can hold: ours keep their codes, others fail under their class's
     name. ``secrets`` are taken out before anything is cut: half of one would not be recognised."""
     failure = _failure(error)
     return _storable(failure if secrets is None else secrets.failure(failure), node)
 
 
-def _failure(error: Exception) -> Failure:
+def _failure(error: BaseException) -> Failure:
     if isinstance(error, NodeError):
         return error.failure
     code = getattr(error, "code", None)
@@ -170,7 +173,7 @@ def _failure(error: Exception) -> Failure:
     return Failure(_words(error) or name, code, name, retryable=retryable)
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     """What an exception says; some cannot even say that."""
     try:
         return str(error)

@@ -25,14 +25,14 @@ from dalsegno.core.firing import (
 from dalsegno.core.orders import StartOrder
 from dalsegno.core.schedules import ScheduleSpec, times_after
 from dalsegno.engine.committer import Committer
-from dalsegno.engine.definitions import Definitions
+from dalsegno.engine.definitions import Definitions, deployed_names
 from dalsegno.engine.schedule_request import NewSchedule
 from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.starting import StartOptions, check_arguments, new_execution
 from dalsegno.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
-from dalsegno.model.definition import is_part, no_such_version
+from dalsegno.model.definition import no_such_version
 from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView, NewExecution
 from dalsegno.model.ids import derive, new_execution_id, repeated_execution_id
 from dalsegno.model.suggestion import no_such_schedule, no_such_workflow
@@ -245,8 +245,7 @@ class ScheduleBook:
         if definition is None:
             if await archive.definition(spec.workflow) is not None:
                 raise NotFound(no_such_version(spec.workflow, spec.version))
-            deployed = [each.name for each in await archive.definitions() if not is_part(each)]
-            raise NotFound(no_such_workflow(spec.workflow, deployed))
+            raise NotFound(no_such_workflow(spec.workflow, await deployed_names(archive)))
         try:
             program = await self.definitions.by_name(spec.workflow, definition.version)
         except (NotFound, InvalidDefinition):

@@ -24,6 +24,8 @@ class EngineLimits:
     """Per evaluation of an expression or template."""
     scripts: Limits = field(default_factory=Limits)
     """Per turn of a script: from one await to the next."""
+    child_depth: int = 100
+    """How deep child workflows that are waited for may stand below each other."""
     snapshot_bytes: int = 4 * 1024 * 1024
     """Of a suspended script; values over 32 KiB in it are kept apart and do not count."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from dalsegno.engine.steps import ITEMS_PER_COMMIT
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.broker import Broker
@@ -15,6 +14,9 @@ from dalsegno.ports.limits import Limits
 from dalsegno.ports.neighbours import Neighbours
 from dalsegno.ports.records import Records
 from dalsegno.ports.transactions import Transactions
+
+ITEMS_PER_COMMIT = 200
+"""Items of a split opened by one commit, so that no commit is ever wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +37,6 @@ class Stack:
     """None where a task has no database to share with its step."""
     items_per_commit: int = ITEMS_PER_COMMIT
     """How wide a commit may be: a store that does not like long commits takes fewer items of a split at a time."""
+    commits_at_once: int = 1
+    """How many batches of one process its ledger works on at a time: more than one pays where another process does the
+    work."""

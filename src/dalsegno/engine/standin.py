@@ -16,6 +16,7 @@ from msgspec import Struct
 from dalsegno.core.complete import Step
 from dalsegno.core.script_bodies import decode_task
 from dalsegno.core.task_options import task_options
+from dalsegno.engine.raised import PassesThrough
 from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.steps import Steps
 from dalsegno.engine.tasks import Task, Tasks
@@ -43,7 +44,7 @@ class Answer(Struct, frozen=True):
     failure: Failure | None = None
 
 
-class _Asked(BaseException):
+class _Asked(PassesThrough):
     """Carries a question out of the step, past everything that turns exceptions into failures of the node."""
 
     def __init__(self, question: Question) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Raw
 
@@ -43,6 +43,13 @@ class StartOptions:
     start_at: Moment | None = None
     connection: Any = None
     """The caller's own, in whose transaction the execution is started."""
+
+
+class Started(NamedTuple):
+    """What a start led to. Of all that have the same idempotency key, one is new: the others find its execution."""
+
+    execution: str
+    is_new: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,4 +224,4 @@ def start_task_transition(
         due=now + known.delay if known.delay else None,
         allowance=known.allows,
     )
-    return start_task(new, now, token)
+    return start_task(new, now, token, options)

@@ -28,6 +28,7 @@ from dalsegno.engine.outside import Outside
 from dalsegno.engine.results import Results
 from dalsegno.engine.runner import Runner, failure_of
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
+from dalsegno.engine.stack import ITEMS_PER_COMMIT
 from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson, OperatorError
 from dalsegno.graph.plan import Edge
@@ -40,8 +41,6 @@ from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import AwaitSignal, FanOut, NodeError, Route, SleepUntil, StartChild, Working
 from dalsegno.ports.transactions import WorkFailed
 
-ITEMS_PER_COMMIT = 200
-"""Items of a split opened by one commit, so that no commit is ever wide."""
 NULL = Result(b"null")
 
 logger = logging.getLogger("dalsegno.steps")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -170,10 +170,8 @@ class Tasks:
         self, task: Task, arguments: list[Any], keywords: dict[str, Any], ctx: NodeContext
     ) -> Any:
         """Runs under a time limit, a heartbeat, or both."""
-        if task.is_async:
-            work: asyncio.Future[Any] = asyncio.ensure_future(_contained(task, arguments, keywords))
-        else:
-            work = asyncio.ensure_future(self._in_thread(task, arguments, keywords))
+        run = self._awaited if task.is_async else self._in_thread
+        work = asyncio.ensure_future(_contained(run, task, arguments, keywords))
         limit = asyncio.timeout(task.timeout)
         try:
             async with limit:
@@ -186,16 +184,22 @@ class Tasks:
             if not work.done():
                 work.cancel()
 
-    async def _until_done(self, task: Task, work: asyncio.Future[Any], ctx: NodeContext) -> Any:
+    async def _until_done(self, task: Task, work: asyncio.Future[Any | _Raised], ctx: NodeContext) -> Any:
         beats = 0
         while True:
             done, _ = await asyncio.wait([work], timeout=task.heartbeat)
             if done:
-                return work.result()
+                result = work.result()
+                if isinstance(result, _Raised):
+                    raise result.error
+                return result
             seen = getattr(ctx, "beats", 0)
             if seen == beats:
                 raise _silent(task)
             beats = seen
+
+    async def _awaited(self, task: Task, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+        return await task.function(*arguments, **keywords)
 
     async def _in_thread(self, task: Task, arguments: list[Any], keywords: dict[str, Any]) -> Any:
         """A thread cannot be stopped: one that outlives its timeout is abandoned, and its place filled."""
@@ -203,7 +207,7 @@ class Tasks:
         context = copy_context()
         future = pool.submit(context.run, _called, task, arguments, keywords)
         try:
-            return await asyncio.shield(asyncio.wrap_future(future))
+            returned = await asyncio.shield(asyncio.wrap_future(future))
         except asyncio.CancelledError:
             if not future.cancel() and not future.done():
                 self.abandoned += 1
@@ -211,6 +215,9 @@ class Tasks:
                     pool._max_workers += 1  # noqa: SLF001 - the pool has no other way to replace a lost thread
                 future.add_done_callback(lambda _: self._give_back())
             raise
+        if isinstance(returned, _Raised):
+            raise returned.error
+        return returned
 
     def _give_back(self) -> None:
         with self._lock:
@@ -273,19 +280,29 @@ def _fitting(task: Task, name: str, value: Any) -> Any:
     return from_plain(value, task.hints[name], f"task '{task.name}': '{name}'")
 
 
-async def _contained(task: Task, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-    """In an asyncio task of its own, which would let ``SystemExit`` pass to the event loop."""
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """An exception that must not travel in a future: it would end the event loop, or close coroutines on its way."""
+
+    error: BaseException
+
+
+async def _contained(
+    run: Callable[..., Awaitable[Any]], task: Task, arguments: list[Any], keywords: dict[str, Any]
+) -> Any | _Raised:
+    """In an asyncio task of its own, which lets these two pass to the event loop and end that."""
     try:
-        return await task.function(*arguments, **keywords)
-    except SystemExit as error:
-        raise _left(task, error) from None
+        return await run(task, arguments, keywords)
+    except (SystemExit, KeyboardInterrupt) as error:
+        return _Raised(error)
 
 
-def _called(task: Task, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+def _called(task: Task, arguments: list[Any], keywords: dict[str, Any]) -> Any | _Raised:
+    """In a thread."""
     try:
         return task.function(*arguments, **keywords)
-    except SystemExit as error:
-        raise _left(task, error) from None
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        return _Raised(error)
 
 
 def _left(task: Task, error: SystemExit) -> NodeError:

@@ -1,9 +1,14 @@
-"""Timers: event-driven. The loop sleeps until the next due time it knows, and only something due sooner wakes it."""
+"""Timers: event-driven. The loop sleeps until the next due time it knows, and only something due sooner wakes it.
+
+From time to time it looks by itself, in case it was not told of something. Among processes that tell each other, the
+look of one is enough for all: the others sleep on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 
 from dalsegno.errors import OperatorError
@@ -27,9 +32,11 @@ class Timers:
         self.longest_sleep: Callable[[], float] = lambda: LONGEST_SLEEP
         self.fired = 0
         self.looked_at: float | None = None
-        """When everything that was due had been fired last."""
+        """When everything that was due had been fired last, as far as this loop knows."""
         self._sooner = asyncio.Event()
         self._next: float | None = None
+        self._elsewhere = -math.inf
+        """When another process has looked last, by the loop's clock."""
 
     def lag(self) -> float:
         """Seconds by which the next timer is overdue."""
@@ -41,22 +48,39 @@ class Timers:
             self._next = due
             self._sooner.set()
 
+    def look(self) -> None:
+        """Now, for this process and its neighbours."""
+        self._sooner.set()
+
+    def notice_look(self) -> None:
+        """Another process has just fired what was due, and fires what it has seen to come: a look here can wait."""
+        self._elsewhere = asyncio.get_running_loop().time()
+
     async def run(self) -> None:
         while True:
             reached = await self._try_to_drain()
             await asyncio.sleep(BREATH)
             # What was noticed during the breath counts too: from here to the wait nothing else runs.
             self._sooner.clear()
-            pause = self._noticed() - self.ledger.now() if reached else OUT_OF_REACH
+            pause = self._until_next() if reached else OUT_OF_REACH
             if pause > 0:
-                await self._rest(min(pause, self.longest_sleep()))
+                await self._rest(pause)
 
     async def _rest(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._sooner.wait()
-        except TimeoutError:
-            return
+        """At most so long, and not longer than looks may lie apart, whoever makes them."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while (until := min(began + seconds, self._look_again_at(began))) > clock():
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._sooner.wait()
+                    return
+            except TimeoutError:
+                if self._elsewhere > began:
+                    self.looked_at = self.ledger.now() - (clock() - self._elsewhere)
+
+    def _look_again_at(self, began: float) -> float:
+        return max(began, self._elsewhere) + self.longest_sleep()
 
     async def _try_to_drain(self) -> bool:
         try:
@@ -78,7 +102,7 @@ class Timers:
             if len(woken.ready) < BATCH:
                 break
         if woken.next_due is not None:
-            self._next = min(woken.next_due, self._noticed())
+            self.notice(woken.next_due)
 
-    def _noticed(self) -> float:
-        return self._next if self._next is not None else self.ledger.now() + self.longest_sleep()
+    def _until_next(self) -> float:
+        return self._next - self.ledger.now() if self._next is not None else math.inf

@@ -16,6 +16,7 @@ from dalsegno.core.situation import RunRecord, Situation, encode_record, run_eve
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.continuation import Continuation, kept_leases
 from dalsegno.engine.observing import Observer
+from dalsegno.engine.raised import is_failure
 from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.steps import Steps
 from dalsegno.engine.transactions import NO_TRANSACTIONS
@@ -216,7 +217,9 @@ class Worker:
             self.trouble(Trouble("token", lease.token, lease.execution, str(error), lease.attempt))
             await self.committer.commit(self._put_off(lease))
             self._done(lease, now)
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             # Not the node's failure (those are values) but ours: the token goes back and is tried elsewhere.
             ours = not isinstance(error, OperatorError)  # a store that is away is told without a traceback
             level = logging.ERROR if ours else logging.WARNING

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 import msgspec
 from msgspec import Struct
 
 from dalsegno.engine.worker import Worker
+from dalsegno.model.token import Lease
 from dalsegno.ports.clock import Clock
 
 SHOWN = 20
@@ -30,6 +32,8 @@ class WorkerInfo(Struct, frozen=True, omit_defaults=True):
     queues: tuple[str, ...] = ()
     concurrency: int = 0
     since: float = 0.0
+    heard: float = 0.0
+    """When it wrote this: its last heartbeat."""
     host: str = ""
     process: int = 0
     running: tuple[Running, ...] = ()
@@ -48,13 +52,24 @@ def describe(worker: Worker, clock: Clock) -> Callable[[], bytes]:
     since, host = clock.now(), socket.gethostname()
 
     def info() -> bytes:
-        leases = list(worker.running.values())[:SHOWN]
-        running = tuple(
-            Running(lease.execution, lease.node, lease.kind, lease.queue, lease.attempt) for lease in leases
+        running = running_of(list(worker.running.values()))
+        return write_info(
+            WorkerInfo(worker.queues, worker.concurrency, since, clock.now(), host, os.getpid(), running)
         )
-        return _encode(WorkerInfo(worker.queues, worker.concurrency, since, host, os.getpid(), running))
 
     return info
+
+
+def running_of(leases: Iterable[Lease]) -> tuple[Running, ...]:
+    """The first of them, as they are shown."""
+    return tuple(
+        Running(lease.execution, lease.node, lease.kind, lease.queue, lease.attempt)
+        for lease in islice(leases, SHOWN)
+    )
+
+
+def write_info(info: WorkerInfo) -> bytes:
+    return _encode(info)
 
 
 def read_info(info: bytes) -> WorkerInfo:

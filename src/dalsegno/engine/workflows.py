@@ -21,9 +21,10 @@ class Workflows:
     def register(self, program: PythonProgram, function: Callable[..., Any]) -> None:
         if problems := name_problems(program.name):
             raise InvalidInput(f"{program.name[:100]!r} cannot be a workflow's name: {' '.join(problems)}")
-        if program.name in self._programs:
+        if known := self._programs.get(program.name):
             raise InvalidInput(
-                f"a workflow named '{program.name}' is registered already; give one of them another name"
+                f"{_place(program)}: a workflow named '{program.name}' is registered already, from {_place(known)}; "
+                "give one of them another name"
             )
         self._programs[program.name] = program
         self._functions[home_of(function.__module__), function.__qualname__] = function
@@ -50,3 +51,7 @@ class Workflows:
     def forget_deployed(self) -> None:
         """Another store is opened, which may know none of them."""
         self._deployed.clear()
+
+
+def _place(program: PythonProgram) -> str:
+    return f"{program.stored.file}:{program.stored.first_line}"

@@ -86,6 +86,10 @@ class Cancel(Struct, frozen=True):
 Effect: TypeAlias = StartTask | StartWorkflow | StartTimer | AwaitSignal | Cancel
 
 
+TIME_LIMITED = "time-limited"
+"""The shape of an await inside ``with timeout(…)``: a race of what is awaited with the timers of the time limits."""
+
+
 class Awaitable(Struct, frozen=True):
     """What a suspended machine waits for. Leaves have an ``id``; groups have ``items``, and ``keys`` where they were
     made from an object. ``shape`` says how a group's result looks to the program."""

@@ -113,8 +113,13 @@ def _function(machine: Interpreter, frame: Frame, a: FunctionCode, b: int) -> No
 
 
 def _path(machine: Interpreter, frame: Frame, start: int, name: str) -> str:
-    """Source text of the reference that failed."""
-    return machine.unit.source[start : frame.offset + len(name)][:MAX_PATH_SHOWN] if start >= 0 else ""
+    """Source text of the reference that failed. What stands in parentheses knows its place without them."""
+    if start < 0:
+        return ""
+    source, end = machine.unit.source, frame.offset + len(name)
+    while source.count(")", start, end) > source.count("(", start, end) and source[:start].endswith("("):
+        start -= 1
+    return source[start:end][:MAX_PATH_SHOWN]
 
 
 def _member(machine: Interpreter, frame: Frame, a: str, b: int) -> None:

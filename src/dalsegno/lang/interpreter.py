@@ -68,8 +68,7 @@ class Interpreter:
 
     def exhausted(self) -> None:
         """No fuel is left for the next instruction; raises."""
-        limit = self.host.meter.limits.instructions
-        raise limit_exceeded(f"more than {limit:,} instructions in one evaluation")
+        raise self.host.meter.too_much_work()
 
     def continue_callback(self, frame: CallbackFrame) -> None:
         if self.fuel <= 0:
@@ -137,7 +136,10 @@ class Interpreter:
     def push(self, frame: Frame | CallbackFrame) -> None:
         limit = self.host.meter.limits.stack_depth
         if len(self.frames) >= limit:
-            raise limit_exceeded(f"more than {limit} calls deep")
+            raise limit_exceeded(
+                f"more than {limit:,} calls inside each other: end the recursion earlier, write it as a loop, "
+                "or raise Limits(stack_depth=…)"
+            )
         self.frames.append(frame)
 
     def occupy(self, holder: Any, key: Any, vacancy: Vacant, name: str) -> Value:

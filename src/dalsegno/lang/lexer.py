@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from dalsegno.lang.errors import ExpressionError
 from dalsegno.lang.escapes import unescape
-from dalsegno.lang.limits import MAX_NESTING, MAX_SOURCE
+from dalsegno.lang.limits import MAX_NESTING, MAX_SOURCE, TOO_DEEP
 from dalsegno.lang.names import RootNames
 from dalsegno.lang.numerals import number_literal
 
@@ -284,7 +284,7 @@ class Lexer:
     def opened(self) -> None:
         self.open.append(self.found[-1])
         if len(self.open) > MAX_NESTING:
-            raise self.problem(f"nested deeper than {MAX_NESTING} levels", self.found[-1].offset)
+            raise self.problem(TOO_DEEP, self.found[-1].offset)
 
     def closed(self, opener: str) -> None:
         closer = self.found[-1]

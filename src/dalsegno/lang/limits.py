@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dalsegno.lang.errors import limit_exceeded
+from dalsegno.lang.errors import ScriptThrow, limit_exceeded
 
 MAX_NESTING = 200
 """Depth that the parser, ``==`` and the JSON code accept: far below what would exhaust the C stack."""
+
+TOO_DEEP = f"nested deeper than {MAX_NESTING} levels"
+"""What is said of a source beyond that."""
 
 MAX_SOURCE = 1_000_000
 """Characters of one source."""
@@ -32,13 +35,26 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What the limits hold for, in the words of whoever wrote the source, and where else its work can be done."""
+
+    name: str
+    elsewhere: str
+
+
+EVALUATION = Span("one evaluation", "compute less in this expression, and the rest in a task")
+TURN = Span("one turn (from one await to the next)", "move long computations into a task")
+
+
 class Meter:
     """Counts down what `Limits` allows."""
 
-    __slots__ = ("bytes_left", "limits", "work_left")
+    __slots__ = ("bytes_left", "limits", "span", "work_left")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, span: Span = EVALUATION) -> None:
         self.limits = limits
+        self.span = span
         self.work_left = limits.instructions
         self.bytes_left = limits.allocated_bytes
 
@@ -51,18 +67,26 @@ class Meter:
         """Charge a builtin that touches ``steps`` items as that many instructions."""
         self.work_left -= steps
         if self.work_left < 0:
-            raise limit_exceeded(f"more than {self.limits.instructions:,} instructions in one evaluation")
+            raise self.too_much_work()
+
+    def too_much_work(self) -> ScriptThrow:
+        return limit_exceeded(
+            f"more than {self.limits.instructions:,} instructions in {self.span.name}: {self.span.elsewhere}, "
+            "or raise Limits(instructions=…)"
+        )
 
     def allocate(self, size: int, what: str) -> None:
         """Charge ``size`` bytes about to be allocated for ``what``."""
         if size > self.limits.result_bytes:
             raise limit_exceeded(
-                f"{what} would make a value of {size:,} bytes; the limit is {self.limits.result_bytes:,}"
+                f"{what} would make a value of {size:,} bytes; the limit is {self.limits.result_bytes:,}: "
+                "keep large data elsewhere and pass a reference, or raise Limits(result_bytes=…)"
             )
         self.bytes_left -= size
         if self.bytes_left < 0:
             raise limit_exceeded(
-                f"{what} would exceed the {self.limits.allocated_bytes:,} bytes one evaluation may allocate"
+                f"{what} would exceed the {self.limits.allocated_bytes:,} bytes that may be allocated in "
+                f"{self.span.name}: keep large data elsewhere, or raise Limits(allocated_bytes=…)"
             )
 
     def items(self, count: int, what: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dalsegno.lang.lexer import Token
-from dalsegno.lang.limits import MAX_NESTING
+from dalsegno.lang.limits import MAX_NESTING, TOO_DEEP
 from dalsegno.lang.syntax import Await, Binary, Logical, Node, Step, Unary
 
 LOGICAL = frozenset({"??", "||", "&&"})
@@ -44,7 +44,7 @@ def depth_over(children: Iterable[int], offset: int) -> int:
     """Depth of a node over children of these depths; refuses what is nested too deep."""
     depth = max(children, default=0) + 1
     if depth > MAX_NESTING:
-        raise SyntaxProblem(f"nested deeper than {MAX_NESTING} levels", offset)
+        raise SyntaxProblem(TOO_DEEP, offset)
     return depth
 
 

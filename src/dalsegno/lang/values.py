@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.errors import limit_exceeded, type_error
-from dalsegno.lang.limits import MAX_NESTING, Limits, Meter
+from dalsegno.lang.limits import EVALUATION, MAX_NESTING, Limits, Meter, Span
 from dalsegno.lang.numerals import number_text
 from dalsegno.lang.promises import Group, Promise
 
@@ -40,8 +40,9 @@ class Host:
         now: float,
         entropy: Callable[[int], bytes],
         requests: Requests | None = None,
+        span: Span = EVALUATION,
     ) -> None:
-        self.meter = Meter(limits)
+        self.meter = Meter(limits, span)
         self.now = now
         self.entropy = entropy
         self.requests = requests

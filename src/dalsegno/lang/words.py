@@ -47,3 +47,29 @@ FOREIGN_OPERATORS: dict[str, str] = {
     "instanceof": "there is no 'instanceof': compare typeof value, or an error's code",
 }
 """What to write instead of a word between two values on one line."""
+
+FOREIGN_CLASSES: dict[str, str] = {
+    "Date": "there is no 'new': Date.now() is the present time in milliseconds, Date.format(…) writes one as text",
+    "Promise": "there is no 'new Promise': Task.run, Workflow.run, Timer.delay and Signal.next make promises",
+    "Map": "there is no 'new Map': write an object such as {key: 1}",
+    "Set": "there is no 'new Set': write a list, and list.unique()",
+    "Array": "there is no 'new Array': write a list such as [1, 2]",
+    "Object": "there is no 'new Object': write {}",
+    "RegExp": "there is no 'new RegExp': a pattern is written as a string: value.matches(\"^a+$\")",
+}
+"""What to write instead of ``new`` with one of these."""
+
+FOREIGN_CHARACTERS: dict[str, str] = {
+    "&": "there is no operator '&': write && for 'and'; numbers have no operators on bits",
+    "|": "there is no operator '|': write || for 'or'; numbers have no operators on bits",
+    "^": "there is no operator '^': a power is written a ** b; numbers have no operators on bits",
+    "~": "there is no operator '~': write ! for 'not'; numbers have no operators on bits",
+    "#": "unexpected character '#': a comment begins with //",
+    "@": "unexpected character '@': there are no decorators; as text it needs quotes",
+}
+"""What to write instead of a character that begins nothing here."""
+
+NO_SHIFTS: dict[str, str] = {
+    "<": "there is no operator '<<': write a * 2 ** n",
+    ">": "there is no operator '>>': write Math.floor(a / 2 ** n)",
+}

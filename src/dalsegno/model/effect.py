@@ -29,9 +29,14 @@ class CreateExecution(Struct, frozen=True, gc=False):
 class BeginExecution(Struct, frozen=True, gc=False):
     """Takes a PENDING execution to RUNNING, once. The tokens that its transition spawns after this are its first ones;
     a token that was to begin it at a time is dropped. A command that starts with this effect is ``AlreadyApplied``
-    where the execution has begun. ``input`` replaces the one that was submitted."""
+    where the execution has begun. ``input`` replaces the one that was submitted.
+
+    With ``in_line``, the id of a token of kind ``start`` that the same transition spawns, it stays PENDING: that token
+    will begin it, with the new input, when its limit lets it, and every other one that was to begin it is dropped.
+    Where that token exists the command is ``AlreadyApplied``, whatever its input."""
 
     input: bytes | None = None
+    in_line: str = ""
 
 
 class SpawnToken(Struct, frozen=True, gc=False):

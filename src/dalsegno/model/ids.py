@@ -9,6 +9,8 @@ import os
 from hashlib import blake2b
 
 ROOT_SCOPE = ""
+ID_LENGTH = 32
+"""Characters of an execution's id."""
 
 
 def derive(*parts: str) -> str:

@@ -62,8 +62,9 @@ class Archive(Protocol):
 
     async def definition_by_hash(self, hash: str) -> Definition | None: ...
 
-    async def definitions(self) -> list[Definition]:
-        """The current version of every name, by name."""
+    async def definitions(self, after: str = "", limit: int = 500) -> list[Definition]:
+        """The current version of each name that comes after this one, by name and without their sources. A page costs
+        the same however many names there are."""
 
     async def versions(self, name: str) -> list[Definition]:
         """All versions of a name, newest first."""

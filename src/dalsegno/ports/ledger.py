@@ -69,7 +69,8 @@ class Ledger(Protocol):
 
     Commit protocol: no transition of a batch depends on another's effect; a transition the store cannot hold is
     ``Refused`` alone, the others of its batch are applied. A commit cascades one level: a last resolved slot, an
-    emptied scope or a closed gate makes one token ready.
+    emptied scope or a closed gate makes one token ready. Batches that name different executions may be sent at once;
+    none puts another off.
 
     Scripts: an execution of kind script or python has a machine from its start. What completes takes the next number
     of its inbox; a version of the machine has at most one resume token, made ready by the very commit that fulfils the

@@ -24,7 +24,7 @@ class Neighbours(Protocol):
         """A commit of this process ended this execution."""
 
     def tell_tended(self) -> None:
-        """This process has just looked for what others left behind."""
+        """This process has just looked for what others left behind, timers that are due among it."""
 
     def watch_endings(self) -> None:
         """Somebody in this process waits for an execution to end."""

@@ -13,6 +13,7 @@ from starlette.routing import Match
 from starlette.types import Scope as ASGIScope
 
 from dalsegno.errors import Forbidden, Unauthenticated
+from dalsegno.server.slashes import separated
 
 Scope = Literal["read", "run", "admin", "worker"]
 
@@ -72,7 +73,7 @@ class Scopes:
         """Before the body is read: who may not call a route is told that, and nothing about what was sent."""
         if not request["path"].startswith(self.prefix):
             return
-        here = {**request, "path": request["path"].removeprefix(self.prefix)}
+        here = {**request, "path": separated(request).removeprefix(self.prefix)}
         found = next((route for route in self._routes if route.matches(here)[0] is Match.FULL), None)
         for each in found.dependencies if found is not None else ():
             _check(caller, getattr(each.dependency, "scope", None))

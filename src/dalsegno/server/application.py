@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from dalsegno.app import App
@@ -19,6 +19,7 @@ from dalsegno.server.head import HeadAsGet
 from dalsegno.server.metrics import Counted
 from dalsegno.server.office import Office
 from dalsegno.server.operation import operated
+from dalsegno.server.parameters import KnownParameters
 from dalsegno.server.routes.alerts import router as alerts
 from dalsegno.server.routes.approvals import router as approvals
 from dalsegno.server.routes.audit import router as audit
@@ -44,6 +45,8 @@ from dalsegno.server.routes.waiting import router as waiting
 from dalsegno.server.routes.webhooks import router as webhooks
 from dalsegno.server.routes.workers import router as workers
 from dalsegno.server.settings import ServerSettings
+from dalsegno.server.slashes import EncodedSlashes
+from dalsegno.server.texts import refuse_nul
 from dalsegno.version import __version__
 
 DESCRIPTION = """\
@@ -111,13 +114,16 @@ def create_application(
         docs_url=None,  # the framework's page loads scripts from elsewhere
         redoc_url=None,
     )
+    application.add_middleware(EncodedSlashes)
     application.add_middleware(HeadAsGet)
     application.add_middleware(GZipMiddleware, minimum_size=1000)
     application.add_middleware(Guard, office=office, scopes=Scopes(ROUTERS, "/v1"))
     application.add_middleware(Counted, meter=office.meter)
     reference.install(application)
     problems.install(application)
+    asked = [Depends(refuse_nul), Depends(KnownParameters())]
     for router in ROUTERS:
-        application.include_router(router, prefix="/v1")
+        # The query of a delivery is the sender's own, and part of what the workflow gets.
+        application.include_router(router, prefix="/v1", dependencies=asked if router is not hooks else [])
     application.include_router(metrics)
     return application

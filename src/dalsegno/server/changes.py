@@ -23,7 +23,7 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import Archive, ExecutionFilter
 from dalsegno.ports.clock import Clock
-from dalsegno.server.broadcast import happens
+from dalsegno.server.broadcast import ENDINGS, happens
 
 if TYPE_CHECKING:
     from dalsegno.engine.remote_sessions import Held
@@ -57,7 +57,9 @@ class Change(Struct, frozen=True, gc=False):
     at: float
 
 
-class _Listener:
+class Listener:
+    """One open stream: the changes that wait for it."""
+
     def __init__(self, workflow: str | None) -> None:
         self.workflow = workflow
         self.waiting: deque[Change] = deque(maxlen=WAITING)
@@ -85,26 +87,34 @@ class Changes:
         self.archive = archive
         self.clock = clock
         self.closing = closing
-        self._listeners: list[_Listener] = []
+        self._listeners: list[Listener] = []
         self._unnamed: deque[tuple[str, EventKind, ExecutionState, float]] = deque(maxlen=REMEMBERED)
         self._names: OrderedDict[str, str] = OrderedDict()
         self._told: OrderedDict[tuple[str, EventKind], None] = OrderedDict()
         self._naming: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._since = 0.0
+        """From when on the next look asks."""
 
-    async def listen(self, workflow: str | None, patience: float) -> AsyncGenerator[tuple[list[Change], int]]:
-        """Changes from now on, with the number of those that were left out; nothing where nothing happened for so many
-        seconds. Ends when the server stops."""
-        listener = _Listener(workflow)
+    async def open(self, workflow: str | None) -> Listener:
+        """One who is told of changes from now on, until it is closed."""
+        await self._catch_up()
+        listener = Listener(workflow)
         self._listeners.append(listener)
         if self._looking is None:
-            self._looking = asyncio.create_task(self._look_around(self.clock.now()))
-        try:
-            while not self.closing.is_set():
-                await happens(listener.told, patience)
-                yield listener.take()
-        finally:
-            self._listeners.remove(listener)
+            self._since = self.clock.now()
+            self._looking = asyncio.create_task(self._look_around())
+        return listener
+
+    def close(self, listener: Listener) -> None:
+        self._listeners.remove(listener)
+
+    async def listen(self, listener: Listener, patience: float) -> AsyncGenerator[tuple[list[Change], int]]:
+        """Changes, with the number of those that were left out; nothing where nothing happened for so many seconds.
+        Ends when the server stops."""
+        while not self.closing.is_set():
+            await happens(listener.told, patience)
+            yield listener.take()
 
     # -- this process -----------------------------------------------------------------------------------------
 
@@ -118,7 +128,7 @@ class Changes:
                     self._name(execution.id, execution.workflow)
                     state: ExecutionState = "PENDING" if pending else "RUNNING"
                     self._tell(Change(KINDS[state], execution.id, execution.workflow, state, now))
-                case BeginExecution():
+                case BeginExecution(in_line=""):
                     self._later(transition.execution, "ExecutionStarted", "RUNNING", now)
                 case PauseExecution():
                     self._later(transition.execution, "ExecutionPaused", "PAUSED", now)
@@ -151,6 +161,9 @@ class Changes:
                 view = await self.archive.execution(execution)
                 if view is not None and view.kind != "schedule":
                     self._name(execution, view.workflow)
+                    if kind in ENDINGS and view.created_at >= self._since - OVERLAP:
+                        # Its start would be told by the next look: too late.
+                        self._tell(_change(view, "RUNNING", view.created_at))
                     self._tell(Change(kind, execution, view.workflow, state, at))
         except OperatorError as error:
             logger.warning("state changes were not told (%s)", error)
@@ -170,16 +183,24 @@ class Changes:
 
     # -- other processes --------------------------------------------------------------------------------------
 
-    async def _look_around(self, since: float) -> None:
+    async def _catch_up(self) -> None:
+        """What has happened already is told to those who listen already: looks reach back a little, and must not bring
+        it to somebody who comes now."""
+        try:
+            await self._look(self.clock.now() - LOOK_EVERY - OVERLAP)
+        except OperatorError as error:
+            logger.warning("state changes from before a stream was opened may be told in it (%s)", error)
+
+    async def _look_around(self) -> None:
         try:
             while self._listeners and not await happens(self.closing, LOOK_EVERY):
                 now = self.clock.now()
                 try:
-                    await self._look(since - OVERLAP)
+                    await self._look(self._since - OVERLAP)
                 except OperatorError as error:
                     logger.warning("cannot look for state changes (%s); trying again", error)
                 else:
-                    since = now
+                    self._since = now
         finally:
             self._looking = None
             for listener in self._listeners:
@@ -188,10 +209,10 @@ class Changes:
     async def _look(self, since: float) -> None:
         started = await self.archive.executions(ExecutionFilter(created_since=since), limit=LOOKED_AT)
         ended = await self.archive.executions(ExecutionFilter(ended_since=since), limit=LOOKED_AT)
-        for view in reversed([view for view in started if view.state != "PENDING"]):
-            self._tell(_change(view, "PENDING" if view.state == "PENDING" else "RUNNING", view.created_at))
-        for view in sorted(ended, key=lambda view: view.ended_at or 0):
-            self._tell(_change(view, view.state, view.ended_at or 0))
+        found = [_change(view, "RUNNING", view.created_at) for view in started if view.state != "PENDING"]
+        found += [_change(view, view.state, view.ended_at or 0) for view in ended]
+        for change in sorted(found, key=lambda change: (change.at, change.state != "RUNNING")):
+            self._tell(change)
 
     # -- not of interest --------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,18 +13,22 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from dalsegno.core.values import MAX_DEPTH
 from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import (
     BadRequest,
     SignatureRefused,
     StaleDelivery,
     TooLarge,
+    Unavailable,
     UnsupportedMedia,
 )
 from dalsegno.model.execution import ExecutionView
 from dalsegno.server.office import Office
 from dalsegno.server.signatures import Proof, verify
-from dalsegno.server.webhooks import ALWAYS_PASSED, Webhook, WebhookBook
+from dalsegno.server.webhooks import ALWAYS_PASSED, UNCHECKABLE, Webhook, WebhookBook
+
+logger = logging.getLogger("dalsegno.server")
 
 FORM = "application/x-www-form-urlencoded"
 LONGEST_ID = 500
@@ -60,20 +65,32 @@ async def take(office: Office, webhook: Webhook, delivery: Delivery) -> Taken:
     payload = _payload(webhook, delivery)
     key = _key(webhook, delivery, payload["body"], proof)
     tags = {**webhook.tags, "webhook": webhook.id}
-    began = office.client.stack.clock.now()
-    execution = await office.client.start(webhook.workflow, payload, StartOptions(None, key, tags))
-    view = await office.client.status(execution)
-    return Taken(execution, key is not None and view.created_at < began)
+    options = StartOptions(None, key, tags)
+    program = await office.client.named_program(webhook.workflow, options)
+    started = await office.client.launcher.start(program, payload, options)
+    return Taken(started.execution, is_repeat=not started.is_new)
 
 
 async def _verified(office: Office, webhook: Webhook, delivery: Delivery) -> Proof:
-    secret = await book_of(office).secret(webhook)
+    secret = await _secret(office, webhook)
     now = office.client.stack.clock.now()
     try:
         return verify(webhook.signature, secret, delivery.headers, delivery.body, now)
     except (SignatureRefused, StaleDelivery):
         office.reception.forged(delivery.address, time.monotonic())
         raise
+
+
+async def _secret(office: Office, webhook: Webhook) -> str:
+    """What keeps it from being read is for those who run the server, not for whoever knows the path."""
+    try:
+        secret = await book_of(office).secret(webhook)
+    except UNCHECKABLE as error:
+        office.reception.unchecked[webhook.id] = str(error)
+        logger.error("deliveries to the webhook '%s' cannot be checked: %s", webhook.id, error)
+        raise Unavailable("deliveries cannot be taken at the moment; send it again later") from None
+    office.reception.unchecked.pop(webhook.id, None)
+    return secret
 
 
 def _key(webhook: Webhook, delivery: Delivery, body: Any, proof: Proof) -> str | None:
@@ -122,7 +139,9 @@ def _body(delivery: Delivery) -> Any:
 def _json(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+    except RecursionError:
+        raise BadRequest(f"the body is nested more than {MAX_DEPTH} levels deep") from None
+    except (msgspec.DecodeError, ValueError) as error:
         raise BadRequest(f"the body is not valid JSON: {str(error)[:200]}") from None
 
 

@@ -10,11 +10,11 @@ import msgspec
 from dalsegno.engine.comparing import compare, source_text
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.scripting.sources import check_script, compile_checked, examine
+from dalsegno.engine.written import text_of
 from dalsegno.errors import DalSegnoError, InvalidDefinition, InvalidInput, NotFound
 from dalsegno.graph.build import Compiled
 from dalsegno.lang import Finding, FlowProgram, FlowSyntaxError
-from dalsegno.lang.script.validation import finding_of
-from dalsegno.model.definition import Definition, no_such_version, read_version
+from dalsegno.model.definition import Definition, check_alias, no_such_version, read_version
 from dalsegno.server.aside import aside
 from dalsegno.server.office import Office
 from dalsegno.server.problems import Place
@@ -38,15 +38,28 @@ def is_script(source: DefinitionSource) -> bool:
     return not text.startswith("{") and "\nnodes:" not in f"\n{text}" and "\ndag:" not in f"\n{text}"
 
 
+NAMELESS = "(unnamed)"
+"""Stands where a name would, while a definition that has none is compiled; nothing is stored under it."""
+NAME_WANTED = (
+    "the definition has no name: write 'name' into the graph or into the script's front matter, wrap the script in"
+    " 'workflow NAME(inputs) { … }', or give 'name' beside the definition ('?name=…' where it is the whole body)"
+)
+SHOWN_OF_HASH = 16
+
+
 def check_source(office: Office, source: DefinitionSource) -> Checked:
     if is_script(source):
         return _check_script(source)
     try:
-        compiled = office.client.definitions.load(_graph(source), source.name)
+        compiled = office.client.definitions.load(_graph(source), source.name or NAMELESS)
     except InvalidDefinition as error:
         return Checked(valid=False, kind="graph", findings=[_graph_place(each) for each in error.findings])
     warnings = [_graph_place(each) for each in compiled.warnings]
-    return Checked(valid=True, kind="graph", name=compiled.plan.name, findings=warnings)
+    return Checked(valid=True, kind="graph", name=_shown(compiled.plan.name), findings=warnings)
+
+
+def _shown(name: str) -> str | None:
+    return name if name != NAMELESS else None
 
 
 def _graph(source: DefinitionSource) -> Any:
@@ -60,16 +73,16 @@ def _graph_place(finding: Any) -> Place:
 def _check_script(source: DefinitionSource) -> Checked:
     text = source.source or ""
     try:
-        found, program = examine(text, source.name)
-    except FlowSyntaxError as error:
-        return Checked(valid=False, kind="script", findings=_script_places([finding_of(error)]))
+        found, program = examine(text, source.name or NAMELESS)
+    except FlowSyntaxError:
+        return Checked(valid=False, kind="script", findings=_script_places(check_script(text)))
     except InvalidInput as error:
         place = Place(pointer="/name", message=str(error))
         return Checked(valid=False, kind="script", findings=[*_script_places(check_script(text)), place])
     places = _script_places(found)
     if any(each.severity == "error" for each in found):
         return Checked(valid=False, kind="script", findings=places)
-    return Checked(valid=True, kind="script", name=program.name, findings=places)
+    return Checked(valid=True, kind="script", name=_shown(program.name), findings=places)
 
 
 def _script_places(findings: Sequence[Finding]) -> list[Place]:
@@ -79,35 +92,54 @@ def _script_places(findings: Sequence[Finding]) -> list[Place]:
     ]
 
 
-def _compile(office: Office, source: DefinitionSource) -> Compiled | FlowProgram:
-    if is_script(source):
-        return compile_checked(source.source or "", source.name)
-    return office.client.definitions.load(_graph(source), source.name)
+def compile_named(office: Office, source: DefinitionSource) -> Compiled | FlowProgram:
+    """Raises InvalidInput for one without a name: unrelated ones must not become versions of each other."""
+    checked = _compile(office, source, source.name or NAMELESS)
+    if name_of(checked) == NAMELESS:
+        raise InvalidInput(NAME_WANTED)
+    return checked
 
 
-async def deploy_inline(office: Office, given: dict[str, Any] | str) -> Definition:
-    """A document, or the text of a script or graph, that comes with a start: checked beside the loop, then stored."""
+def compile_inline(office: Office, given: dict[str, Any] | str) -> Compiled | FlowProgram:
+    """A document, or the text of a script or graph, that comes with a start. One without a name is named after its
+    content."""
     source = DefinitionSource(source=given) if isinstance(given, str) else DefinitionSource(document=given)
-    return await _store(office, await aside(_compile, office, source))
+    checked = _compile(office, source, NAMELESS)
+    if name_of(checked) != NAMELESS:
+        return checked
+    kind = "graph" if isinstance(checked, Compiled) else "script"
+    return _compile(office, source, f"{kind}-{checked.hash[:SHOWN_OF_HASH]}")
 
 
-async def _store(office: Office, checked: Compiled | FlowProgram) -> Definition:
+def _compile(office: Office, source: DefinitionSource, name: str) -> Compiled | FlowProgram:
+    """As it would be stored."""
+    if is_script(source):
+        return compile_checked(source.source or "", name)
+    compiled = office.client.definitions.load(_graph(source), name)
+    return office.client.with_queues(compiled, office.app.task_queue)
+
+
+def name_of(checked: Compiled | FlowProgram) -> str:
+    return checked.plan.name if isinstance(checked, Compiled) else checked.name
+
+
+async def store(office: Office, checked: Compiled | FlowProgram, text: str | None) -> Definition:
+    """``text``: what it was compiled from, unless that was data."""
     if isinstance(checked, Compiled):
-        return (await office.client.deploy(checked, task_queue=office.app.task_queue))[0]
+        return (await office.client.deploy(checked, text=text))[0]
     return await office.client.deploy_script(checked)
 
 
 async def deploy_source(office: Office, source: DefinitionSource) -> DeployedDefinition:
-    client = office.client
-    archive = client.stack.archive
-    checked = await aside(_compile, office, source)
-    name = checked.plan.name if isinstance(checked, Compiled) else checked.name
+    """Everything is checked before anything is stored."""
+    archive = office.client.stack.archive
+    if source.alias is not None:
+        check_alias(source.alias)
+    checked = await aside(compile_named, office, source)
+    name = name_of(checked)
     before = await archive.definition(name)
     known = {each.version for each in await archive.versions(name)}
-    if isinstance(checked, Compiled):
-        after, checked = await client.deploy(checked, task_queue=office.app.task_queue)
-    else:
-        after = await client.deploy_script(checked)
+    after = await store(office, checked, source.source)
     if source.alias is not None:
         await archive.set_alias(after.name, source.alias, after.version)
     status = _status(before, after, known)
@@ -141,7 +173,7 @@ async def detail_of(office: Office, name: str, version: str | None) -> Definitio
     return DefinitionDetail(
         **DefinitionInfo.of(found).model_dump(),
         aliases=await office.client.stack.archive.aliases(name),
-        source=source_text(found),
+        source=await text_of(office.client.stack.records, found) or source_text(found),
         document=msgspec.json.decode(found.source) if found.kind == "graph" else None,
         input_schema=await _input_schema(office, found),
     )

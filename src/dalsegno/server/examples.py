@@ -1,5 +1,5 @@
-"""Examples of answers: every one of the document has one. What a schema says itself counts; the rest is put together
-from its fields, with values that are usual for their names."""
+"""Examples of requests and answers: every one of the document has one. What a schema says itself counts; the rest is
+put together from its fields, with values that are usual for their names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from dalsegno.server.schemas.executions import EXAMPLE_ID
 
 JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
 DEEPEST = 8
 NOTHING = object()
 
@@ -86,10 +87,12 @@ TEXTS = {
 
 
 def complete(document: dict[str, Any]) -> None:
-    """Gives every 2xx answer with a body an example."""
+    """Gives every body of a request, and of a 2xx answer, an example."""
     maker = _Maker(document.get("components", {}).get("schemas", {}))
     for operations in document["paths"].values():
         for operation in operations.values():
+            for media, body in operation.get("requestBody", {}).get("content", {}).items():
+                body.setdefault("example", maker.of(media, body.get("schema", {})))
             for status, answer in operation["responses"].items():
                 if status.startswith("2"):
                     for media, body in answer.get("content", {}).items():
@@ -101,7 +104,7 @@ class _Maker:
         self.schemas = schemas
 
     def of(self, media: str, schema: Mapping[str, Any]) -> Any:
-        if media != JSON:
+        if media not in (JSON, FORM):
             return TEXTS.get(media.partition(";")[0], "…")
         return self.made(schema)
 

@@ -147,14 +147,29 @@ class Guard:
             )
 
     def check_type(self, visit: Visit) -> None:
-        if visit.is_safe or not visit.has_body or paths.is_hook(visit.path):
+        if visit.is_safe or not visit.has_body:
             return
-        if visit.media == JSON or (paths.takes_definitions(visit.path) and visit.media in DEFINITION_TYPES):
+        encoding = visit.headers.get("content-encoding", "identity").strip().lower()
+        if encoding != "identity":
+            raise UnsupportedMedia(
+                f"a body with 'Content-Encoding: {encoding[:100]}' is not taken; send it as it is, without an encoding"
+            )
+        if paths.is_hook(visit.path):
             return
-        if paths.takes_forms(visit.path) and visit.media == FORM:
-            return
-        said = f"of type {visit.media[:100]!r}" if visit.media else "without a type"
-        raise UnsupportedMedia(f"a body {said} is not taken here; send it with 'Content-Type: {JSON}'")
+        taken, named = _types_at(visit.path)
+        if visit.media not in taken:
+            said = f"of type {visit.media[:100]!r}" if visit.media else "without a type"
+            wanted = " or ".join(f"'Content-Type: {each}'" for each in named)
+            raise UnsupportedMedia(f"a body {said} is not taken here; send it with {wanted}")
+
+
+def _types_at(path: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """What a body may be there, and which of that is named to somebody who sends something else."""
+    if paths.takes_definitions(path):
+        return DEFINITION_TYPES, (JSON, YAML[0], SCRIPT[0])
+    if paths.takes_forms(path):
+        return frozenset((JSON, FORM)), (JSON, FORM)
+    return frozenset((JSON,)), (JSON,)
 
 
 def _is_address(name: str) -> bool:

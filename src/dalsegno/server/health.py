@@ -6,8 +6,10 @@ import shutil
 from collections.abc import Sequence
 
 from dalsegno.engine.processes import dead_among
+from dalsegno.engine.serving import served_queues
 from dalsegno.errors import DalSegnoError, OperatorError
-from dalsegno.ports.ledger import WorkerView
+from dalsegno.model.token import SYSTEM_QUEUE
+from dalsegno.ports.ledger import QueueView, WorkerView
 from dalsegno.server.office import Office
 from dalsegno.server.reaching import ask_store
 from dalsegno.server.schemas.operation import Health, HealthStatus, Part
@@ -19,6 +21,8 @@ LATE = 5.0
 """Seconds by which a timer may be overdue."""
 LITTLE_SPACE, NO_SPACE = 1024**3, 64 * 1024**2
 BACKLOG = 1000
+NAMED = 10
+"""Queues or workers that are named; the others are counted."""
 
 
 async def examine(office: Office) -> Health:
@@ -28,7 +32,7 @@ async def examine(office: Office) -> Health:
         workers = await office.client.stack.ledger.workers()
         dead = _dead(office, workers)
         parts += [*_disk(office), *_timers(office), *_worker(office, workers), await _outbox(office)]
-        parts.append(_lost(dead))
+        parts += [_lost(dead), await _queues(office), *_webhooks(office)]
     statuses = {part.status for part in parts}
     status: HealthStatus = "down" if "down" in statuses else "degraded" if "degraded" in statuses else "ok"
     return Health(status=status, version=__version__, parts=parts, dead_workers=dead)
@@ -91,6 +95,37 @@ async def _outbox(office: Office) -> Part:
     return Part(name="outbox", status="degraded" if long else "ok", detail=detail)
 
 
+async def _queues(office: Office) -> Part:
+    """Work that waits where no living worker looks stays there until somebody starts one."""
+    ledger = office.client.stack.ledger
+    waiting = [view for view in await ledger.queues() if view.ready]
+    served = await served_queues(ledger) if waiting else set()
+    unserved = sorted((view for view in waiting if view.queue not in served), key=lambda view: -view.ready)
+    if not unserved:
+        return Part(name="queues", status="ok", detail="no work waits where no worker serves")
+    now = ledger.now()
+    longest = max(now - view.oldest if view.oldest is not None else 0.0 for view in unserved)
+    named = ", ".join(f"'{view.queue}' ({view.ready} waiting)" for view in unserved[:NAMED])
+    more = f" and {len(unserved) - NAMED} more" if len(unserved) > NAMED else ""
+    detail = f"no living worker serves {named}{more}; start one with `dalsegno worker{_flag(unserved)}`"
+    return Part(name="queues", status="degraded", detail=detail, seconds=max(longest, 0.0))
+
+
+def _flag(unserved: Sequence[QueueView]) -> str:
+    """Every worker serves the first two unless it is told otherwise."""
+    names = [view.queue for view in unserved[:NAMED] if view.queue not in ("default", SYSTEM_QUEUE)]
+    return f" --queues {','.join(names)}" if names else ""
+
+
+def _webhooks(office: Office) -> list[Part]:
+    """Those whose last delivery here could not be checked."""
+    unchecked = sorted(office.reception.unchecked.items())
+    if not unchecked:
+        return []
+    named = "; ".join(f"'{webhook}': {why}" for webhook, why in unchecked[:NAMED])
+    return [Part(name="webhooks", status="degraded", detail=f"deliveries cannot be checked: {named}")]
+
+
 def _dead(office: Office, workers: Sequence[WorkerView]) -> list[str]:
     now = office.client.stack.ledger.now()
     gone = set(dead_among([view.id for view in workers]))
@@ -100,5 +135,5 @@ def _dead(office: Office, workers: Sequence[WorkerView]) -> list[str]:
 def _lost(dead: Sequence[str]) -> Part:
     if not dead:
         return Part(name="workers", status="ok", detail="no dead worker holds work")
-    detail = f"{len(dead)} dead workers hold work, which is taken back soon: {', '.join(dead[:10])}"
+    detail = f"{len(dead)} dead workers hold work, which is taken back soon: {', '.join(dead[:NAMED])}"
     return Part(name="workers", status="degraded", detail=detail)

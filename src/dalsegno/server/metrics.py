@@ -32,6 +32,10 @@ PATIENCE = 5.0
 LONGEST_OUTBOX = 10_000
 PREFIX = "/v1"
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+BROKE = 500
+"""What breaks before it has replied is a bug of ours."""
+HUNG_UP = 499
+"""As nginx counts callers that leave, or send what is no HTTP, before their request has arrived."""
 QUEUES = 200
 """Queues that are shown apart, the longest ones."""
 
@@ -177,7 +181,7 @@ def _histogram(name: str, about: str, counts: Histogram) -> Metric:
 
 
 class Counted:
-    """Around the application: counts every reply by route and status."""
+    """Around the application: counts every reply by route and status; where nobody was left to reply to, `HUNG_UP`."""
 
     def __init__(self, app: ASGIApp, meter: Meter) -> None:
         self.app = app
@@ -187,7 +191,7 @@ class Counted:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 500
+        began, status = time.perf_counter(), 0
 
         async def noted(message: Message) -> None:
             nonlocal status
@@ -197,9 +201,10 @@ class Counted:
 
         try:
             await self.app(scope, receive, noted)
+            status = status or HUNG_UP
         finally:
             method = scope["method"] if scope["method"] in METHODS else "OTHER"
-            self.meter.answered(method, _route(scope), status, time.perf_counter() - began)
+            self.meter.answered(method, _route(scope), status or BROKE, time.perf_counter() - began)
 
 
 def _route(scope: Scope) -> str:

@@ -32,9 +32,12 @@ def from_cursor(cursor: str | None) -> str | None:
     if cursor is None:
         return None
     try:
-        return base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
+        place = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):
         raise not_given_out() from None
+    if "\0" in place:
+        raise not_given_out()
+    return place
 
 
 def not_given_out() -> InvalidInput:

@@ -10,7 +10,10 @@ APPROVAL_PAGES = "/v1/approvals/links/"
 SESSION = "/v1/session"
 WORKER_PROTOCOL = "/v1/tasks/"
 
-PUBLIC = frozenset(("/docs", "/v1/openapi.json", "/v1/errors", "/v1/health/live", "/v1/health/ready"))
+NAMED_BELOW = (DEFINITIONS + "/", "/v1/schedules/", "/v1/limits/", "/v1/dead/")
+"""Names in these paths may hold slashes; see `names`."""
+
+PUBLIC = frozenset(("/", "/docs", "/v1/openapi.json", "/v1/errors", "/v1/health/live", "/v1/health/ready"))
 PUBLIC_BELOW = (HOOKS, APPROVAL_PAGES, "/docs/", "/v1/errors/")
 NOT_AUDITED = (
     "/v1/definitions/validate",  # stores nothing
@@ -38,7 +41,7 @@ def largest_body(method: str, path: str, most: int) -> int:
 
 
 def takes_definitions(path: str) -> bool:
-    return path == DEFINITIONS or path.startswith(DEFINITIONS + "/")
+    return path in (DEFINITIONS, DEFINITIONS + "/validate")
 
 
 def takes_forms(path: str) -> bool:

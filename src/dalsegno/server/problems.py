@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from dalsegno.core.values import MAX_DEPTH
 from dalsegno.engine.scripting.sources import InvalidScript
 from dalsegno.errors import (
     AccessError,
@@ -41,6 +42,8 @@ from dalsegno.errors import (
     UnsupportedMedia,
 )
 from dalsegno.lang import FlowSyntaxError
+from dalsegno.server.schemas.values import PRINTABLE
+from dalsegno.server.slashes import joined
 
 logger = logging.getLogger("dalsegno.server")
 
@@ -203,7 +206,7 @@ async def _ours(request: Request, error: Exception) -> ProblemResponse:
 async def _malformed(request: Request, error: Exception) -> ProblemResponse:
     """What the framework found wrong with the request, before any of our code saw it."""
     found = error.errors() if isinstance(error, RequestValidationError) else []
-    places = [Place(pointer=_pointer(each["loc"]), message=str(each["msg"])) for each in found]
+    places = [Place(pointer=_pointer(each["loc"]), message=_message(each)) for each in found]
     unreadable = any(each["type"] == "json_invalid" for each in found)
     first = places[0] if places else Place(pointer="", message="it does not fit")
     more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
@@ -212,6 +215,12 @@ async def _malformed(request: Request, error: Exception) -> ProblemResponse:
     if unreadable:
         return problem(400, BadRequest.code, f"the body is not valid JSON: {first.message}", places)
     return problem(422, InvalidInput.code, f"{where}: {first.message}{more}", places)
+
+
+def _message(found: Mapping[str, Any]) -> str:
+    if found["type"] == "string_pattern_mismatch" and found["ctx"]["pattern"] == PRINTABLE:
+        return "It must not hold control characters, such as a line break or a tab"
+    return str(found["msg"])
 
 
 def _pointer(place: Sequence[Any]) -> str:
@@ -224,9 +233,11 @@ async def _framework(request: Request, error: Exception) -> ProblemResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
     codes = {404: NotFound.code, 405: BadRequest.code}
     details = {
-        404: f"there is nothing at {request.url.path}",
-        405: f"{request.method} is not possible at {request.url.path}",
+        404: f"there is nothing at {joined(request.url.path)}",
+        405: f"{request.method} is not possible at {joined(request.url.path)}",
     }
+    if isinstance(error.__cause__, RecursionError):
+        return problem(422, NotJson.code, f"the body is nested more than {MAX_DEPTH} levels deep")
     headers = error.headers if isinstance(error, HTTPException) else None
     if status == 405:
         headers = {"Allow": ", ".join(_methods_of(request))}

@@ -16,6 +16,8 @@ REMEMBERED = 10_000
 class Reception:
     def __init__(self) -> None:
         self.forgeries = Failures(FORGERIES)
+        self.unchecked: dict[str, str] = {}
+        """Webhooks whose last delivery could not be checked here, and why."""
         self._budgets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def spend(self, webhook: Webhook, now: float) -> None:

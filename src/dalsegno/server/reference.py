@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 
 from dalsegno.server import examples
 from dalsegno.server.sessions import COOKIE
@@ -45,6 +45,7 @@ EITHER: list[dict[str, list[str]]] = [{"key": []}, {"session": []}, {}]
 
 def install(application: FastAPI) -> None:
     _describe_access(application)
+    application.add_api_route("/", _to_the_reference, include_in_schema=False)
     for path, (name, media) in FILES.items():
         application.add_api_route(path, _served(_File(FOLDER / name, media)), include_in_schema=False)
 
@@ -81,6 +82,11 @@ class _File:
     @cached_property
     def tag(self) -> str:
         return f'"{blake2b(self.content, digest_size=12).hexdigest()}"'
+
+
+async def _to_the_reference() -> RedirectResponse:
+    """Whoever opens a server in a browser wants to know what it can do."""
+    return RedirectResponse("/docs")
 
 
 def _served(file: _File) -> Callable[[Request], Awaitable[Response]]:

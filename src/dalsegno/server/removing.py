@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dalsegno.engine.schedules import ScheduleBook
+from dalsegno.engine.written import forget_texts
 from dalsegno.errors import Conflict
 from dalsegno.model.definition import Version, parse_target, read_version
 from dalsegno.server.deliveries import book_of
@@ -23,7 +24,10 @@ async def remove_definition(office: Office, name: str, version: int | None = Non
         if needing:
             named = ", ".join(f"'{each}'" for each in needing[:MOST_NAMED])
             raise Conflict(f"{what} is started by the {kind} {named}; remove or change the {kind} first")
-    await office.client.stack.archive.remove_definition(name, version)
+    stack = office.client.stack
+    gone = [each for each in await stack.archive.versions(name) if version in (None, each.version)]
+    await stack.archive.remove_definition(name, version)
+    await forget_texts(stack.records, gone)
     office.client.definitions.forget(name)
 
 

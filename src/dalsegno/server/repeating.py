@@ -5,12 +5,27 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Header, Response, status
+from pydantic import AfterValidator
 
+from dalsegno.errors import InvalidInput
 from dalsegno.model.execution import ExecutionView
 from dalsegno.server.schemas.executions import Execution
 
+SHOWN = 100
+
+
+def _as_sent(header: str | None) -> str | None:
+    """HTTP leaves open what the bytes of a header mean. Whoever writes more than ASCII writes UTF-8; what is none is
+    taken byte by byte."""
+    try:
+        return header.encode("latin-1").decode() if header is not None else None
+    except UnicodeError:
+        return header
+
+
 IdempotencyKey = Annotated[
     str | None,
+    AfterValidator(_as_sent),
     Header(
         alias="Idempotency-Key",
         min_length=1,
@@ -23,9 +38,19 @@ USED_BEFORE: dict[int | str, dict[str, Any]] = {
 }
 
 
-def answer_for(view: ExecutionView, response: Response, key: str | None, began: float) -> Execution:
-    """201, or 200 where the execution is older than the call that began then."""
-    if key is not None and view.created_at < began:
+def one_key(header: str | None, body: str | None, field: str = "idempotency_key") -> str | None:
+    """A key may stand in either place, but not two of them."""
+    if header is not None and body is not None and header != body:
+        raise InvalidInput(
+            f"/body/{field}: it says {body[:SHOWN]!r}, and the header Idempotency-Key {header[:SHOWN]!r};"
+            " send one of them, or the same twice"
+        )
+    return body if body is not None else header
+
+
+def answer_for(view: ExecutionView, response: Response, *, is_new: bool) -> Execution:
+    """201, or 200 where an earlier call made the execution."""
+    if not is_new:
         response.status_code = status.HTTP_200_OK
     response.headers["Location"] = f"/v1/executions/{view.id}"
     return Execution.of(view)

@@ -9,7 +9,8 @@ from fastapi import Depends, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from dalsegno.errors import BadRequest, InvalidInput, UnsupportedMedia
+from dalsegno.core.values import MAX_DEPTH
+from dalsegno.errors import BadRequest, InvalidInput, NotJson, UnsupportedMedia
 from dalsegno.server.schemas.definitions import DefinitionSource
 
 JSON = "application/json"
@@ -52,7 +53,9 @@ def _text(body: bytes) -> str:
 def _from_json(body: bytes, name: str | None, alias: str | None) -> DefinitionSource:
     try:
         found: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError:
+        raise NotJson(f"the body is nested more than {MAX_DEPTH} levels deep") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"the body is not valid JSON: {error}") from None
     if not isinstance(found, dict):
         raise InvalidInput("/body: send an object: a graph document, or {document: …} or {source: …}")

@@ -10,10 +10,10 @@ from contextlib import aclosing
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from dalsegno.errors import OperatorError
+from dalsegno.errors import InvalidInput, OperatorError
 from dalsegno.model.execution import ExecutionView
 from dalsegno.server.broadcast import Broadcast
-from dalsegno.server.changes import Change, Changes
+from dalsegno.server.changes import Change, Changes, Listener
 from dalsegno.server.frames import HEARTBEAT, OPENING, frame
 from dalsegno.server.office import Office
 
@@ -71,6 +71,12 @@ def changes_of(office: Office) -> Changes:
     return office.changes
 
 
+def check_seen(view: ExecutionView, seen: int) -> None:
+    """Whoever names an event that does not exist would wait for the ones before it in vain."""
+    if seen > view.seq:
+        raise InvalidInput(f"execution {view.id} has {view.seq} events so far; there is no event {seen}")
+
+
 async def execution_stream(
     broadcast: Broadcast, view: ExecutionView, after: int, heartbeat: float = HEARTBEAT_EVERY
 ) -> AsyncGenerator[bytes]:
@@ -91,10 +97,10 @@ async def execution_stream(
 
 
 async def change_stream(
-    changes: Changes, workflow: str | None, heartbeat: float = HEARTBEAT_EVERY
+    changes: Changes, listener: Listener, heartbeat: float = HEARTBEAT_EVERY
 ) -> AsyncGenerator[bytes]:
     yield OPENING
-    async with aclosing(changes.listen(workflow, heartbeat)) as batches:
+    async with aclosing(changes.listen(listener, heartbeat)) as batches:
         async for batch, lost in batches:
             texts = [frame("lost", {"count": lost})] if lost else []
             texts += [_change_frame(change) for change in batch]

@@ -13,7 +13,15 @@ import msgspec
 from msgspec import Struct
 
 from dalsegno.engine.secrets import NewCredential, Vault
-from dalsegno.errors import Conflict, CredentialNotFound, InvalidInput, NotFound
+from dalsegno.errors import (
+    Conflict,
+    CredentialNotFound,
+    CredentialRefused,
+    InvalidInput,
+    NoSecretKey,
+    NotFound,
+    SecretUnreadable,
+)
 from dalsegno.model.definition import VERSION_SIGN, parse_target
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.records import Record, Records
@@ -31,7 +39,11 @@ NEVER_PASSED = frozenset(
 )
 ALWAYS_PASSED = ("content-type", "user-agent")
 SECRET = "secret"  # noqa: S105 - the name of the field
+SECRETS = "webhook."
+"""How the names of their credentials begin."""
 SHORTEST_SECRET = 8
+UNCHECKABLE = (CredentialNotFound, CredentialRefused, NoSecretKey, SecretUnreadable)
+"""What keeps a secret from being read."""
 
 
 class Webhook(Struct, frozen=True):
@@ -149,7 +161,37 @@ class WebhookBook:
     async def secret(self, webhook: Webhook) -> str:
         if not webhook.is_signed:
             return ""
-        return (await self.vault.resolve(_secret_name(webhook.id), _reader(webhook.id)))[SECRET]
+        name = _secret_name(webhook.id)
+        found = await self.vault.resolve(name, _reader(webhook.id))
+        if SECRET not in found:
+            raise CredentialNotFound(f"the credential '{name}' has no field '{SECRET}'")
+        return found[SECRET]
+
+    async def problem(self, webhook: Webhook) -> str | None:
+        """Why its deliveries cannot be checked, where that is so: they are refused meanwhile."""
+        try:
+            await self.secret(webhook)
+        except UNCHECKABLE as error:
+            return f"deliveries are refused, because they cannot be checked: {error}; set its 'secret' again"
+        return None
+
+    async def needing(self, credential: str) -> str | None:
+        """The webhook that checks its deliveries with this credential."""
+        owner = credential.removeprefix(SECRETS)
+        found = (
+            await self.records.get(KIND, owner) if owner != credential and re.fullmatch(ID, owner) else None
+        )
+        return owner if found is not None and _read(found).is_signed else None
+
+    async def remove_credential(self, name: str) -> None:
+        """Of the vault, unless a webhook needs it."""
+        owner = await self.needing(name)
+        if owner is not None:
+            raise Conflict(
+                f"the credential '{name}' signs deliveries of the webhook '{owner}'; remove the webhook instead, or set"
+                " its 'secret' to change it"
+            )
+        await self.vault.remove(name)
 
     async def _forget_secret(self, id: str) -> None:
         try:
@@ -208,7 +250,7 @@ def _read(record: Record) -> Webhook:
 
 
 def _secret_name(id: str) -> str:
-    return f"webhook.{id}"
+    return f"{SECRETS}{id}"
 
 
 def _reader(id: str) -> str:

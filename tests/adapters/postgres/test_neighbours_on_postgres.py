@@ -14,7 +14,7 @@ from dalsegno.adapters.postgres import (
     PostgresNeighbours,
     PostgresStore,
 )
-from dalsegno.adapters.postgres.neighbours import LOOK_ALONE, LOOK_EVERY
+from dalsegno.adapters.postgres.neighbours import LOOK_ALONE, LOOK_EVERY, TOLD_AHEAD
 from dalsegno.testing.clock import FakeClock
 
 Pair = tuple[PostgresNeighbours, PostgresNeighbours]
@@ -62,7 +62,7 @@ async def test_timer_is_told_only_if_it_comes_before_all_that_were_told(pair: Pa
     worker, scheduler = pair
     ears, now = Ears(scheduler), worker.ledger.now()
 
-    for after in (9.0, 12.0, 9.0, 4.0, 8.0, LOOK_EVERY + 1.0):
+    for after in (9.0, 12.0, 9.0, 4.0, 8.0, TOLD_AHEAD + 1.0):
         worker.tell_due(now + after)
     worker.tell_owed()
 

@@ -3,6 +3,8 @@ same result as the long way."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from dalsegno.adapters.postgres import PostgresLedger
@@ -88,6 +90,22 @@ async def test_of_a_batch_only_those_go_the_long_way_that_must(
         ("run-c-1",),
     ]
     assert ledger.commits.known.hits == 2
+
+
+async def test_two_batches_at_once_go_the_short_way(ledger: PostgresLedger) -> None:
+    """As a process sends them: the second while the first is under way."""
+    runs = [f"run-{number}" for number in range(6)]
+    for run in runs:
+        await begin(ledger, f"{run}-0", run=run)
+
+    for number in range(5):
+        halves = [
+            [hop(f"{run}-{number}", f"{run}-{number + 1}", run) for run in runs[at::2]] for at in (0, 1)
+        ]
+        for outcomes in await asyncio.gather(*(ledger.commit(half) for half in halves)):
+            assert [type(outcome) for outcome in outcomes] == [Applied] * 3
+
+    assert ledger.commits.known.hits == 30
 
 
 async def test_spawn_of_a_token_that_exists_changes_nothing(ledger: PostgresLedger) -> None:

@@ -14,7 +14,6 @@ from dalsegno.adapters.sqlite.statements import SQL
 SCANS_ON_PURPOSE = {
     "worker.list",  # as many rows as there are workers
     "worker.gone",  # the same
-    "definition.all",
     "history.outbox",  # in the order of its key
 }
 SORTS_ON_PURPOSE = {

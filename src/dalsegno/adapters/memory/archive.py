@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nsmallest
 from itertools import islice
+
+from msgspec import structs
 
 from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore
 from dalsegno.adapters.memory.views import execution_view
@@ -53,8 +56,10 @@ class MemoryArchive:
     async def definition_by_hash(self, hash: str) -> Definition | None:
         return next((found for found in self.store.definitions.values() if found.hash == hash), None)
 
-    async def definitions(self) -> list[Definition]:
-        return [self.store.definitions[name, number] for name, number in sorted(self.store.current.items())]
+    async def definitions(self, after: str = "", limit: int = 500) -> list[Definition]:
+        current = ((name, number) for name, number in self.store.current.items() if name > after)
+        page = nsmallest(limit, current)
+        return [structs.replace(self.store.definitions[each], source=b"") for each in page]
 
     async def versions(self, name: str) -> list[Definition]:
         found = [found for (owner, _), found in self.store.definitions.items() if owner == name]

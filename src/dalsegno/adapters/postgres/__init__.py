@@ -3,6 +3,7 @@
 from dalsegno.adapters.postgres.archive import PostgresArchive
 from dalsegno.adapters.postgres.blobs import PostgresBlobs
 from dalsegno.adapters.postgres.broker import PostgresBroker
+from dalsegno.adapters.postgres.commits import COMMITS_AT_ONCE
 from dalsegno.adapters.postgres.ledger import PostgresLedger
 from dalsegno.adapters.postgres.limits import PostgresLimits
 from dalsegno.adapters.postgres.listener import Listener
@@ -13,6 +14,7 @@ from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.adapters.postgres.transactions import PostgresTransactions
 
 __all__ = [
+    "COMMITS_AT_ONCE",
     "Listener",
     "PostgresArchive",
     "PostgresBlobs",

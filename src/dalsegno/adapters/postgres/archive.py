@@ -41,8 +41,8 @@ class PostgresArchive:
     async def definition_by_hash(self, hash: str) -> Definition | None:
         return await self._definition("definition.by_hash", hash)
 
-    async def definitions(self) -> list[Definition]:
-        return [Definition(*row) for row in await self.store.fetch("definition.all")]
+    async def definitions(self, after: str = "", limit: int = 500) -> list[Definition]:
+        return [Definition(*row) for row in await self.store.fetch("definition.page", after, limit)]
 
     async def versions(self, name: str) -> list[Definition]:
         return [Definition(*row) for row in await self.store.fetch("definition.versions", name)]

@@ -152,22 +152,21 @@ class Claims:
     # -- time -------------------------------------------------------------------------------------------------
 
     async def wake(self, limit: int) -> Woken:
-        """One statement while nothing is due."""
-        [(now, *times)] = await self.store.fetch("leases.soonest")
-        soonest = min((at for at in times if at is not None), default=None)
-        if soonest is None or soonest > self.store.saw(now):
-            return Woken((), soonest)
-        ready: list[ReadyToken] = []
-        while len(ready) < limit:
+        """One statement while nothing is due. What comes due meanwhile is left to the next call: in a burst there is
+        always more, and nobody is told of what is ready before this returns."""
+        [(seen, due, opens_at)] = await self.store.fetch("leases.soonest")
+        now = self.store.saw(seen)
+        if not _has_come(due, now) and not _has_come(opens_at, now):
+            return Woken((), _first(due, opens_at))
+        ready: tuple[ReadyToken, ...] = ()
+        if _has_come(due, now):
             async with self.store.transaction() as tx:
-                rows = await tx.fetch("leases.due", self.store.given_now(), limit - len(ready))
-                ready += await self._change(tx, rows, _wake)
-            if not rows:
-                break
-        ready += await self._limited.open_due()
-        dues = [due for (due,) in await self.store.fetch("leases.next_due")]
-        dues += [due for (due,) in await self.store.fetch("limits.next_opening")]
-        return Woken(tuple(ready), min(dues, default=None))
+                rows = await tx.fetch("leases.due", self.store.given_now(), limit)
+                ready = await self._change(tx, rows, _wake)
+        if _has_come(opens_at, now):
+            ready += tuple(await self._limited.open_due())
+        [(_, due, opens_at)] = await self.store.fetch("leases.soonest")
+        return Woken(ready, _first(due, opens_at))
 
     async def _change(self, tx: Transaction, rows: Sequence[Row], change: Change) -> tuple[ReadyToken, ...]:
         """Changes tokens that were locked together with their executions."""
@@ -180,6 +179,14 @@ class Claims:
         await load(tx, _around(loaded, keys), loaded)
         ready, _ = await self.commits.settle(tx, loaded, lambda workspace: change(workspace, keys, now))
         return ready
+
+
+def _has_come(at: float | None, now: float) -> bool:
+    return at is not None and at <= now
+
+
+def _first(*times: float | None) -> float | None:
+    return min((at for at in times if at is not None), default=None)
 
 
 def _take_back(rows: PostgresWorkspace, keys: Sequence[Key], now: float) -> tuple[ReadyToken, ...]:

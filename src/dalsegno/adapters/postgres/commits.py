@@ -21,6 +21,8 @@ from dalsegno.model.transition import Deferred, Outcome, Refused, Transition
 
 T = TypeVar("T")
 
+COMMITS_AT_ONCE = 2
+"""While the server works on one batch of a process, the process works on the next. A third gains nothing."""
 PATIENCE = 2
 """Times a transition is put off because somebody else holds its execution; after that its commit waits for it."""
 MOST_PASSES = 50

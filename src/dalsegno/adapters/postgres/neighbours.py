@@ -9,8 +9,11 @@ from dalsegno.adapters.postgres.broker import PostgresBroker
 from dalsegno.adapters.postgres.listener import Listener, Message
 from dalsegno.ports.ledger import Ledger
 
-LOOK_EVERY = 15.0
-"""Whoever fires timers and delivers looks this often by himself: only what comes due sooner is told."""
+LOOK_EVERY = 20.0
+"""Whoever fires timers and delivers looks this often by himself, unless he hears that another has looked. A little more
+than two rounds of reconcilers, which bring a look with them, lie apart: mostly theirs are the only ones."""
+TOLD_AHEAD = 30.0
+"""Only what comes due sooner is told: until then, somebody has looked."""
 LOOK_ALONE = 5.0
 """The same where messages do not arrive."""
 WATCHED = 15.0
@@ -44,7 +47,7 @@ class PostgresNeighbours:
     def tell_due(self, at: float) -> None:
         """Only what comes before everything that was told and has not come yet: whoever fires that finds this."""
         now = self.ledger.now()
-        if self._due is not None or at > now + LOOK_EVERY:
+        if self._due is not None or at > now + TOLD_AHEAD:
             return
         if self._told_due is None or at < self._told_due or self._told_due < now:
             self._told_due = at

@@ -46,8 +46,10 @@ class SqliteArchive:
     async def definition_by_hash(self, hash: str) -> Definition | None:
         return await self._definition("definition.by_hash", hash)
 
-    async def definitions(self) -> list[Definition]:
-        rows = await self.store.read(lambda connection: connection.execute(SQL["definition.all"]).fetchall())
+    async def definitions(self, after: str = "", limit: int = 500) -> list[Definition]:
+        rows = await self.store.read(
+            lambda connection: connection.execute(SQL["definition.page"], (after, limit)).fetchall()
+        )
         return [Definition(*row) for row in rows]
 
     async def versions(self, name: str) -> list[Definition]:

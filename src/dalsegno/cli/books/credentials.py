@@ -9,6 +9,7 @@ from dalsegno.app import App
 from dalsegno.cli.books.opening import PAGE, Shelf, all_told, read
 from dalsegno.cli.credentials import say_made
 from dalsegno.engine.secrets import CredentialInfo, NewCredential, Rotation
+from dalsegno.server.webhooks import WebhookBook
 
 if TYPE_CHECKING:
     from dalsegno.client.transport import Transport
@@ -28,6 +29,7 @@ class Credentials(Protocol):
 class CredentialsHere:
     def __init__(self, app: App) -> None:
         self._vault = app.engine.vault
+        self._webhooks = WebhookBook(app.client.stack.records, self._vault)
 
     async def put(self, new: NewCredential) -> tuple[CredentialInfo, bool]:
         self._vault.keys.may_make = True  # one person, one machine
@@ -42,7 +44,7 @@ class CredentialsHere:
         return found
 
     async def remove(self, name: str) -> None:
-        await self._vault.remove(name)
+        await self._webhooks.remove_credential(name)
 
     async def rotate(self) -> Rotation:
         return await self._vault.rotate()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
 from msgspec import Struct
 
 from dalsegno.app import App
-from dalsegno.cli.books.opening import PAGE, Shelf, read
-from dalsegno.engine.dead import DeadLetter, DeadLetters
+from dalsegno.cli.books.opening import PAGE, Shelf, all_told, read
+from dalsegno.engine.dead import MOST_PAGES, DeadLetter, DeadLetters
 
 if TYPE_CHECKING:
     from dalsegno.client.transport import Transport
@@ -23,10 +23,6 @@ class Letters(Protocol):
     async def drop(self, id: str) -> str: ...
 
 
-class _List(Struct):
-    dead: list[dict[str, Any]]
-
-
 class _Handled(Struct):
     execution: str
 
@@ -36,8 +32,8 @@ class LettersThere:
         self._transport = transport
 
     async def all(self, limit: int) -> list[DeadLetter]:
-        reply = await self._transport.get("dead", _List, {"limit": min(limit, PAGE)})
-        return [read(DeadLetter, told) for told in reply.dead]
+        told = await all_told(self._transport, "dead", most=limit, pages=MOST_PAGES + limit // PAGE)
+        return [read(DeadLetter, each) for each in told]
 
     async def retry(self, id: str) -> str:
         return await self._handle(id, "retry")

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -64,12 +65,17 @@ class _Page(Struct):
 
 
 async def all_told(
-    transport: Transport, path: str, query: Mapping[str, Any] | None = None, most: int | None = None
+    transport: Transport,
+    path: str,
+    query: Mapping[str, Any] | None = None,
+    most: int | None = None,
+    pages: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Page after page; at most ``most``."""
+    """Page after page; at most ``most`` things, of at most so many ``pages``."""
     found: list[dict[str, Any]] = []
     cursor: str | None = None
-    while most is None or len(found) < most:
+    asked_for = count()
+    while (most is None or len(found) < most) and (pages is None or next(asked_for) < pages):
         size = PAGE if most is None else min(PAGE, most - len(found))
         asked = {**(query or {}), "limit": size, "cursor": cursor}
         page = await transport.get(path, _Page, asked)

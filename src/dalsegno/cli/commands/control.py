@@ -71,16 +71,19 @@ def signal(
 ) -> None:
     """Send a signal to an execution. It is kept until the workflow takes it, in order per name."""
     from dalsegno.cli.documents import read_payload
-    from dalsegno.cli.signals import kept_for_later, waited_signals
+    from dalsegno.cli.signals import came_before, kept_for_later, waited_signals
 
     carried = read_payload(payload, "payload")
 
     async def send(client: Desk, found: str) -> str:
         waited = await waited_signals(client, found)  # before: afterwards it may have been taken
+        before = await came_before(client, found, id) if id is not None else None
         await client.signal(found, name, carried, id)
-        return kept_for_later(name, waited)
+        if before is not None:
+            return f"signal '{name}' with the id '{id}' was sent to {found} before (event {before}): nothing changed"
+        return f"sent signal '{name}' to {found}{kept_for_later(name, waited)}"
 
-    _command(execution, store, server, send, f"sent signal '{name}' to", json=json)
+    _command(execution, store, server, send, json=json)
 
 
 def pause(execution: ExecutionId, store: Store = None, server: Server = None, json: Json = False) -> None:
@@ -106,11 +109,11 @@ def _command(
     store: str | None,
     server: str | None,
     act: Callable[[Desk, str], Awaitable[str | None]],
-    done: str,
+    done: str = "",
     *,
     json: bool,
 ) -> None:
-    """``act`` may return what is said besides."""
+    """``act`` may return what is said instead of ``done`` and the execution's id."""
     import asyncio
 
     from dalsegno.cli.opening import find_execution
@@ -120,11 +123,11 @@ def _command(
     async def run() -> None:
         async with reached(where_to(store, server)) as client:
             found = await find_execution(client, named)
-            more = await act(client, found)
+            said = await act(client, found)
             view = await client.status(found)
         if json:
             emit({"execution_id": found, "status": view.state})
         else:
-            print(f"{done} {found}{more or ''}")
+            print(said or f"{done} {found}")
 
     asyncio.run(run())

@@ -12,16 +12,6 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE...",
-        help="Scripts (.flow), JSON or YAML documents; - for a document on stdin.",
-        show_default=False,
-    ),
-]
-
-
-Checked = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="FILE...",
         help="Scripts (.flow), Python files, JSON or YAML documents; - for a document on stdin.",
         show_default=False,
     ),
@@ -34,7 +24,7 @@ def register(app: typer.Typer) -> None:
     app.command("nodes")(nodes)
 
 
-def validate(files: Checked, app: AppName = None, json: Json = False) -> None:
+def validate(files: Sources, app: AppName = None, json: Json = False) -> None:
     """Check documents, scripts and Python workflows; nothing is stored. Exit code 2 if one has errors."""
     from dalsegno.cli.checking import check_files, print_checks, valid_or_not
     from dalsegno.cli.opening import make_app
@@ -64,24 +54,26 @@ def deploy(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Store documents and scripts under their names, and show what changed.
+    """Store documents, scripts and Python workflows under their names, and show what changed.
 
     The same content again is the same version; deploying an older one makes it current again. Executions keep the
-    version they were started with.
+    version they were started with. Of a Python file, all workflows that it defines are stored; a worker needs its code
+    to run them, and stores them itself when it starts.
     """
     import asyncio
 
     from dalsegno.cli.deployed import print_deployed
-    from dalsegno.cli.documents import read_document
     from dalsegno.cli.output import emit
     from dalsegno.cli.places import where_to
+    from dalsegno.cli.python_documents import read_sources
+    from dalsegno.cli.stores import server_of
     from dalsegno.cli.storing import deploy_documents
     from dalsegno.model.definition import check_alias
 
     if alias is not None:
         check_alias(alias)
     where = where_to(store, server, app)
-    documents = [read_document(file) for file in files]
+    documents = read_sources(files, server_of(server, store))
     deployed = asyncio.run(
         deploy_documents(where, documents, warn_tasks=app is not None, alias=alias, dry_run=dry_run)
     )

@@ -37,20 +37,14 @@ def list_executions(
     from dalsegno.cli.documents import read_tags
     from dalsegno.cli.listing import execution_filter, list_as_object, print_list
     from dalsegno.cli.output import emit
-    from dalsegno.cli.places import reached, where_to
+    from dalsegno.cli.shelf import listed
 
     where = execution_filter(workflow, state or [], read_tags(tag), kind or [])
-
-    async def look() -> None:
-        async with reached(where_to(store, server)) as client:
-            views = await client.executions(where, limit=limit + 1)
-            now = client.stack.clock.now()
-        if json:
-            emit(list_as_object(views[:limit]))
-        else:
-            print_list(views, now, limit)
-
-    asyncio.run(look())
+    views, now = asyncio.run(listed(store, server, where, limit + 1))
+    if json:
+        emit(list_as_object(views[:limit]))
+    else:
+        print_list(views, now, limit)
 
 
 def show(

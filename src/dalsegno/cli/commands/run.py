@@ -52,7 +52,8 @@ def run(
     """
     from dalsegno.cli.documents import read_payload, read_seconds, read_tags
     from dalsegno.cli.launching import launch, refuse_double_stdin
-    from dalsegno.cli.places import server_of, where_to
+    from dalsegno.cli.places import where_to
+    from dalsegno.cli.stores import server_of
     from dalsegno.engine.starting import StartOptions
 
     refuse_double_stdin(workflow, input)

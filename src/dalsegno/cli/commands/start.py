@@ -1,38 +1,47 @@
-"""``start``: a new execution for a worker to run."""
+"""``start``: a new execution for a worker to run; ``submit``: one that waits to be triggered."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dalsegno.cli.options import AppName, Input, Json, Key, Server, Store, Tags
 
+if TYPE_CHECKING:
+    from dalsegno.engine.starting import StartOptions
+
 
 def register(app: typer.Typer) -> None:
     app.command("start")(start)
+    app.command("submit")(submit)
+
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A deployed workflow, or one of its versions: NAME@3, NAME@stable.",
+        show_default=False,
+    ),
+]
+WantedVersion = Annotated[
+    str | None,
+    typer.Option(
+        metavar="VERSION", help="A number or an alias. Default: the current one.", show_default=False
+    ),
+]
+Priority = Annotated[int, typer.Option(help="Higher goes first.")]
 
 
 def start(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="A deployed workflow, or one of its versions: NAME@3, NAME@stable.",
-            show_default=False,
-        ),
-    ],
+    name: Name,
     input: Input = None,
     store: Store = None,
     server: Server = None,
     app: AppName = None,
-    version: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VERSION", help="A number or an alias. Default: the current one.", show_default=False
-        ),
-    ] = None,
-    priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0,
+    version: WantedVersion = None,
+    priority: Priority = 0,
     tag: Tags = None,
     key: Key = None,
     delay: Annotated[
@@ -54,23 +63,57 @@ def start(
     json: Json = False,
 ) -> None:
     """Start a deployed workflow; a worker runs it. Prints the execution's id."""
+    from dalsegno.cli.documents import read_payload, read_tags
+    from dalsegno.engine.starting import StartOptions
+
+    options = StartOptions(_wanted(version), key, read_tags(tag), priority, delay, at)
+    _create(name, read_payload(input), options, (store, server, app), pending=False, json=json)
+
+
+def submit(
+    name: Name,
+    input: Input = None,
+    store: Store = None,
+    server: Server = None,
+    app: AppName = None,
+    version: WantedVersion = None,
+    priority: Priority = 0,
+    tag: Tags = None,
+    key: Key = None,
+    json: Json = False,
+) -> None:
+    """Create an execution that waits: everything is checked now, `trigger` begins it. Prints its id."""
+    from dalsegno.cli.documents import read_payload, read_tags
+    from dalsegno.engine.starting import StartOptions
+
+    options = StartOptions(_wanted(version), key, read_tags(tag), priority)
+    _create(name, read_payload(input), options, (store, server, app), pending=True, json=json)
+
+
+def _wanted(version: str | None) -> int | str | None:
+    return int(version) if version is not None and version.isdecimal() else version
+
+
+def _create(
+    name: str,
+    payload: Any,
+    options: StartOptions,
+    place: tuple[str | None, str | None, str | None],
+    *,
+    pending: bool,
+    json: bool,
+) -> None:
     import asyncio
 
-    from dalsegno.cli.documents import read_payload, read_tags
     from dalsegno.cli.output import emit
     from dalsegno.cli.places import reached, where_to
     from dalsegno.cli.versions import naming
-    from dalsegno.engine.starting import StartOptions
-
-    wanted = int(version) if version is not None and version.isdecimal() else version
-    payload = read_payload(input)
-    options = StartOptions(wanted, key, read_tags(tag), priority, delay, at)
-    where = where_to(store, server, app)
 
     async def enqueue() -> None:
-        async with reached(where, own=True) as client:
-            with naming(name, wanted):
-                execution = await client.start(name, payload, options)
+        async with reached(where_to(*place), own=True) as client:
+            create = client.submit if pending else client.start
+            with naming(name, options.version):
+                execution = await create(name, payload, options)
             made = await client.status(execution)
         if json:
             fields = {"execution_id": made.id, "workflow": made.workflow, "version": made.version}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -19,6 +19,7 @@ from dalsegno.errors import NotFound
 from dalsegno.graph.build import load_graph
 from dalsegno.graph.catalog import Catalog
 from dalsegno.model.execution import ExecutionView
+from dalsegno.model.inspection import Inspection
 
 PATIENCE = 5.0
 """Nobody looks at a silent terminal for longer before being told that the server is not there."""
@@ -68,6 +69,11 @@ class RemoteDesk(ServerCalls):
         if variables:
             return await super().picture(execution)
         return await self.stack.ledger.picture(execution)
+
+    async def open_slots(self, inspection: Inspection) -> Mapping[str, tuple[str, ...]]:
+        if not any(barrier.state == "waiting" for barrier in inspection.barriers):
+            return {}
+        return await self.stack.ledger.open_slots(inspection.execution.id)
 
     async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - as its base
         """Without a timeout somebody watches: every event is news."""

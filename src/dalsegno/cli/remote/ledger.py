@@ -106,6 +106,7 @@ class BarrierReply(Struct):
     resolved: int
     live: int
     deadline: datetime | None = None
+    open: tuple[str, ...] = ()
 
     def view(self) -> BarrierView:
         return BarrierView(
@@ -181,6 +182,10 @@ class RemoteLedger:
             last = await self._ask(execution)
         return last.machine.view() if last.machine is not None else None
 
+    async def open_slots(self, execution: str) -> dict[str, tuple[str, ...]]:
+        """What has not arrived at each barrier, by name."""
+        return {barrier.id: barrier.open for barrier in (await self._ask(execution, slots=True)).barriers}
+
     async def picture(self, execution: str) -> Picture | None:
         """What its program awaits, without its variables."""
         machine = (await self._ask(execution, things=True)).machine
@@ -194,9 +199,10 @@ class RemoteLedger:
         info = msgspec.json.encode({"queues": served})
         return [WorkerView("server", inf, 0, info)] if served else []
 
-    async def _ask(self, execution: str, *, things: bool = False) -> InspectionReply:
+    async def _ask(self, execution: str, *, things: bool = False, slots: bool = False) -> InspectionReply:
         path = f"executions/{quote(execution, safe='')}/inspection"
-        query = {"things": "true"} if things else None
+        asked = {"things": things, "slots": slots}
+        query = {name: "true" for name, wanted in asked.items() if wanted}
         reply = await self._transport.get(path, InspectionReply, query)
         self._clock.put_right(seconds(reply.now))
         self._last = reply

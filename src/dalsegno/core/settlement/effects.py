@@ -213,9 +213,10 @@ def _create(work: Application, effect: CreateExecution) -> None:
 def _begin(work: Application, effect: BeginExecution) -> None:
     """Whoever comes first, its time or a trigger; the token of the other goes. Nothing else is live before."""
     for token in list(work.rows.unfinished_tokens(work.execution.id)):
-        if token.kind == "start":
+        if token.kind == "start" and token.id != effect.in_line:
             _cancel(work, token)
-    work.execution.state = "RUNNING"
+    if not effect.in_line:
+        work.execution.state = "RUNNING"
     if effect.input is not None:
         work.rows.replace_input(work.execution.id, effect.input)
 

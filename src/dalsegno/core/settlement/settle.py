@@ -150,8 +150,9 @@ def _create(effect: CreateExecution, rows: Workspace, now: float) -> ExecutionRo
 def _changes_nothing(first: Effect | None, execution: ExecutionRow, rows: Workspace) -> bool:
     """A command whose first effect has been there before is known by what it left, and then is passed over whole."""
     match first:
-        case BeginExecution():
-            return execution.state != "PENDING"
+        case BeginExecution(in_line=token):
+            lined_up = bool(token) and rows.token(execution.id, token) is not None
+            return execution.state != "PENDING" or lined_up
         case PauseExecution():
             return execution.state == "PAUSED"
         case ResumeExecution():

@@ -10,7 +10,7 @@ from dalsegno.core.values import encode_value
 from dalsegno.engine.runner import bounded_text, storable_failure
 from dalsegno.errors import DalSegnoError, NotJson
 from dalsegno.lang.effects import ErrorValue
-from dalsegno.lang.python.exceptions import plain_attributes
+from dalsegno.lang.python.exceptions import plain_attributes, recorded_arguments
 from dalsegno.lang.python.homes import home_of
 from dalsegno.model.failure import Failure
 from dalsegno.model.retry import NO_RETRY, RetryPolicy
@@ -72,14 +72,7 @@ def _plain_data(data: Any) -> Any:
 
 
 def _plain_arguments(error: BaseException | None) -> tuple[Any, ...]:
-    """Only where all of them are plain: a class rebuilt from half of them would be a lie."""
-    if error is None:
-        return ()
-    try:
-        encode_value(list(error.args), "the arguments")
-    except NotJson:
-        return ()
-    return tuple(error.args)
+    return () if error is None else tuple(_plain_data(list(recorded_arguments(error))) or ())
 
 
 def _attributes(error: BaseException | None) -> dict[str, Any] | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dalsegno.core.diagnosis import Wait, WaitKind
+from dalsegno.core.diagnosis import Lost, Wait, WaitKind
 from dalsegno.core.limits import held_back
-from dalsegno.core.wake import describe, leaves_of
+from dalsegno.core.wake import describe, leaves_of, without_limits
 from dalsegno.engine.definitions import Definitions
+from dalsegno.engine.lost_workers import lost_workers
 from dalsegno.engine.scripting.turns import InThread
 from dalsegno.lang.effects import Awaitable, promise_id, promise_number
 from dalsegno.model.execution import ENDED, ExecutionView
@@ -20,7 +23,13 @@ from dalsegno.model.token import TokenView
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
 
-KINDS: dict[str, WaitKind] = {"task": "running", "timer": "timer", "signal": "signal", "child": "child"}
+KINDS: dict[str, WaitKind] = {
+    "task": "running",
+    "timer": "timer",
+    "signal": "signal",
+    "child": "child",
+    "limit": "deadline",
+}
 
 
 class AwaitedThing(Struct, frozen=True):
@@ -33,6 +42,8 @@ class AwaitedThing(Struct, frozen=True):
     count: int = 1
     queue: str | None = None
     """Of a task that nobody has taken yet: where it waits."""
+    lost: bool = False
+    """Of a task that was taken: whether its worker is dead."""
 
 
 class Picture(Struct, frozen=True):
@@ -73,18 +84,25 @@ async def picture(
     else:
         look()
     awaiting, found = seen[0]
+    lost = await lost_workers(ledger, inspection) if awaiting is not None else {}
     return Picture(
         view.line,
         program.line(view.line),
         describe(awaiting) if awaiting is not None else "",
-        tuple(_things(execution.id, awaiting, view, inspection)) if awaiting is not None else (),
+        tuple(_things(execution.id, awaiting, view, inspection, lost)) if awaiting is not None else (),
         found,
     )
 
 
-def script_waits(inspection: Inspection, seen: Picture | None, machine: MachineView | None) -> list[Wait]:
+def script_waits(
+    inspection: Inspection,
+    seen: Picture | None,
+    machine: MachineView | None,
+    lost: Mapping[str, Lost] | None = None,
+) -> list[Wait]:
     """Why a script has not ended yet: what its await needs, and what would end it anyway. Without a picture (its code
-    is not here) its tokens and its wake condition have to do."""
+    is not here) its tokens and its wake condition have to do. ``lost``: owners of leases that are dead."""
+    lost = lost or {}
     execution = inspection.execution
     found: list[Wait] = []
     if execution.state in ENDED:
@@ -93,12 +111,12 @@ def script_waits(inspection: Inspection, seen: Picture | None, machine: MachineV
         found.append(Wait("paused", "", "", "the execution is paused; resume it to go on"))
     resume = next((token for token in inspection.tokens if token.kind == "resume"), None)
     if resume is not None:
-        found.append(_about_to_go_on(resume))
+        found.append(_about_to_go_on(resume, _lost_owner(resume, lost)))
     elif seen is not None:
         place = f"line {seen.line} ({seen.source})" if seen.source else f"line {seen.line}"
         found += [
             Wait(
-                "queued" if thing.queue is not None else KINDS[thing.kind],
+                _kind(thing),
                 thing.name,
                 "",
                 f"{place}: {thing.sentence}",
@@ -109,7 +127,7 @@ def script_waits(inspection: Inspection, seen: Picture | None, machine: MachineV
             for thing in seen.things
         ]
     elif machine is not None:
-        found += _unseen(inspection, machine)
+        found += _unseen(inspection, machine, lost)
     for token in inspection.tokens:
         if token.kind == "deadline":
             sentence = (
@@ -119,23 +137,34 @@ def script_waits(inspection: Inspection, seen: Picture | None, machine: MachineV
     return found
 
 
-def _unseen(inspection: Inspection, machine: MachineView) -> list[Wait]:
+def _kind(thing: AwaitedThing) -> WaitKind:
+    if thing.lost:
+        return "lost"
+    return "queued" if thing.queue is not None else KINDS[thing.kind]
+
+
+def _lost_owner(token: TokenView | None, lost: Mapping[str, Lost]) -> Lost | None:
+    return lost.get(token.owner or "") if token is not None and token.state == "leased" else None
+
+
+def _unseen(inspection: Inspection, machine: MachineView, lost: Mapping[str, Lost]) -> list[Wait]:
     place = f"line {machine.line}"
     found = [
         Wait("signal", name, "", f"{place}: signal '{name}' has not come") for name in machine.wake.signals
     ]
     for token in inspection.tokens:
         if token.kind == "task":
-            sentence = f"{place}: {_task_sentence(token.node, token)}"
-            queue = _queue_of(token)
-            kind: WaitKind = "queued" if queue is not None else "running"
-            found.append(Wait(kind, token.node, "", sentence, token.due, queue))
+            thing = _task_thing(token.node, token, _lost_owner(token, lost))
+            sentence = f"{place}: {thing.sentence}"
+            found.append(Wait(_kind(thing), token.node, "", sentence, thing.due, thing.queue))
         elif token.kind == "timer" and not token.node:
             found.append(Wait("timer", "", "", f"{place}: a timer that has not fired yet", token.due))
     return found
 
 
-def _about_to_go_on(resume: TokenView) -> Wait:
+def _about_to_go_on(resume: TokenView, lost: Lost | None) -> Wait:
+    if lost is not None:
+        return Wait("lost", "", "", f"the script was running; {lost.sentence}", lost.due)
     if resume.state == "parked":
         sentence = "no worker that took it has the code of this workflow; it is tried again"
         return Wait("queued", "", "", sentence, resume.due, resume.queue)
@@ -145,31 +174,48 @@ def _about_to_go_on(resume: TokenView) -> Wait:
 
 
 def _things(
-    execution: str, awaiting: Awaitable, view: MachineView, inspection: Inspection
+    execution: str,
+    awaiting: Awaitable,
+    view: MachineView,
+    inspection: Inspection,
+    lost: Mapping[str, Lost],
 ) -> list[AwaitedThing]:
     done = {promise_id(completion.promise) for completion in view.completions}
     tokens = {token.id: token for token in inspection.tokens}
     counted: dict[tuple[str, str, str], list[AwaitedThing]] = {}
+    awaiting, limits = without_limits(awaiting)
     for leaf in leaves_of(awaiting):
         if leaf.id not in done:
             token = tokens.get(promise_token_id(execution, promise_number(leaf.id)))
             held = held_back(token, inspection.limits) if token is not None else None
-            thing = _thing(execution, leaf, token)
+            thing = _thing(execution, leaf, token, _lost_owner(token, lost))
             if held is not None:
                 thing = AwaitedThing("task", thing.name, f"task '{thing.name}' {held.reason}", held.due)
             counted.setdefault((thing.kind, thing.name, thing.sentence), []).append(thing)
-    return [
-        AwaitedThing(same[0].kind, same[0].name, same[0].sentence, same[0].due, len(same), same[0].queue)
-        for same in counted.values()
+    things = [replace(same[0], count=len(same)) for same in counted.values()]
+    return _limited(things, limits[0]) if limits else things
+
+
+def _limited(things: list[AwaitedThing], limit: float) -> list[AwaitedThing]:
+    """With the time limit around the await: a signal has one of its own to tell it by."""
+    told = [
+        replace(thing, due=_earlier(thing.due, limit)) if thing.kind == "signal" else thing
+        for thing in things
     ]
+    if all(thing.kind == "signal" for thing in things):
+        return told
+    return [*told, AwaitedThing("limit", "", "gives up by the timeout() around it", limit)]
 
 
-def _thing(execution: str, leaf: Awaitable, token: TokenView | None) -> AwaitedThing:
+def _earlier(due: float | None, limit: float) -> float:
+    return limit if due is None else min(due, limit)
+
+
+def _thing(execution: str, leaf: Awaitable, token: TokenView | None, lost: Lost | None) -> AwaitedThing:
     name = leaf.name or ""
     match leaf.kind:
         case "task":
-            due = token.due if token else None
-            return AwaitedThing("task", name, _task_sentence(name, token), due, queue=_queue_of(token))
+            return _task_thing(name, token, lost)
         case "timer":
             return AwaitedThing("timer", name, "a timer that has not fired yet", leaf.due)
         case "signal":
@@ -181,6 +227,14 @@ def _thing(execution: str, leaf: Awaitable, token: TokenView | None) -> AwaitedT
         case _:
             child = child_execution_id(execution, leaf.id)
             return AwaitedThing("child", name, f"workflow '{name}' (execution {child}) has not ended")
+
+
+def _task_thing(name: str, token: TokenView | None, lost: Lost | None) -> AwaitedThing:
+    if token is not None and lost is not None:
+        sentence = f"task '{name}' was running (attempt {token.attempt}); {lost.sentence}"
+        return AwaitedThing("task", name, sentence, lost.due, lost=True)
+    due = token.due if token is not None else None
+    return AwaitedThing("task", name, _task_sentence(name, token), due, queue=_queue_of(token))
 
 
 def _queue_of(token: TokenView | None) -> str | None:

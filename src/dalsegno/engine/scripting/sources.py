@@ -10,9 +10,10 @@ from dalsegno.errors import InvalidInput, UsageError
 from dalsegno.graph.workflow_limit import front_matter_limit
 from dalsegno.lang import Finding, FlowProgram, FlowSyntaxError
 from dalsegno.lang.errors import caret_excerpt
+from dalsegno.lang.python import PythonProgram
 from dalsegno.lang.script.front_matter import split_front_matter
 from dalsegno.lang.script.parsing import Parsed, parse_program
-from dalsegno.model.definition import script_name_problems
+from dalsegno.model.definition import part_hash, script_name_problems
 
 LONGEST_SHOWN = 100
 
@@ -39,6 +40,12 @@ def compile_checked(source: str, name: str | None = None) -> FlowProgram:
     if errors:
         raise InvalidScript(program.name, errors)
     return program
+
+
+def definition_hash(code: FlowProgram | PythonProgram) -> str:
+    """What names a program in a store: its content, and of a script its name, which its source need not say. The same
+    source deployed under two names is two definitions; each runs under its own, with what it is allowed."""
+    return code.hash if isinstance(code, PythonProgram) else part_hash(code.name, code.source)
 
 
 def examine(source: str, name: str | None = None) -> tuple[list[Finding], FlowProgram]:

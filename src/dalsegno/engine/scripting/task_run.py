@@ -14,6 +14,7 @@ from dalsegno.core.script_bodies import TaskBody
 from dalsegno.core.task_options import TaskOptions, task_options
 from dalsegno.core.values import decode_value
 from dalsegno.engine.library_node import run_library_node
+from dalsegno.engine.raised import is_failure
 from dalsegno.engine.run_context import LogSink
 from dalsegno.engine.runner import storable_failure, traceback_text
 from dalsegno.engine.scripting.failures import Failed, error_value
@@ -61,7 +62,9 @@ class TaskRunner:
             return await ctx.secrets.returned(returned, f"the output of task '{lease.node}'")
         except TransactionLost:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             if limit is not None and limit.expired() and isinstance(error, TimeoutError):
                 return self._failed(ctx, options, _timed_out(lease.node, options), error)
             if isinstance(error, TaskTimedOut):

@@ -13,7 +13,7 @@ import msgspec
 from dalsegno.core.task_options import child_options, task_options
 from dalsegno.core.turn import Turn
 from dalsegno.core.values import encode_value, is_unicode
-from dalsegno.core.wake import describe, wake_of
+from dalsegno.core.wake import describe, wake_of, without_limits
 from dalsegno.engine.scripting.failures import storable_error
 from dalsegno.engine.scripting.following import Job, follow
 from dalsegno.engine.scripting.programs import RunningMachine
@@ -140,6 +140,7 @@ class Turns:
             names = tuple(dict.fromkeys([wait.name for wait in signals if wait.id not in job.known]))
         turn.wake = wake_of(awaiting, job.known, names)
         turn.awaited = describe(awaiting)
+        _, turn.limits = without_limits(awaiting)
         return blobs.values()
 
     def _request(self, effect: Effect) -> tuple[Effect, bytes]:

@@ -28,4 +28,8 @@ def iterate(host: Host, value: Value, over: int) -> Iteration:
         host.meter.items(len(value) * (1 if over == OVER_KEYS else 4), "a loop")
         return Iteration(list(value) if over == OVER_KEYS else [[key, item] for key, item in value.items()])
     hint = '; split("") makes a list of its characters' if type(value) is str else unawaited(value)
-    raise ScriptThrow("TYPE_ERROR", f"cannot iterate over a {kind_of(value)}{hint}")
+    raise ScriptThrow("TYPE_ERROR", f"cannot iterate over {_one(kind_of(value))}{hint}")
+
+
+def _one(kind: str) -> str:
+    return kind if kind == "null" else f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

@@ -17,18 +17,16 @@ from dalsegno.lang.flow.unpacking import decoded
 from dalsegno.lang.frames import CallbackFrame, Frame
 from dalsegno.lang.interpreter import Interpreter
 from dalsegno.lang.leaving import plain
-from dalsegno.lang.limits import Limits
+from dalsegno.lang.limits import TURN, Limits
 from dalsegno.lang.promises import Group, Promise, Verdict, leaves, settle
 from dalsegno.lang.requests import Requests
+from dalsegno.lang.stacks import shortened
 from dalsegno.lang.stdlib import SortFrame
 from dalsegno.lang.stdlib.orchestration import configured_function
 from dalsegno.lang.values import UNSET, Configured, Host, Vacant, Value
 
 Status: TypeAlias = Literal["running", "suspended", "completed", "failed", "paused"]
 Known: TypeAlias = dict[int, tuple[int, Outcome]]
-
-MAX_TRACE = 30
-"""Frames that an error names."""
 
 
 class _Pause(Exception):
@@ -50,7 +48,7 @@ class Runner(Interpreter):
         self.program = program
         self.unit = program.unit
         self.steps = program.steps
-        self.host = Host(limits, 0.0, entropy)
+        self.host = Host(limits, 0.0, entropy, span=TURN)
         self.fuel = 0
         self.frames = []
         self.finished = True
@@ -207,13 +205,8 @@ class Runner(Interpreter):
         """Frames of the program, innermost first; of a deep recursion the inner ones."""
         program = self.program
         frames = [frame for frame in reversed(self.frames) if isinstance(frame, Frame)]
-        shown = [
-            f"{frame.function.name} ({program.name}:{program.line(frame.offset)})"
-            for frame in frames[:MAX_TRACE]
-        ]
-        if len(frames) > MAX_TRACE:
-            shown.append(f"… and {len(frames) - MAX_TRACE} more")
-        return tuple(shown)
+        shown = (f"{frame.function.name} ({program.name}:{program.line(frame.offset)})" for frame in frames)
+        return shortened(shown, len(frames))
 
     # what instructions ask
 

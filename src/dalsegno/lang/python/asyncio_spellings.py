@@ -13,7 +13,7 @@ from typing import Any
 
 OURS = frozenset(("gather", "sleep", "timeout"))
 
-_INSTEAD = {
+INSTEAD = {
     "create_task": "calling a task starts it already: keep what the call returns and await it later",
     "ensure_future": "calling a task starts it already: keep what the call returns and await it later",
     "wait_for": "write 'async with timeout(seconds):' around the await",
@@ -75,8 +75,8 @@ class AsyncioSpellings(ast.NodeTransformer):
         return node
 
     def _advise(self, node: ast.AST, attribute: str) -> None:
-        if attribute in _INSTEAD:
-            self._refuse(node, f"'asyncio.{attribute}' cannot be used in a workflow: {_INSTEAD[attribute]}")
+        if attribute in INSTEAD:
+            self._refuse(node, f"'asyncio.{attribute}' cannot be used in a workflow: {INSTEAD[attribute]}")
 
     def _name(self, node: ast.Name) -> ast.AST:
         value = self._known(node.id)

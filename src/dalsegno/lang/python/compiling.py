@@ -75,9 +75,7 @@ def _async_function(function: Any) -> FunctionType:
         message = "only a plain 'async def' function can be a workflow; put the decorator directly above one"
         raise UnsupportedPython(shown, [Problem(message, "", 0, 1)])
     if hasattr(function, "__wrapped__"):
-        raise _refused(
-            function, "another decorator stands between it and the workflow's; put the workflow's below"
-        )
+        raise _wrapped(function)
     if inspect.isasyncgenfunction(function):
         return function  # refused below, with the place of each yield
     if not inspect.iscoroutinefunction(function):
@@ -86,10 +84,34 @@ def _async_function(function: Any) -> FunctionType:
 
 
 def _refused(function: FunctionType, message: str) -> UnsupportedPython:
+    """At the line of its ``def``, where that can be told."""
     place = function.__code__
-    return UnsupportedPython(
-        function.__name__, [Problem(message, place.co_filename, place.co_firstlineno, 1)]
-    )
+    try:
+        source, definition = _definition_of(function)
+        problem = source.problem(message, definition)
+    except UnsupportedPython:
+        problem = Problem(message, place.co_filename, place.co_firstlineno, 1)
+    return UnsupportedPython(function.__name__, [problem])
+
+
+def _definition_of(function: FunctionType) -> tuple[Source, ast.AsyncFunctionDef | ast.FunctionDef]:
+    source = source_of(function, function.__name__)
+    return source, parse_function(source, function.__code__.co_name)
+
+
+def _wrapped(function: FunctionType) -> UnsupportedPython:
+    """At the decorator in between: it stands above the function itself, whoever made what it gave back."""
+    message = "another decorator stands between it and the workflow's; put the workflow's below"
+    for candidate in (function, inspect.unwrap(function)):
+        try:
+            source, definition = _definition_of(candidate)
+        except (UnsupportedPython, AttributeError):  # what it wraps may be anything
+            continue
+        if len(definition.decorator_list) > 1:
+            return UnsupportedPython(
+                function.__name__, [source.problem(message, definition.decorator_list[1])]
+            )
+    return _refused(function, message)
 
 
 def _prepare(definition: ast.AsyncFunctionDef, source: Source, surroundings: Surroundings) -> None:

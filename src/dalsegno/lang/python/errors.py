@@ -40,7 +40,7 @@ class Problem:
         return f"    {shown[indent:]}\n    {' ' * max(0, self.column - 1 - indent)}^"
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}: " if self.file else ""
+        place = f"{self.file}:{self.line}:{self.column}: " if self.file else ""
         return "\n".join(part for part in (place + self.message, self.excerpt) if part)
 
 

@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
 
+import msgspec
+
 from dalsegno.errors import DalSegnoError, NotJson
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.promises import Group, Promise
 from dalsegno.lang.python.errors import TaskError, cancelled_error
 from dalsegno.lang.python.naming import Naming, dotted_name
+from dalsegno.lang.python.recording import brought_back, recorded
 from dalsegno.lang.python.traces import stack_of, text_of
 from dalsegno.lang.python.typed import to_plain
 
@@ -55,7 +58,7 @@ def error_value(error: BaseException, data: Any = None) -> ErrorValue:
         data,
         stack_of(error),
         class_names(kind),
-        _plain_arguments(error),
+        recorded_arguments(error),
         plain_attributes(error) or None,
     )
 
@@ -76,11 +79,16 @@ def record_of(error: BaseException) -> ErrorValue | None:
     return found if isinstance(found, ErrorValue) else None
 
 
-def _plain_arguments(error: BaseException) -> tuple[Any, ...]:
+def recorded_arguments(error: BaseException) -> tuple[Any, ...]:
+    """All of them or none: a class rebuilt from half of them would be a lie."""
     try:
-        return tuple(to_plain(list(arguments_of(error)), "args"))
+        return tuple(recorded(list(arguments_of(error)), _recorded_member))
     except NotJson:
         return ()
+
+
+def _recorded_member(error: BaseException) -> Any:
+    return msgspec.to_builtins(error_value(error))
 
 
 def plain_attributes(error: BaseException) -> dict[str, Any]:
@@ -115,10 +123,29 @@ def revive(error: ErrorValue, naming: Naming, declared: Iterable[type[BaseExcept
     kind = _class_of(error, naming, declared)
     if kind is None:
         return task_error(error, naming)
-    found = build(kind, error.args or ((error.message,) if error.message else ()))
+    found = _rebuilt(kind, error, naming)
+    if isinstance(found, TaskError):
+        return found
     found.__dict__.update(deepcopy(error.attributes or {}))
     found.__dict__[RECORD] = error
     return found
+
+
+def _rebuilt(kind: type[BaseException], error: ErrorValue, naming: Naming) -> BaseException:
+    """From its arguments; where they are not known, around its message. Some of Python's own classes word theirs from
+    arguments only: then the message is kept, and the class is known by name."""
+    if error.args:
+        return build(kind, tuple(brought_back(error.args, lambda record: _revived_member(record, naming))))
+    if error.message in ("", kind.__name__):
+        return build(kind, ())
+    found = build(kind, (error.message,))
+    if kind.__module__ == "builtins" and error.message not in text_of(found):
+        return task_error(error, naming)
+    return found
+
+
+def _revived_member(record: Any, naming: Naming) -> BaseException:
+    return revive(msgspec.convert(record, ErrorValue), naming)
 
 
 def task_error(error: ErrorValue, naming: Naming) -> TaskError:

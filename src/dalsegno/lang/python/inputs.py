@@ -47,4 +47,11 @@ def _argument(program: PythonProgram, name: str, value: Any) -> Any:
             raise InvalidInput(f"workflow '{program.name}' needs '{name}', which is not in its input")
         return default
     annotation = program.surroundings.hints.get(name, Any)
-    return from_plain(copied(value), annotation, f"workflow '{program.name}': '{name}'")
+    try:
+        return from_plain(copied(value), annotation, f"workflow '{program.name}': '{name}'")
+    except InvalidInput as error:
+        if len(program.functions[0].parameters) == 1 and isinstance(value, dict) and name in value:
+            raise InvalidInput(
+                f"{error}; the whole input is '{name}': give the value itself, not an object that holds it"
+            ) from error
+        raise

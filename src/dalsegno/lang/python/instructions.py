@@ -10,6 +10,7 @@ from types import CellType
 from typing import TYPE_CHECKING, Any
 
 from dalsegno.lang.promises import Group, Promise, Settled
+from dalsegno.lang.python.coroutines import no_manager
 from dalsegno.lang.python.exceptions import matches
 from dalsegno.lang.python.frames import Frame
 from dalsegno.lang.python.nested import NestedFunction
@@ -264,9 +265,7 @@ def _enter(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
         return
     kind = type(manager)
     if a:
-        raise TypeError(
-            f"'async with' in a workflow is for timeout() alone, not for {kind.__name__}: use it inside a task"
-        )
+        raise TypeError(no_manager(kind.__name__))
     if not hasattr(kind, "__enter__") or not hasattr(kind, "__exit__"):
         raise TypeError(f"'{kind.__name__}' object does not support the context manager protocol")
     frame.stack.append(kind.__enter__(manager))

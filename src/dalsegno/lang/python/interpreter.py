@@ -1,6 +1,7 @@
 """The running part of the machine: frames, the loop over instructions, exceptions on their way, awaits and time limits.
 
-User code is called from here. Whatever it raises is a value to the machine, except what stops a process.
+User code is called from here. Whatever it raises is a value to the machine: the engine runs it in threads,
+which Ctrl+C does not interrupt.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dalsegno.lang.effects import ErrorValue, Outcome
 from dalsegno.lang.limits import Limits
 from dalsegno.lang.promises import AnyPromise, Promise, Verdict, settle
 from dalsegno.lang.python.calls import CallKind, Durable, enter_machine, leave_machine
+from dalsegno.lang.python.coroutines import not_a_task
 from dalsegno.lang.python.errors import LimitReached
 from dalsegno.lang.python.exceptions import error_value
 from dalsegno.lang.python.frames import Frame
@@ -20,12 +22,12 @@ from dalsegno.lang.python.instructions import HANDLERS, unbound
 from dalsegno.lang.python.nested import NestedCall
 from dalsegno.lang.python.outcomes import value_of
 from dalsegno.lang.python.program import PythonProgram
-from dalsegno.lang.python.refusals import not_a_task
 from dalsegno.lang.python.timeouts import Timeout, message
 from dalsegno.lang.python.traces import TRACE, Entry, formatted, passed, remember, strip, trace_of
 from dalsegno.lang.python.typed import to_plain
 from dalsegno.lang.python.wrapping import TICK
 from dalsegno.lang.requests import Requests
+from dalsegno.lang.stacks import shortened
 
 Status: TypeAlias = Literal["running", "suspended", "completed", "failed", "paused"]
 
@@ -101,8 +103,6 @@ class Interpreter:
             self._out_of_instructions()
         except LimitReached:
             self._out_of_instructions()
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:  # noqa: BLE001 - user code may raise anything
             self.raise_here(error)
 
@@ -111,14 +111,14 @@ class Interpreter:
         if self._meter.used < limit:
             self.status = "paused"
         else:
-            self.stop_failed(
-                ErrorValue(
-                    "LimitExceeded",
-                    f"more than {limit:,} instructions or rounds of loops without an await (line {self.line}); "
-                    "move long computations into a task",
-                    stack=self.places(),
-                )
+            self._over_limit(
+                f"more than {limit:,} instructions or rounds of loops without an await (line {self.line}); "
+                "move long computations into a task, or raise Limits(instructions=…)"
             )
+
+    def _over_limit(self, message: str) -> None:
+        """Fails past every ``except`` of the workflow."""
+        self.stop_failed(ErrorValue("LimitExceeded", message, stack=self.places()))
 
     # -- frames -----------------------------------------------------------------------------------------------
 
@@ -141,7 +141,11 @@ class Interpreter:
         if awaited.awaited:
             raise RuntimeError("cannot reuse already awaited coroutine")
         if len(self.frames) >= self.limits.stack_depth:
-            raise RecursionError(f"more than {self.limits.stack_depth} nested calls of async functions")
+            self._over_limit(
+                f"more than {self.limits.stack_depth:,} calls of async functions inside each other (line {self.line}); "
+                "end the recursion earlier, write it as a loop, or raise Limits(stack_depth=…)"
+            )
+            return
         awaited.awaited = True
         self.push(awaited.function.number, list(awaited.arguments), awaited.function.cells)
 
@@ -151,9 +155,9 @@ class Interpreter:
         return self.frames[-1].line if self.frames else self.last_line
 
     def places(self) -> tuple[str, ...]:
-        return tuple(
-            f"{name} ({file}:{line})" for name, file, line in map(self._place, reversed(self.frames))
-        )
+        """Innermost first."""
+        places = map(self._place, reversed(self.frames))
+        return shortened((f"{name} ({file}:{line})" for name, file, line in places), len(self.frames))
 
     def _place(self, frame: Frame) -> Entry:
         lines = frame.code.lines

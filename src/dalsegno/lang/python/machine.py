@@ -10,7 +10,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dalsegno.errors import DalSegnoError, LimitExceeded
-from dalsegno.lang.effects import Awaitable, Effect, ErrorValue, Outcome, WaitingSignal, promise_number
+from dalsegno.lang.effects import (
+    TIME_LIMITED,
+    Awaitable,
+    Effect,
+    ErrorValue,
+    Outcome,
+    WaitingSignal,
+    promise_number,
+)
 from dalsegno.lang.limits import DEFAULT_LIMITS, Limits
 from dalsegno.lang.promises import awaitable, ranges
 from dalsegno.lang.python.errors import NotStorable
@@ -18,8 +26,8 @@ from dalsegno.lang.python.exceptions import revive
 from dalsegno.lang.python.inputs import arguments_for
 from dalsegno.lang.python.interpreter import Interpreter
 from dalsegno.lang.python.program import PythonProgram
+from dalsegno.lang.python.showing import shown
 from dalsegno.lang.python.snapshot import Frozen, blobs_in, freeze, thaw
-from dalsegno.lang.python.typed import to_plain
 from dalsegno.lang.requests import Requests
 
 MAX_SNAPSHOT = 16 * 1024 * 1024
@@ -139,7 +147,7 @@ class PythonMachine(Interpreter):
         if not timers or wanted is None:
             return wanted
         limits = [item for timer in timers if (item := awaitable(timer)) is not None]
-        return Awaitable("race", items=(wanted, *limits))
+        return Awaitable("race", items=(wanted, *limits), shape=TIME_LIMITED)
 
     def take_effects(self) -> list[Effect]:
         effects, self.requests.effects = self.requests.effects, []
@@ -173,7 +181,7 @@ class PythonMachine(Interpreter):
                 except ValueError:
                     continue
                 if "@" not in name:
-                    found[name] = _shown(value)
+                    found[name] = shown(value)
         return found
 
     def provide(self, blobs: Mapping[str, bytes]) -> None:
@@ -212,10 +220,3 @@ def _number(id: str) -> int | None:
         return promise_number(id)
     except ValueError:
         return None
-
-
-def _shown(value: Any) -> Any:
-    try:
-        return to_plain(value, "value")
-    except Exception:  # noqa: BLE001 - only for show, and it may run user code
-        return f"<{type(value).__name__}>"

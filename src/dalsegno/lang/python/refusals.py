@@ -7,6 +7,16 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from dalsegno.lang.python.coroutines import (
+    home_and_name,
+    is_coroutine_function,
+    joins_promises,
+    makes_foreign_manager,
+    no_manager,
+    no_promise,
+    not_a_task,
+    promises_in,
+)
 from dalsegno.lang.python.errors import Problem
 from dalsegno.lang.python.scopes import FunctionNode, awaits_inside, has_await, names_of_function
 from dalsegno.lang.python.source import Source
@@ -42,17 +52,6 @@ _FORGOTTEN = {
     (_VERBS, "timeout"): "'timeout()' limits the awaits of a block: write 'with timeout(…):' around them",
 }
 """Calls that mean nothing as statements of their own, by the module and name of the function."""
-
-
-def _home_and_name(function: Any) -> tuple[str, str]:
-    return str(getattr(function, "__module__", "")), str(getattr(function, "__name__", ""))
-
-
-def not_a_task(name: str) -> str:
-    return (
-        f"'{name}' is a coroutine function but no task, so its progress could not be stored. "
-        "Make it a task (@app.task), or define it inside the workflow"
-    )
 
 
 class Refusals:
@@ -153,6 +152,9 @@ class Refusals:
             self.refuse(node.type, "'await' in an 'except' clause is not supported: await before the 'try'")
 
     def call(self, node: ast.Call) -> None:
+        if joins_promises(self._meant(node.func)):
+            for promise in promises_in(node):
+                self._joined(promise)
         if not isinstance(node.func, ast.Name) or self.is_local(node.func.id):
             return
         name = node.func.id
@@ -161,16 +163,29 @@ class Refusals:
         elif name in _SCOPE_BUILTINS and (name in _REFUSED_WITH_ARGUMENTS or not node.args):
             self.refuse(node, f"'{name}()' is not supported in a workflow: {_SCOPE_BUILTINS[name]}")
 
+    def _joined(self, node: ast.expr) -> None:
+        """What stands where ``gather`` and its like need a promise."""
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if self._is_nested(name):
+                self.refuse(node, no_promise(name))
+            case ast.Call(func=function) if is_coroutine_function(self._meant(function)):
+                self.refuse(node, not_a_task(ast.unparse(function)))
+
+    def _is_nested(self, name: str) -> bool:
+        return any(name in names for names in self._async_names)
+
     def discarded(self, node: ast.Expr) -> None:
         """A nested async function that is called and forgotten never runs; a timer that is forgotten is for nothing.
         (A task that nobody awaits runs all the same.)"""
         match node.value:
-            case ast.Call(func=ast.Name(id=name)) if any(name in names for names in self._async_names):
+            case ast.Call(func=ast.Name(id=name)) if self._is_nested(name):
                 self.refuse(
                     node, f"'{name}' is an async function: nothing of it runs unless you 'await {name}(…)'"
                 )
+            case ast.Call(func=function) if is_coroutine_function(self._meant(function)):
+                self.refuse(node, not_a_task(ast.unparse(function)))
             case ast.Call(func=function):
-                instead = _FORGOTTEN.get(_home_and_name(self._meant(function)))
+                instead = _FORGOTTEN.get(home_and_name(self._meant(function)))
                 if instead is not None:
                     self.refuse(node, instead)
 
@@ -186,11 +201,16 @@ class Refusals:
 
     def await_(self, node: ast.Await) -> None:
         match node.value:
-            case ast.Call(func=ast.Name(id=name)) if not self.is_local(name):
-                function = self._known(name)
-                of_asyncio = str(getattr(function, "__module__", "")).startswith("asyncio.")
-                if inspect.iscoroutinefunction(function) and not of_asyncio:
-                    self.refuse(node, not_a_task(name))
+            case ast.Call(func=function) if is_coroutine_function(self._meant(function)):
+                self.refuse(node, not_a_task(ast.unparse(function)))
+
+    def async_with(self, node: ast.AsyncWith) -> None:
+        for item in node.items:
+            manager = item.context_expr
+            called = isinstance(manager, ast.Call)
+            meant = self._meant(manager.func if isinstance(manager, ast.Call) else manager)
+            if makes_foreign_manager(meant, called=called):
+                self.refuse(manager, no_manager(ast.unparse(manager)))
 
 
 _SPECIAL: dict[type[ast.AST], Callable[[Refusals, Any], None]] = {
@@ -207,5 +227,6 @@ _SPECIAL: dict[type[ast.AST], Callable[[Refusals, Any], None]] = {
     ast.ExceptHandler: Refusals.handler,
     ast.Call: Refusals.call,
     ast.Await: Refusals.await_,
+    ast.AsyncWith: Refusals.async_with,
     ast.Expr: Refusals.discarded,
 }

@@ -13,9 +13,9 @@ from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.effects import GroupKind
 from dalsegno.lang.promises import Group, Promise, leaves
 from dalsegno.lang.python.calls import Caller, CallKind, Durable, current_machine
+from dalsegno.lang.python.coroutines import no_promise, not_a_task
 from dalsegno.lang.python.errors import OutsideWorkflow
 from dalsegno.lang.python.nested import NestedCall
-from dalsegno.lang.python.refusals import not_a_task
 from dalsegno.lang.python.timeouts import Timeout
 from dalsegno.lang.python.typed import to_plain
 
@@ -150,10 +150,7 @@ def _refuse(verb: str, number: int, value: Any) -> NoReturn:
     if isinstance(value, list | tuple | set) and value:
         raise TypeError(f"{place} is a {type(value).__name__}; unpack it: {verb}(*promises)")
     if isinstance(value, NestedCall):
-        raise TypeError(
-            f"{place} is a call of the nested function '{value.function.__name__}', which runs in the workflow's own "
-            "thread of control, one at a time. Await it directly, or make it a task or a workflow of its own"
-        )
+        raise TypeError(f"{place}: {no_promise(value.function.__name__)}")
     close = getattr(value, "close", None)
     if hasattr(value, "cr_code") and close is not None:
         close()

@@ -16,6 +16,7 @@ from dalsegno.lang.script.lexer import ScriptLexer
 from dalsegno.lang.words import KEYWORDS
 
 _SHOWN = 30
+_RUNAWAY = "spans several lines: is its closing quote missing?"
 _VALUED = frozenset({"NUMBER", "STRING", "LITERAL", "INFIX"})
 _OPENING = frozenset(
     {
@@ -84,10 +85,13 @@ def runaway_string(tokens: Sequence[Token], source: str) -> str:
     for token in tokens:
         if token.type == "STRING" and "\n" in text_of(token, source):
             line, _ = line_and_column(source, token.offset)
-            return (
-                f"; the string that began at line {line} spans several lines: is its closing quote missing?"
-            )
+            return f"; the string that began at line {line} {_RUNAWAY}"
     return ""
+
+
+def spans_lines(message: str) -> bool:
+    """Whether the message has that hint."""
+    return _RUNAWAY in message
 
 
 def text_of(token: Token, source: str) -> str:

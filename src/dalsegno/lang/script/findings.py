@@ -25,6 +25,7 @@ ERRORS = frozenset(
         "stray-break",
         "argument-count",
         "unknown-option",
+        "uncalled-main",
     }
 )
 WARNINGS = frozenset(
@@ -36,6 +37,7 @@ WARNINGS = frozenset(
         "sequential-async",
         "unknown-task",
         "forgotten-await",
+        "leading-zero",
     }
 )
 
@@ -66,6 +68,7 @@ class Report:
     """Collects findings by offset, and hands them over in the order of the source."""
 
     def __init__(self, source: str) -> None:
+        self.source = source
         self.lines = source.split("\n")
         self.starts = [0]
         for line in self.lines:

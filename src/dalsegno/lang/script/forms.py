@@ -11,6 +11,7 @@ from dalsegno.lang.statements import Block, Declaration, Function, Program, Stat
 from dalsegno.lang.syntax import Target
 
 MAIN = "main"
+EMPTY = "the program is empty: write at least one statement"
 
 
 def program_of(items: Sequence[Statement | Workflow], start: int) -> Program:
@@ -26,7 +27,7 @@ def program_of(items: Sequence[Statement | Workflow], start: int) -> Program:
         rest = [item for item in statements if item is not main]
         return _around(rest, main.parameters, main.body, None, "main")
     if not statements:
-        raise SyntaxProblem("the program is empty: write at least one statement", start)
+        raise SyntaxProblem(EMPTY, start)
     body = block_of(statements, start)
     return Program((), (), body, None, "statements")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from dalsegno.lang.escapes import unescape
 from dalsegno.lang.lexer import SCRIPT, TEMPLATE_TEXT, Lexer, Token
-from dalsegno.lang.limits import MAX_NESTING
+from dalsegno.lang.limits import MAX_NESTING, TOO_DEEP
 from dalsegno.lang.names import RootNames
 from dalsegno.lang.script.brackets import OPENERS, Bracket, State, mismatch, role_of_parenthesis
 from dalsegno.lang.words import STATEMENT_WORDS
@@ -62,6 +62,11 @@ class Layout(Lexer):
             self.found.append(Token("SEMI", "", self.position))
             self.state = State.START
 
+    def end_line(self) -> None:
+        """Write the ``;`` before something that could not be read, if it begins a line."""
+        if self.newline and self.in_statements():
+            self.end_statement()
+
     def separate(self, kind: str) -> None:
         """Write the ``;`` that the source left out before a token of this kind."""
         if self.state in (State.OPERAND, State.ENDED):
@@ -111,7 +116,7 @@ class Layout(Lexer):
         self.add(kind, text, offset, state)
         self.brackets.append(Bracket(self.found[-1], len(self.found) - 1, role, starts, keyword))
         if len(self.brackets) > MAX_NESTING:
-            raise self.problem(f"nested deeper than {MAX_NESTING} levels", offset)
+            raise self.problem(TOO_DEEP, offset)
 
     def parenthesis(self, text: str, offset: int) -> None:
         if text == "[":

@@ -12,7 +12,15 @@ import re
 
 from dalsegno.lang.script.brackets import CLOSERS, OPENERS, State
 from dalsegno.lang.script.layout import IDENTIFIER, SKIPPED, Layout
-from dalsegno.lang.words import FOREIGN_OPERATORS, FOREIGN_WORDS, LITERAL_WORDS, STATEMENT_WORDS
+from dalsegno.lang.words import (
+    FOREIGN_CHARACTERS,
+    FOREIGN_CLASSES,
+    FOREIGN_OPERATORS,
+    FOREIGN_WORDS,
+    LITERAL_WORDS,
+    NO_SHIFTS,
+    STATEMENT_WORDS,
+)
 
 _TOKEN = re.compile(
     r"""
@@ -31,6 +39,7 @@ _TOKEN = re.compile(
 )
 _DEFINES_WORKFLOW = re.compile(SKIPPED + rf"(?:{IDENTIFIER}{SKIPPED})?+\(", re.DOTALL)
 _AFTER_ASYNC = re.compile(rf"\s+(?:(?:function|workflow)\b|{IDENTIFIER}\s*=>)")
+_NEXT_NAME = re.compile(rf"\s+({IDENTIFIER})")
 _FUNCTION_NAME = re.compile(SKIPPED + r"[A-Za-z_$]", re.DOTALL)
 _PUNCTUATION = {
     "?": "QUESTION", ":": "COLON", ".": "DOT", "?.": "OPTIONAL", ",": "COMMA", "...": "ELLIPSIS", ";": "SEMI",
@@ -59,9 +68,14 @@ class ScriptLexer(Layout):
         elif text in ("await", "typeof"):
             self.add("PREFIX", text, offset, State.OPEN)
         elif text in FOREIGN_WORDS:
-            raise self.problem(FOREIGN_WORDS[text], offset)
+            raise self.problem(self.instead_of(text), offset)
         else:
             self.plain_name(text, offset)
+
+    def instead_of(self, text: str) -> str:
+        """``new Date()`` means something else than ``new Order()``."""
+        made = _NEXT_NAME.match(self.source, self.position) if text == "new" else None
+        return FOREIGN_CLASSES.get(made.group(1) if made else "", FOREIGN_WORDS[text])
 
     def plain_name(self, text: str, offset: int) -> None:
         if self.found and not self.newline:
@@ -126,6 +140,8 @@ class ScriptLexer(Layout):
         self.add(text.upper(), text, offset, State.OPEN)
 
     def on_operator(self, text: str, offset: int) -> None:
+        if text in "<>" and self.source.startswith(text, self.position):
+            raise self.problem(NO_SHIFTS[text], offset)
         if text == "/" and self.source.startswith("*", self.position):
             raise self.problem("the comment is never closed by */", offset)
         if self.state is State.OPERAND:
@@ -137,9 +153,17 @@ class ScriptLexer(Layout):
         if text == "/":
             message = "'/' needs a value before it; a pattern is written as a string: value.matches(\"^a+$\")"
             raise self.problem(message, offset)
+        if text != "!":
+            self.check_increment()
         if text not in "!-+" or (self.state is State.ENDED and text != "!" and not self.newline):
             raise self.problem(f"'{text}' needs a value before it", offset)
         self.add("PREFIX", text, offset, State.OPEN)
+
+    def check_increment(self) -> None:
+        """``i++ + 2``: what stands before the operator has no value."""
+        last = self.found[-1] if self.found else None
+        if self.state is State.ENDED and not self.newline and last is not None and last.type == "INCREMENT":
+            raise self.problem(_no_value(last.value), last.offset)
 
     def on_compound(self, text: str, offset: int) -> None:
         if text == "**=":
@@ -155,8 +179,7 @@ class ScriptLexer(Layout):
         elif self.state is State.START or self.found[-1].type in ("ARROW", "SEMI", "COMMA", "LPAR"):
             self.add("INCREMENT", text, offset, State.OPEN)
         else:
-            message = f"'{text}' is a statement of its own and has no value: write it on a line before"
-            raise self.problem(message, offset)
+            raise self.problem(_no_value(text), offset)
 
     def on_punctuation(self, text: str, offset: int) -> None:
         if text in CLOSERS:
@@ -207,9 +230,14 @@ class ScriptLexer(Layout):
         character = self.source[self.position]
         if character in "\"'":
             raise self.problem(f"the string is never closed by {character}", self.position)
-        if character in "&|^~":
-            raise self.problem(f"there is no operator '{character}': write && or ||", self.position)
+        if character in FOREIGN_CHARACTERS:
+            raise self.problem(FOREIGN_CHARACTERS[character], self.position)
         if character.isalpha():
             message = f"unexpected character {character!r}: names are written with a–z, A–Z, 0–9, _ and $"
             raise self.problem(message, self.position)
-        raise self.problem(f"unexpected character {character!r}", self.position)
+        message = f"unexpected character {character!r}: it means nothing in a script; as text it needs quotes"
+        raise self.problem(message, self.position)
+
+
+def _no_value(increment: str) -> str:
+    return f"'{increment}' is a statement of its own and has no value: write it on a line before"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 
+from dalsegno.lang.numerals import number_text
 from dalsegno.lang.script.findings import Report
 from dalsegno.lang.script.scopes import ScopeWalk
 from dalsegno.lang.script.tree import AnyNode, walk
@@ -39,11 +41,21 @@ COUNTS: dict[str, ArgumentCounts] = {
     **{name: (builtin.least, builtin.most) for name, builtin in FUNCTIONS.items()},
     **ORCHESTRATION,
 }
-_WITH_INPUT = frozenset({"Task.run", "Workflow.run", "Workflow.start"})
+_WITHOUT_INPUT = {
+    **{
+        name: f": without input, write {name}(…, null)"
+        for name in ("Task.run", "Workflow.run", "Workflow.start")
+    },
+    "Node.run": ": without parameters, write Node.run(…, {})",
+}
+"""What to write where the second argument was left out."""
+
 _NAMESPACES = NAMESPACES | ORCHESTRATION_NAMESPACES
 _MEMBERS = frozenset({*COUNTS, *CONSTANTS})
 BUILTIN_NAMES = frozenset({name for name in COUNTS if "." not in name} | _NAMESPACES | RUN_VALUES)
 """As the library spells them."""
+
+_LEADING_ZERO = re.compile(r"0[0-9_][0-9_.]*")
 
 KNOWN_NAMES = tuple(sorted({*BUILTIN_NAMES, *LOWER_CASE}))
 """For suggestions."""
@@ -68,10 +80,19 @@ class LibraryUse:
 
     def check(self, program: Program) -> None:
         for node in walk(program):
-            if isinstance(node, ExpressionStatement):
+            if isinstance(node, Literal):
+                self.check_number(node)
+            elif isinstance(node, ExpressionStatement):
                 self.check_dropped(node.value)
             elif isinstance(node, Chain) and isinstance(node.base, Name) and self.is_library(node.base):
                 self.check_chain(node, full_name(node.base.name))
+
+    def check_number(self, node: Literal) -> None:
+        """``08`` is eight here; elsewhere it is an error, or another number."""
+        written = _LEADING_ZERO.match(self.report.source, node.offset)
+        if written is not None and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+            message = f"'{written.group()}' is read as {number_text(node.value)}: write it without the zero before it"
+            self.report.note("leading-zero", message, node.offset)
 
     def is_library(self, name: Name) -> bool:
         return id(name) not in self.scopes.meanings and name.name not in self.scopes.open_writes
@@ -149,7 +170,7 @@ class LibraryUse:
                 f"{least}" if least == most else f"at least {least}" if most is None else f"{least} to {most}"
             )
             noun = "argument" if wanted in ("1", "at least 1") else "arguments"
-            hint = f": without input, write {name}(…, null)" if given == 1 and name in _WITH_INPUT else ""
+            hint = _WITHOUT_INPUT.get(name, "") if given == 1 else ""
             self.report.note(
                 "argument-count", f"{name}() takes {wanted} {noun}, not {given}{hint}", call.offset
             )

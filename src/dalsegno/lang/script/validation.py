@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from dalsegno.lang.errors import FlowSyntaxError
 from dalsegno.lang.script.control import check_control
 from dalsegno.lang.script.findings import Finding, Report
+from dalsegno.lang.script.forms import MAIN
 from dalsegno.lang.script.library_use import BUILTIN_NAMES, KNOWN_NAMES, LibraryUse, is_builtin
 from dalsegno.lang.script.parsing import Parsed, parse_program
+from dalsegno.lang.script.recovery import Recovered, recover
 from dalsegno.lang.script.scopes import ScopeWalk
-from dalsegno.lang.statements import Program
+from dalsegno.lang.statements import Function, Program
 
 FOREIGN = {
     "console": "; write log(…)",
@@ -20,9 +22,14 @@ FOREIGN = {
 }
 """What other languages have, and how it is written here."""
 
+_UNCALLED_MAIN = (
+    "nothing calls 'main': with statements beside it, they are the program, and main is a function like any other; "
+    "move them into it, or write return await main() at the end"
+)
+
 
 def validate(source: str, tasks: Iterable[str] | None = None, parsed: Parsed | None = None) -> list[Finding]:
-    """All findings, in the order of the source; a syntax error is the only one. Raises nothing.
+    """All findings, in the order of the source; with syntax errors, what can be said of the rest. Raises nothing.
 
     With ``tasks``, the names of the tasks there are, literal names in ``Task.run`` are looked up among them.
     ``parsed``: what ``parse_program`` made of the same source.
@@ -30,9 +37,24 @@ def validate(source: str, tasks: Iterable[str] | None = None, parsed: Parsed | N
     try:
         program, _ = parsed if parsed is not None else parse_program(source)
     except FlowSyntaxError as problem:
-        return [finding_of(problem)]
+        return _despite(recover(source, problem), source, tasks)
+    return _checked(program, source, tasks)
+
+
+def _despite(found: Recovered, source: str, tasks: Iterable[str] | None) -> list[Finding]:
+    """The syntax errors, and what is wrong with the rest of the program if it could be read."""
+    findings = [finding_of(problem) for problem in found.problems]
+    if found.parsed is not None:
+        findings += _checked(found.parsed[0], source, tasks, found.hidden)
+    return sorted(findings, key=lambda finding: (finding.line, finding.column))
+
+
+def _checked(
+    program: Program, source: str, tasks: Iterable[str] | None, hidden: Collection[str] = ()
+) -> list[Finding]:
+    """``hidden``: names of which nothing can be said, because some of their uses are not in the program."""
     try:
-        return _check(program, Report(source), None if tasks is None else frozenset(tasks))
+        return _check(program, Report(source), None if tasks is None else frozenset(tasks), hidden)
     except RecursionError:  # the parser's limit of nesting is enough, unless the caller's own stack is deep
         return [Finding("syntax", "error", "the program is nested too deeply to be checked", 1, 1)]
 
@@ -41,23 +63,28 @@ def finding_of(problem: FlowSyntaxError) -> Finding:
     return Finding("syntax", "error", problem.message, problem.line, problem.column, problem.excerpt)
 
 
-def _check(program: Program, report: Report, tasks: frozenset[str] | None) -> list[Finding]:
+def _check(
+    program: Program, report: Report, tasks: frozenset[str] | None, hidden: Collection[str]
+) -> list[Finding]:
     scopes = ScopeWalk(program, report)
-    _check_names(scopes, report)
-    _check_unused(scopes, report)
+    _check_names(scopes, report, hidden)
+    _check_unused(scopes, report, hidden, _uncalled_main(program))
     check_control(program, report)
     LibraryUse(scopes, report, tasks).check(program)
     return report.findings()
 
 
-def _check_names(scopes: ScopeWalk, report: Report) -> None:
+def _check_names(scopes: ScopeWalk, report: Report, hidden: Collection[str]) -> None:
+    known = {*scopes.open_writes, *hidden}
     for node, candidates in scopes.open_reads:
-        if node.name not in scopes.open_writes and not is_builtin(node.name):
+        if node.name not in known and not is_builtin(node.name):
             hint = FOREIGN.get(node.name) or report.suggest(
                 node.name, [*candidates, *scopes.open_writes, *KNOWN_NAMES]
             )
             report.note("undefined-variable", f"Undefined variable '{node.name}'{hint}", node.offset)
     for name, offset in scopes.open_writes.items():
+        if name in hidden:
+            continue
         message = f"'{name}' is declared nowhere, so this makes a variable of the whole workflow: write let {name} = …"
         report.note("implicit-global", message, offset)
         _check_hiding(name, offset, report)
@@ -72,9 +99,22 @@ def _check_hiding(name: str, offset: int, report: Report) -> None:
         )
 
 
-def _check_unused(scopes: ScopeWalk, report: Report) -> None:
+def _uncalled_main(program: Program) -> int | None:
+    """Where the function stands that would be the program, if no statements stood beside it."""
+    if program.form != "statements":
+        return None
+    mains = [item for item in program.body.body if isinstance(item, Function) and item.name == MAIN]
+    return mains[0].offset if mains else None
+
+
+def _check_unused(scopes: ScopeWalk, report: Report, hidden: Collection[str], main: int | None) -> None:
     for variable in scopes.variables:
         if variable.read or variable.name.startswith("_") or variable.kind in ("parameter", "caught"):
+            continue
+        if variable.name in hidden:
+            continue
+        if variable.offset == main:
+            report.note("uncalled-main", _UNCALLED_MAIN, main)
             continue
         message = f"'{variable.name}' is never used: remove it, or call it '_{variable.name}'"
         report.note("unused-variable", message, variable.offset)

@@ -59,8 +59,9 @@ USAGE: dict[str, tuple[str, str]] = {
     ),
     "DS-161": (
         (
-            "An idempotency key came a second time, and what was asked for is not what it was used for: another input"
-            " of a start, other nodes or another context of a rerun. Nothing was done."
+            "An idempotency key came a second time, and what was asked for is not what it was used for: another input,"
+            " definition, version or delay of a start, another name or payload of a signal, other nodes or another"
+            " context of a rerun. Nothing was done."
         ),
         (
             "Send the same request again to get the execution that the key belongs to (the message names it), or choose"

@@ -36,7 +36,8 @@ async def alert(office: TheOffice, id: Id) -> AlertInfo:
 
 @router.put("/{id}", dependencies=[needs("admin")], responses={201: {"model": AlertInfo}})
 async def put(office: TheOffice, id: Id, setting: AlertSetting, response: Response) -> AlertInfo:
-    """Creates an alert (201) or changes it (200). It tells of what fails from now on."""
+    """Creates an alert (201) or changes it (200). It tells of what fails from now on; a `warning` says why
+    it does not."""
     now = office.client.stack.clock.now()
     made, is_new = await Alerting(office).book.put(setting.named(id, now), setting.url)
     if is_new:
@@ -63,4 +64,14 @@ async def test(office: TheOffice, id: Id) -> Tested:
 
 async def _info(office: Office, alert: Alert) -> AlertInfo:
     record = await office.client.stack.records.get(STATE, alert.id)
-    return AlertInfo.of(alert, msgspec.json.decode(record.data, type=State) if record is not None else None)
+    state = msgspec.json.decode(record.data, type=State) if record is not None else None
+    return AlertInfo.of(alert, state, await _missing_workflow(office, alert))
+
+
+async def _missing_workflow(office: Office, alert: Alert) -> str | None:
+    archive = office.client.stack.archive
+    if alert.workflow is None or await archive.definition(alert.workflow) is not None:
+        return None
+    return (
+        f"no workflow '{alert.workflow}' is deployed in this store: there is nothing to tell of until one is"
+    )

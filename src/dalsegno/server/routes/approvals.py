@@ -8,18 +8,18 @@ from urllib.parse import parse_qsl
 from fastapi import APIRouter, Path, Query, Request, status
 from fastapi.responses import HTMLResponse, Response
 
+from dalsegno.engine.approvals import Approval
 from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.server.access import Caller, needs
 from dalsegno.server.approval_page import ending_page, question_page, thanks_page
 from dalsegno.server.approvals import Found, Links, approval_cursor, approval_place
 from dalsegno.server.forms import data_of
 from dalsegno.server.office import TheOffice
-from dalsegno.server.pages import Cursor, Limit, Page
+from dalsegno.server.pages import Cursor, Limit, Page, not_given_out
 from dalsegno.server.problems import MEDIA_TYPE
 from dalsegno.server.reference import FOLDER
 from dalsegno.server.schemas.approvals import (
     ApprovalInfo,
-    ApprovalList,
     DecisionInfo,
     DecisionRequest,
     LinkInfo,
@@ -62,19 +62,27 @@ async def approvals(
     office: TheOffice, workflow: Workflow = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[ApprovalInfo]:
     """What waits for somebody's decision; that of the newest execution first."""
-    found = await office.client.pending_approvals(workflow, limit + 1, approval_place(cursor))
+    return _page(await office.client.pending_approvals(workflow, limit + 1, approval_place(cursor)), limit)
+
+
+def _page(found: list[Approval], limit: int) -> Page[ApprovalInfo]:
+    """Of one more than are shown, where there are so many."""
     items = [ApprovalInfo.of(each) for each in found[:limit]]
     return Page(items=items, next=approval_cursor(found[limit - 1]) if len(found) > limit else None)
 
 
 @router.get("/executions/{execution}/approvals", dependencies=[needs("read")])
-async def of_execution(office: TheOffice, execution: ExecutionId) -> ApprovalList:
+async def of_execution(
+    office: TheOffice, execution: ExecutionId, limit: Limit = 100, cursor: Cursor = None
+) -> Page[ApprovalInfo]:
     """What one execution waits to have decided; the oldest first."""
-    found = await office.client.approvals(execution)
-    return ApprovalList(items=[ApprovalInfo.of(each) for each in found])
+    after = approval_place(cursor)
+    if after is not None and after.execution != execution:
+        raise not_given_out()
+    return _page(await office.client.approvals(execution, limit + 1, after), limit)
 
 
-@router.post("/executions/{execution}/approvals/{node:path}")
+@router.post("/executions/{execution}/approvals/{node:whole}")
 async def decide(
     office: TheOffice,
     execution: ExecutionId,

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response, status
 
 from dalsegno.server.access import needs
+from dalsegno.server.deliveries import book_of
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.schemas.credentials import CredentialInfo, CredentialSetting, Rotated
@@ -49,5 +50,5 @@ async def put(
 
 @router.delete("/{name}", status_code=204, dependencies=[needs("admin")])
 async def remove(office: TheOffice, name: Name) -> None:
-    """Removes it. Runs that need it fail from now on."""
-    await office.engine.vault.remove(name)
+    """Removes it. Runs that need it fail from now on. What a webhook checks its deliveries with stays (409)."""
+    await book_of(office).remove_credential(name)

@@ -56,13 +56,12 @@ async def deploy(office: TheOffice, source: Source, response: Response) -> Deplo
 @router.get("", dependencies=[needs("read")])
 async def definitions(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[DefinitionInfo]:
     """The current version of every workflow, by name."""
-    after = from_cursor(cursor) or ""
-    found = [each for each in await office.client.stack.archive.definitions() if each.name > after]
+    found = await office.client.stack.archive.definitions(from_cursor(cursor) or "", limit + 1)
     items = [DefinitionInfo.of(each) for each in found[:limit]]
     return Page(items=items, next=to_cursor(items[-1].name) if len(found) > limit else None)
 
 
-@router.get("/{name:path}/versions", dependencies=[needs("read")])
+@router.get("/{name:whole}/versions", dependencies=[needs("read")])
 async def versions(office: TheOffice, name: WorkflowName) -> list[VersionInfo]:
     """All versions, newest first."""
     archive = office.client.stack.archive
@@ -81,7 +80,7 @@ async def versions(office: TheOffice, name: WorkflowName) -> list[VersionInfo]:
     ]
 
 
-@router.get("/{name:path}/diff", dependencies=[needs("read")])
+@router.get("/{name:whole}/diff", dependencies=[needs("read")])
 async def diff(
     office: TheOffice, name: WorkflowName, before: VersionName, after: VersionName = "latest"
 ) -> Difference:
@@ -89,7 +88,7 @@ async def diff(
     return await difference_of(office, name, before, after)
 
 
-@router.put("/{name:path}/aliases/{alias}", dependencies=[needs("run")])
+@router.put("/{name:whole}/aliases/{alias:part}", dependencies=[needs("run")])
 async def set_alias(
     office: TheOffice, name: WorkflowName, alias: Alias, target: AliasTarget
 ) -> dict[str, int]:
@@ -99,14 +98,14 @@ async def set_alias(
     return await archive.aliases(name)
 
 
-@router.delete("/{name:path}/aliases/{alias}", status_code=204, dependencies=[needs("run")])
+@router.delete("/{name:whole}/aliases/{alias:part}", status_code=204, dependencies=[needs("run")])
 async def remove_alias(office: TheOffice, name: WorkflowName, alias: Alias) -> None:
     """What is started from now on cannot name it any more; what runs goes on."""
     if not await office.client.stack.archive.remove_alias(name, alias):
         raise NotFound(no_such_version(name, alias))
 
 
-@router.delete("/{name:path}/versions/{version}", status_code=204, dependencies=[needs("admin")])
+@router.delete("/{name:whole}/versions/{version}", status_code=204, dependencies=[needs("admin")])
 async def remove_version(
     office: TheOffice, name: WorkflowName, version: Annotated[int, Path(ge=1, le=2**31)]
 ) -> None:
@@ -115,13 +114,13 @@ async def remove_version(
     await remove_definition(office, name, version)
 
 
-@router.delete("/{name:path}", status_code=204, dependencies=[needs("admin")])
+@router.delete("/{name:whole}", status_code=204, dependencies=[needs("admin")])
 async def remove(office: TheOffice, name: WorkflowName) -> None:
     """Removes a workflow with all its versions, unless an unfinished execution, a schedule or an alias needs it."""
     await remove_definition(office, name)
 
 
-@router.get("/{name:path}", dependencies=[needs("read")])
+@router.get("/{name:whole}", dependencies=[needs("read")])
 async def definition(
     office: TheOffice, name: WorkflowName, version: Annotated[str | None, Query(max_length=100)] = None
 ) -> DefinitionDetail:

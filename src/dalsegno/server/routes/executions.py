@@ -6,16 +6,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response, status
 
-from dalsegno.engine.repeats import check_same_input
+from dalsegno.engine.repeats import check_same_start
 from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import InvalidInput
-from dalsegno.model.definition import format_target
+from dalsegno.model.definition import VERSION_SIGN, Version, parse_target, read_version
 from dalsegno.server.access import needs
-from dalsegno.server.deploying import deploy_inline
 from dalsegno.server.filters import AskedFilter, cursor_after, place_at
+from dalsegno.server.inline import start_inline
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page
-from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for
+from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for, one_key
 from dalsegno.server.schemas.executions import (
     CancelRequest,
     EventInfo,
@@ -30,6 +30,7 @@ from dalsegno.server.schemas.executions import (
     WaitInfo,
     Why,
 )
+from dalsegno.server.stream import check_seen
 from dalsegno.server.tracing import TraceParent, traced
 
 router = APIRouter(prefix="/executions", tags=["executions"])
@@ -51,34 +52,47 @@ async def start(
     traceparent: TraceParent = None,
 ) -> Execution:
     """Starts a workflow. With a key that was used before for it, that execution is returned (200 instead of 201); with
-    such a key and another input nothing is done (409)."""
-    key = request.idempotency_key or idempotency_key
-    target = await _target(office, request)
+    such a key and another input, definition, version or delay nothing is done (409)."""
+    client = office.client
+    name, version = _target(request)
     options = StartOptions(
-        request.version,
-        key,
+        version,
+        one_key(idempotency_key, request.idempotency_key),
         traced(request.tags, traceparent),
         request.priority,
         request.delay,
         request.start_at,
     )
-    began = office.client.stack.clock.now()
-    execution = await office.client.start(target, request.input, options)
-    view = await office.client.status(execution)
-    if key is not None:
-        await check_same_input(office.client, view, request.input)
-    return answer_for(view, response, key, began)
+    plan = client.pending.planned if request.pending else client.launcher.planned
+    if request.definition is not None:
+        started = await start_inline(office, request.definition, request.input, options, plan)
+        return answer_for(await client.status(started.execution), response, is_new=started.is_new)
+    program = await client.definitions.by_name(name, version)
+    started = await client.launcher.create(*await plan(program, request.input, options), options)
+    view = await client.status(started.execution)
+    if not started.is_new:
+        await check_same_start(client, view, request.input, options)
+    return answer_for(view, response, is_new=started.is_new)
 
 
-async def _target(office: Office, request: StartRequest) -> str:
+def _target(request: StartRequest) -> tuple[str, Version]:
+    """Which workflow, and which of its versions; raises InvalidInput where the request says two things at once."""
     if request.definition is not None:
         if request.workflow is not None:
             raise InvalidInput("/body: give either 'workflow' or 'definition'")
-        definition = await deploy_inline(office, request.definition)
-        return format_target(definition.name, definition.version)
+        if request.version is not None:
+            raise InvalidInput("/body/version: 'definition' is a version of its own; leave 'version' away")
+        return "", None
     if request.workflow is None:
         raise InvalidInput("/body/workflow: name the workflow to start, or give its 'definition'")
-    return request.workflow
+    name, named = parse_target(request.workflow)
+    version = read_version(request.version)
+    if VERSION_SIGN in request.workflow and request.version is not None and named != version:
+        raise InvalidInput(
+            f"/body/version: 'workflow' names {request.workflow[:300]!r}, and 'version' {request.version!r};"
+            " name the version in one of them"
+        )
+    return name, version if named is None else named
 
 
 @router.get("", dependencies=[needs("read")])
@@ -117,8 +131,9 @@ async def events(
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> EventPage:
-    """The history from any number on, in order."""
-    await office.client.status(execution)
+    """The history from any number on, in order. `last` is what to give as `after` next; a number that no event has yet
+    is refused."""
+    check_seen(await office.client.status(execution), after)
     found = [EventInfo.of(event) for event in await office.client.events(execution, after, limit)]
     return EventPage(events=found, last=found[-1].seq if found else after)
 
@@ -147,8 +162,10 @@ async def picture(office: TheOffice, execution: ExecutionId) -> PictureInfo | No
 async def signal(
     office: TheOffice, execution: ExecutionId, request: SignalRequest, idempotency_key: IdempotencyKey = None
 ) -> None:
-    """Kept until the workflow takes it, in order per name. The same `id` (or key) again changes nothing."""
-    await office.client.signal(execution, request.name, request.payload, request.id or idempotency_key)
+    """Kept until the workflow takes it, in order per name. The same `id` (or key) again changes nothing; with another
+    name or payload it is refused (409)."""
+    named = one_key(idempotency_key, request.id, "id")
+    await office.client.signal(execution, request.name, request.payload, named)
 
 
 @router.post("/{execution}/cancel", dependencies=[needs("run")])
@@ -185,9 +202,8 @@ async def retry(
 ) -> Execution:
     """A new execution from everything that failed or was interrupted. The same key again is the same new execution
     (200 instead of 201)."""
-    began = office.client.stack.clock.now()
-    again = await office.client.rerun(execution, key=idempotency_key)
-    return answer_for(await office.client.status(again), response, idempotency_key, began)
+    again = await office.client.repetition.rerun(execution, None, None, idempotency_key)
+    return answer_for(await office.client.status(again.execution), response, is_new=again.is_new)
 
 
 @router.post(
@@ -205,9 +221,8 @@ async def rerun(
 ) -> Execution:
     """A new execution from these nodes on, with the recorded context, edited as asked. The same key again is the same
     new execution (200 instead of 201); with other nodes or another context it is refused (409)."""
-    began = office.client.stack.clock.now()
-    again = await office.client.rerun(execution, request.nodes, request.context, idempotency_key)
-    return answer_for(await office.client.status(again), response, idempotency_key, began)
+    again = await office.client.repetition.rerun(execution, request.nodes, request.context, idempotency_key)
+    return answer_for(await office.client.status(again.execution), response, is_new=again.is_new)
 
 
 async def _info(office: Office, execution: str) -> ExecutionInfo:

@@ -24,9 +24,12 @@ BODIES: dict[str, Any] = {
     "requestBody": {
         "description": "Exactly the bytes that were signed.",
         "content": {
-            "application/json": {"schema": {}},
-            "application/x-www-form-urlencoded": {"schema": {"type": "object"}},
-            "text/plain": {"schema": {"type": "string"}},
+            "application/json": {"schema": {}, "example": {"ref": "refs/heads/main"}},
+            "application/x-www-form-urlencoded": {
+                "schema": {"type": "object"},
+                "example": {"payload": '{"ref":"refs/heads/main"}'},
+            },
+            "text/plain": {"schema": {"type": "string"}, "example": "refs/heads/main"},
         },
     }
 }
@@ -79,7 +82,7 @@ def _result(view: ExecutionView) -> Response:
 
 for method in METHODS:
     router.add_api_route(
-        "/{path:path}",
+        "/{path:whole}",
         receive,
         methods=[method],
         operation_id=f"receive_{method.lower()}",

@@ -36,16 +36,20 @@ async def inspection(
     office: TheOffice,
     execution: Annotated[str, Path(max_length=100)],
     things: Annotated[bool, Query(description="With what its program awaits, in sentences.")] = False,
+    slots: Annotated[bool, Query(description="With what has not arrived at each barrier, by name.")] = False,
 ) -> InspectionInfo:
     """Tokens, barriers and the machine of an execution. Made for looking closely: fields may be added."""
     view = await office.client.status(execution)
     found = await office.client.stack.ledger.inspect(execution)
+    missing = await office.client.open_slots(found) if slots and found is not None else {}
     return InspectionInfo(
         execution=Execution.of(view),
         held=found is not None,
         now=moment(office.client.stack.clock.now()),
         tokens=[TokenInfo.of(token) for token in found.tokens] if found is not None else [],
-        barriers=[BarrierInfo.of(barrier) for barrier in found.barriers] if found is not None else [],
+        barriers=[BarrierInfo.of(barrier, missing.get(barrier.id, ())) for barrier in found.barriers]
+        if found is not None
+        else [],
         limits=msgspec.to_builtins(found.limits) if found is not None else [],
         machine=await _machine(office, view, things=things) if found is not None else None,
         served=sorted(await _served(office)),

@@ -30,20 +30,20 @@ async def limits(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -
     return Page(items=items, next=to_cursor(items[-1].key) if len(views) > limit else None)
 
 
-@router.get("/{key:path}", dependencies=[needs("read")])
+@router.get("/{key:whole}", dependencies=[needs("read")])
 async def one(office: TheOffice, key: Key) -> LimitInfo:
     """One key as it is now. A key that nothing has used yet has no limit and no slots in use."""
     return LimitInfo.of(await OperatorLimits(office.client.stack).get(key))
 
 
-@router.put("/{key:path}", dependencies=[needs("admin")])
+@router.put("/{key:whole}", dependencies=[needs("admin")])
 async def set_limit(office: TheOffice, key: Key, request: LimitRequest) -> LimitInfo:
     """Sets what holds for a key from now on, in every process, before what definitions say. What runs goes on."""
     limits_of = OperatorLimits(office.client.stack)
     return LimitInfo.of(await limits_of.set(key, request.concurrency, request.rate))
 
 
-@router.delete("/{key:path}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("admin")])
+@router.delete("/{key:whole}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("admin")])
 async def remove(office: TheOffice, key: Key) -> Response:
     """What definitions say holds again."""
     if not await OperatorLimits(office.client.stack).remove(key):

@@ -44,14 +44,14 @@ async def add(office: TheOffice, request: ScheduleRequest) -> ScheduleInfo:
     return ScheduleInfo.of(view)
 
 
-@router.post("/{name:path}/pause", dependencies=[needs("run")])
+@router.post("/{name:whole}/pause", dependencies=[needs("run")])
 async def pause(office: TheOffice, name: Name) -> ScheduleInfo:
     """No time fires until it is resumed; then those that passed count as missed."""
     await book_of(office).pause(name)
     return await _shown(office, name)
 
 
-@router.post("/{name:path}/resume", dependencies=[needs("run")])
+@router.post("/{name:whole}/resume", dependencies=[needs("run")])
 async def resume(office: TheOffice, name: Name) -> ScheduleInfo:
     """Its times fire again."""
     await book_of(office).resume(name)
@@ -59,7 +59,7 @@ async def resume(office: TheOffice, name: Name) -> ScheduleInfo:
 
 
 @router.post(
-    "/{name:path}/trigger",
+    "/{name:whole}/trigger",
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
     responses=USED_BEFORE,
@@ -69,19 +69,18 @@ async def trigger(
 ) -> Execution:
     """Starts its workflow now, beside its times. With a key that was used before for this schedule, the execution that
     was started then is returned (200 instead of 201)."""
-    began = office.client.stack.clock.now()
     order = await book_of(office).trigger(name, idempotency_key)
-    execution = await office.client.start_ordered(order)
-    return answer_for(await office.client.status(execution), response, idempotency_key, began)
+    started = await office.client.launcher.start_ordered(order)
+    return answer_for(await office.client.status(started.execution), response, is_new=started.is_new)
 
 
-@router.get("/{name:path}", dependencies=[needs("read")])
+@router.get("/{name:whole}", dependencies=[needs("read")])
 async def schedule(office: TheOffice, name: Name, times: Times = SHOWN_TIMES) -> ScheduleInfo:
     """One schedule, with its next times."""
     return await _shown(office, name, times)
 
 
-@router.put("/{name:path}", dependencies=[needs("run")], responses={201: {"model": ScheduleInfo}})
+@router.put("/{name:whole}", dependencies=[needs("run")], responses={201: {"model": ScheduleInfo}})
 async def put(office: TheOffice, name: Name, setting: ScheduleSetting, response: Response) -> ScheduleInfo:
     """Creates a schedule (201), or changes what it says (200); what it counted is kept."""
     book, is_new = book_of(office), False
@@ -95,7 +94,7 @@ async def put(office: TheOffice, name: Name, setting: ScheduleSetting, response:
     return ScheduleInfo.of(view)
 
 
-@router.delete("/{name:path}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("run")])
+@router.delete("/{name:whole}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("run")])
 async def remove(office: TheOffice, name: Name) -> None:
     """No time fires any more. What it started runs on."""
     await book_of(office).remove(name)

@@ -6,10 +6,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query
 
-from dalsegno.errors import InvalidInput
 from dalsegno.server.access import needs
 from dalsegno.server.office import TheOffice
-from dalsegno.server.stream import EventStream, broadcast_of, change_stream, changes_of, execution_stream
+from dalsegno.server.stream import (
+    EventStream,
+    broadcast_of,
+    change_stream,
+    changes_of,
+    check_seen,
+    execution_stream,
+)
 
 router = APIRouter(tags=["live"])
 
@@ -49,8 +55,7 @@ async def stream(
     """
     seen = last_event_id if last_event_id is not None else after
     view = await office.client.status(execution)
-    if seen > view.seq:
-        raise InvalidInput(f"execution {execution} has {view.seq} events so far; there is no event {seen}")
+    check_seen(view, seen)
     broadcast = broadcast_of(office)
     broadcast.take_seat()
     return EventStream(execution_stream(broadcast, view, seen), broadcast.leave_seat)
@@ -78,4 +83,15 @@ async def changes(
     """
     broadcast = broadcast_of(office)
     broadcast.take_seat()
-    return EventStream(change_stream(changes_of(office), workflow), broadcast.leave_seat)
+    listening = changes_of(office)
+    try:
+        listener = await listening.open(workflow)
+    except BaseException:
+        broadcast.leave_seat()
+        raise
+
+    def over() -> None:
+        listening.close(listener)
+        broadcast.leave_seat()
+
+    return EventStream(change_stream(listening, listener), over)

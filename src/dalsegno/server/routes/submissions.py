@@ -8,13 +8,11 @@ from fastapi import APIRouter, Response, status
 
 from dalsegno.core.context import key_of
 from dalsegno.engine.pending import UNCHANGED
-from dalsegno.engine.repeats import check_same_input
 from dalsegno.engine.starting import StartOptions
-from dalsegno.model.definition import format_target
 from dalsegno.server.access import needs
-from dalsegno.server.deploying import deploy_inline
+from dalsegno.server.inline import start_inline
 from dalsegno.server.office import TheOffice
-from dalsegno.server.repeating import IdempotencyKey
+from dalsegno.server.repeating import IdempotencyKey, one_key
 from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.executions import ExecutionInfo, NodeInfo
 from dalsegno.server.schemas.submissions import (
@@ -39,20 +37,14 @@ async def submit(
 ) -> Submission:
     """Stores the definition and creates an execution of it that is PENDING: nothing runs until it is triggered. The
     input is checked now. With a key that was used before for this workflow, that execution is returned (200);
-    with such a key and another input nothing is done (409)."""
-    key = request.idempotency_key or idempotency_key
+    with such a key and another input or definition nothing is done (409)."""
     client = office.client
-    definition = await deploy_inline(office, request.document())
-    began = client.stack.clock.now()
-    target = format_target(definition.name, definition.version)
-    execution = await client.submit(target, request.input, StartOptions(idempotency_key=key))
-    view = await client.status(execution)
-    if key is not None:
-        await check_same_input(client, view, request.input)
-    if key is not None and view.created_at < began:
+    options = StartOptions(idempotency_key=one_key(idempotency_key, request.idempotency_key))
+    started = await start_inline(office, request.document(), request.input, options, client.pending.planned)
+    if not started.is_new:
         response.status_code = status.HTTP_200_OK
-    response.headers["Location"] = f"/v1/workflows/{execution}/status"
-    return Submission.of(view)
+    response.headers["Location"] = f"/v1/workflows/{started.execution}/status"
+    return Submission.of(await client.status(started.execution))
 
 
 @router.post("/workflows/{execution}/trigger", dependencies=[needs("run")])

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Path, Response, status
 
 from dalsegno.server.access import needs
 from dalsegno.server.deliveries import book_of
-from dalsegno.server.office import TheOffice
+from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.schemas.webhooks import WebhookInfo, WebhookSetting
-from dalsegno.server.webhooks import missing_workflow
+from dalsegno.server.webhooks import Webhook, missing_workflow
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
@@ -22,28 +22,32 @@ Id = Annotated[str, Path(max_length=100, description="The webhook's id.", exampl
 async def webhooks(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[WebhookInfo]:
     """All webhooks by id, without their secrets."""
     found = await book_of(office).page(from_cursor(cursor) or "", limit + 1)
-    items = [WebhookInfo.of(each) for each in found[:limit]]
+    items = [await _shown(office, each) for each in found[:limit]]
     return Page(items=items, next=to_cursor(items[-1].id) if len(found) > limit else None)
 
 
 @router.get("/{id}", dependencies=[needs("read")])
 async def webhook(office: TheOffice, id: Id) -> WebhookInfo:
     """One webhook, without its secret: nothing gives that out."""
-    return WebhookInfo.of(await book_of(office).get(id))
+    return await _shown(office, await book_of(office).get(id))
 
 
 @router.put("/{id}", dependencies=[needs("admin")], responses={201: {"model": WebhookInfo}})
 async def put(office: TheOffice, id: Id, setting: WebhookSetting, response: Response) -> WebhookInfo:
-    """Creates a webhook (201) or changes it (200). It takes deliveries at once; a `warning` says that its
-    workflow is not deployed yet."""
+    """Creates a webhook (201) or changes it (200). It takes deliveries at once; a `warning` says why it does not."""
     now = office.client.stack.clock.now()
     made, is_new = await book_of(office).put(setting.named(id, now), setting.secret)
     if is_new:
         response.status_code = status.HTTP_201_CREATED
-    return WebhookInfo.of(made, await missing_workflow(office.client.stack.archive, made))
+    return await _shown(office, made)
 
 
 @router.delete("/{id}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("admin")])
 async def remove(office: TheOffice, id: Id) -> None:
     """Removes it and its secret. Deliveries are answered with 404 from now on."""
     await book_of(office).remove(id)
+
+
+async def _shown(office: Office, webhook: Webhook) -> WebhookInfo:
+    problem = await book_of(office).problem(webhook)
+    return WebhookInfo.of(webhook, problem or await missing_workflow(office.client.stack.archive, webhook))

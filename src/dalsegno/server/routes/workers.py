@@ -47,6 +47,6 @@ def _status(view: WorkerView, dead: bool) -> WorkerStatus:
                 queue=each.queue,
                 attempt=each.attempt,
             )
-            for each in info.running
+            for each in (info.running if view.leases else ())  # what it has ended since its last heartbeat
         ],
     )

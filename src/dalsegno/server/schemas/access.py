@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dalsegno.server.access import Caller, Scope
 from dalsegno.server.audit import Entry
 from dalsegno.server.keys import MAX_NAME, NAME, Key
-from dalsegno.server.schemas.values import maybe_moment, moment
+from dalsegno.server.schemas.values import Asked, maybe_moment, moment
 
 _KEY: dict[str, Any] = {
     "id": "5f0c2ab19d3e",
@@ -24,7 +24,7 @@ _KEY: dict[str, Any] = {
 }
 
 
-class KeyRequest(BaseModel):
+class KeyRequest(Asked, BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={"example": {"name": "deploy", "scopes": ["run"], "expires": "30d"}},
@@ -77,7 +77,7 @@ class NewKey(KeyInfo):
     key: str = Field(description="The key itself. It is shown this once and stored nowhere.")
 
 
-class SignIn(BaseModel):
+class SignIn(Asked, BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"key": "ds_5f0c2ab19d3e_…"}})
 
     key: str = Field(min_length=1, max_length=200)

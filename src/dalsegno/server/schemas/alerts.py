@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dalsegno.server.alerting import State
 from dalsegno.server.alerts import MOST_ADDRESSES, Alert
-from dalsegno.server.schemas.values import PRINTABLE, maybe_moment, moment
+from dalsegno.server.schemas.values import PRINTABLE, Asked, maybe_moment, moment
 
 EXAMPLE: dict[str, Any] = {"workflow": "checkout", "url": "https://chat.example.com/hooks/1", "every": 60}
 
 
-class AlertSetting(BaseModel):
+class AlertSetting(Asked, BaseModel):
     """An alert as it is to be from now on."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": EXAMPLE})
@@ -74,9 +74,10 @@ class AlertInfo(BaseModel):
     waiting: int = Field(default=0, description="Failures that are still to be told.")
     told_at: datetime | None = Field(default=None, description="When the last message was taken.")
     error: str | None = Field(default=None, description="Why the last one was not.")
+    warning: str | None = Field(default=None, description="Why it tells of nothing, if it does not.")
 
     @classmethod
-    def of(cls, alert: Alert, state: State | None) -> AlertInfo:
+    def of(cls, alert: Alert, state: State | None, warning: str | None = None) -> AlertInfo:
         return cls(
             id=alert.id,
             workflow=alert.workflow,
@@ -87,6 +88,7 @@ class AlertInfo(BaseModel):
             waiting=_waiting(state) if state is not None else 0,
             told_at=maybe_moment((state.told_at or None) if state is not None else None),
             error=state.error if state is not None else None,
+            warning=warning,
         )
 
 

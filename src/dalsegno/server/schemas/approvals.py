@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dalsegno.engine.approvals import Approval
 from dalsegno.server.schemas.executions import EXAMPLE_ID, Decision
-from dalsegno.server.schemas.values import Delay, maybe_moment, moment
+from dalsegno.server.schemas.values import Asked, Delay, maybe_moment, moment
 
 Indexes = Annotated[list[Annotated[int, Field(ge=0, le=2**53)]], Field(max_length=20)]
 
@@ -48,11 +48,7 @@ class ApprovalInfo(BaseModel):
         )
 
 
-class ApprovalList(BaseModel):
-    items: list[ApprovalInfo]
-
-
-class DecisionRequest(BaseModel):
+class DecisionRequest(Asked, BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={"example": {"decision": "approved", "data": {"amount": 80}, "by": "ann"}},
@@ -79,7 +75,7 @@ class DecisionInfo(BaseModel):
     by: str | None
 
 
-class LinkRequest(BaseModel):
+class LinkRequest(Asked, BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={

@@ -11,14 +11,14 @@ from dalsegno.model.execution import ExecutionKind, ExecutionState
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.server.filters import TEXT, seconds_of
 from dalsegno.server.schemas.executions import EXAMPLE_ID
-from dalsegno.server.schemas.values import Tags
+from dalsegno.server.schemas.values import Asked, Tags
 
 BulkAction = Literal["cancel", "pause", "resume", "retry", "delete"]
 
 Relation = Annotated[str, Field(max_length=50)]
 
 
-class FilterBody(BaseModel):
+class FilterBody(Asked, BaseModel):
     """As in the list of executions. All that is given must fit."""
 
     model_config = ConfigDict(
@@ -57,7 +57,7 @@ class FilterBody(BaseModel):
         )
 
 
-class BulkRequest(BaseModel):
+class BulkRequest(Asked, BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={

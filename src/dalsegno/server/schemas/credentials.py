@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dalsegno.engine.secrets.credentials import LONGEST_VALUE, MOST_FIELDS, MOST_PATTERNS, NewCredential
 from dalsegno.engine.secrets.credentials import CredentialInfo as Info
 from dalsegno.engine.secrets.vault import Rotation
-from dalsegno.server.schemas.values import moment
+from dalsegno.server.schemas.values import Asked, moment
 
 Type = Literal["bearer", "basic", "header", "query", "custom"]
 Hosts = Annotated[list[Annotated[str, Field(max_length=260)]], Field(max_length=MOST_PATTERNS)]
@@ -31,7 +31,7 @@ EXAMPLE: dict[str, Any] = {
 }
 
 
-class CredentialSetting(BaseModel):
+class CredentialSetting(Asked, BaseModel):
     """A credential as it is to be from now on."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": EXAMPLE})

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dalsegno.model.definition import Definition
 from dalsegno.server.problems import Place
-from dalsegno.server.schemas.values import Name, moment
+from dalsegno.server.schemas.values import Asked, Name, moment
 
 EXAMPLE_GRAPH: dict[str, Any] = {
     "name": "hello",
@@ -26,7 +26,7 @@ EXAMPLE_GRAPH: dict[str, Any] = {
 Kind = Literal["graph", "script", "python"]
 
 
-class DefinitionSource(BaseModel):
+class DefinitionSource(Asked, BaseModel):
     """A graph document as an object, or the text of a graph (JSON, YAML) or of a script."""
 
     model_config = ConfigDict(
@@ -82,7 +82,7 @@ class DeployedDefinition(DefinitionInfo):
 class DefinitionDetail(DefinitionInfo):
     aliases: dict[str, int] = {}
     source: str = Field(
-        description="As somebody wrote it: YAML of a graph, or the text of a script or function."
+        description="As somebody wrote it: the text of a graph, script or function; YAML of a graph that came as data."
     )
     document: dict[str, Any] | None = Field(default=None, description="Of a graph: the stored document.")
     input_schema: dict[str, Any] | None = None
@@ -102,7 +102,7 @@ class Difference(BaseModel):
     """Nodes, edges and fields of graphs; a unified diff of everything else."""
 
 
-class AliasTarget(BaseModel):
+class AliasTarget(Asked, BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"version": 3}})
 
     version: int = Field(ge=1)

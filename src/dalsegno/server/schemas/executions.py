@@ -11,12 +11,12 @@ from dalsegno.core.diagnosis import Wait
 from dalsegno.core.summary import NodeSummary
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionState, ExecutionView
-from dalsegno.server.schemas.values import Delay, Tags, maybe_moment, moment, value_of
+from dalsegno.server.schemas.values import Asked, Delay, Tags, maybe_moment, moment, value_of
 
 EXAMPLE_ID = "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4"
 
 
-class StartRequest(BaseModel):
+class StartRequest(Asked, BaseModel):
     """``workflow`` names a deployed one; ``definition`` gives one in the same call instead."""
 
     model_config = ConfigDict(
@@ -50,6 +50,9 @@ class StartRequest(BaseModel):
     )
     start_at: datetime | None = Field(
         default=None, description="Begin at this time instead; UTC if it has no offset."
+    )
+    pending: bool = Field(
+        default=False, description="Submit it: checked and created now, PENDING until it is triggered."
     )
 
 
@@ -204,7 +207,7 @@ class Why(BaseModel):
     reasons: list[WaitInfo]
 
 
-class SignalRequest(BaseModel):
+class SignalRequest(Asked, BaseModel):
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"example": {"name": "approved", "payload": {"by": "Ada"}}}
     )
@@ -216,13 +219,13 @@ class SignalRequest(BaseModel):
     )
 
 
-class CancelRequest(BaseModel):
+class CancelRequest(Asked, BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"reason": "ordered twice"}})
 
     reason: str | None = Field(default=None, max_length=2000)
 
 
-class RerunRequest(BaseModel):
+class RerunRequest(Asked, BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={"example": {"nodes": ["charge"], "context": {"$trigger": {"n": 1}}}},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -95,9 +96,10 @@ class BarrierInfo(BaseModel):
     resolved: int
     live: int
     deadline: datetime | None = None
+    open: list[str] = Field(default=[], description="With `slots`: what has not arrived, the first of them.")
 
     @classmethod
-    def of(cls, barrier: BarrierView) -> BarrierInfo:
+    def of(cls, barrier: BarrierView, missing: Sequence[str] = ()) -> BarrierInfo:
         return cls(
             id=barrier.id,
             scope=barrier.scope,
@@ -108,6 +110,7 @@ class BarrierInfo(BaseModel):
             resolved=barrier.resolved,
             live=barrier.live,
             deadline=maybe_moment(barrier.deadline),
+            open=list(missing),
         )
 
 

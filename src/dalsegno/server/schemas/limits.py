@@ -7,11 +7,12 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from dalsegno.model.limits import LimitView, show_rate
+from dalsegno.server.schemas.values import Asked
 
 RATE = "How many may start in a period: 10/s, 100/m, 5/30s."
 
 
-class LimitRequest(BaseModel):
+class LimitRequest(Asked, BaseModel):
     """What is not given is as definitions say again."""
 
     model_config = ConfigDict(

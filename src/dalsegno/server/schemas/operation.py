@@ -142,10 +142,6 @@ class DeadLetterInfo(BaseModel):
         )
 
 
-class DeadLetterList(BaseModel):
-    dead: list[DeadLetterInfo]
-
-
 class Handled(BaseModel):
     """``execution``: the one that goes on, or was given up."""
 

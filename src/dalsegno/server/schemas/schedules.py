@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dalsegno.core.schedules import (
     CATCH_UP,
@@ -20,9 +20,11 @@ from dalsegno.core.schedules import (
 )
 from dalsegno.engine.schedule_request import NewSchedule
 from dalsegno.engine.schedules import ScheduleView
+from dalsegno.errors import InvalidInput
+from dalsegno.model.definition import format_target, parse_target, read_version
 from dalsegno.model.execution import ExecutionState
 from dalsegno.server.schemas.executions import EXAMPLE_ID
-from dalsegno.server.schemas.values import Delay, Tags, maybe_moment, moment
+from dalsegno.server.schemas.values import Asked, Delay, Tags, maybe_moment, moment
 
 When = Annotated[str, Field(max_length=50)] | Annotated[float, Field(ge=0, le=LAST_MOMENT)]
 """ISO 8601 text, in the schedule's time zone where it has no offset; or Unix seconds."""
@@ -35,15 +37,50 @@ EXAMPLE: dict[str, Any] = {
 }
 
 
-class ScheduleSetting(BaseModel):
-    """What a schedule says from now on."""
+TIMING_WANTED = (
+    "'timing' is a cron line of five fields such as '0 2 * * *', '@daily', or an interval such as 'every 15m'"
+)
+TOLD_ONLY = frozenset(
+    (
+        "execution",
+        "state",
+        "created_at",
+        "next",
+        "last",
+        "last_execution",
+        "started",
+        "passed",
+        "overdue",
+        "error",
+    )
+)
+"""Fields of `ScheduleInfo` that nobody sets."""
+NOT_ASKED = ("allow_unknown", "replace", "cron", "every", "version")
+"""Of the schedule itself: the calls, and other words for its timing and its workflow."""
+
+
+class ScheduleSetting(Asked, BaseModel):
+    """What a schedule says from now on. What `GET` answers may be sent back: the fields that only tell how the schedule
+    stands change nothing."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": EXAMPLE})
 
-    timing: str = Field(
-        max_length=500, description="A cron line of five fields, `@daily` and its like, or `every 15m`."
+    name: str | None = Field(default=None, max_length=200, description="The same as in the path, if at all.")
+    timing: str | None = Field(
+        default=None,
+        max_length=500,
+        description="A cron line of five fields, `@daily` and its like, or `every 15m`.",
+    )
+    cron: str | None = Field(
+        default=None, max_length=500, description="A cron line, as `GET` shows it, instead of `timing`."
+    )
+    every: Delay | None = Field(
+        default=None, description="An interval, as `GET` shows it, instead of `timing`."
     )
     workflow: str = Field(max_length=300, description="`report`, `report@3` or `report@stable`.")
+    version: int | str | None = Field(
+        default=None, description="A number or an alias, if `workflow` names none."
+    )
     input: Any = Field(default=None, description="Given to every start.")
     timezone: str = Field(default="UTC", max_length=100, description="An IANA name.")
     missed: MissedPolicy = Field(
@@ -71,9 +108,44 @@ class ScheduleSetting(BaseModel):
         default=False, description="Does not mind a workflow that is not deployed yet."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_its_state(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if name not in TOLD_ONLY}
+
     def named(self, name: str) -> NewSchedule:
-        told = self.model_dump(exclude={"allow_unknown", "name", "replace"})
-        return NewSchedule(name=name, **told)
+        if self.name not in (None, name):
+            raise InvalidInput(
+                f"/body/name: it says {self.name!r}, and the path {name!r}; leave it away there"
+            )
+        told = self.model_dump(exclude={*NOT_ASKED, "name", "timing", "workflow"})
+        return NewSchedule(name=name, timing=self._timing(), workflow=self._workflow(), **told)
+
+    def _timing(self) -> str:
+        given = {"timing": self.timing, "cron": self.cron, "every": self.every}
+        said = [name for name, value in given.items() if value is not None]
+        if not said:
+            raise InvalidInput(f"/body/timing: say when it starts its workflow: {TIMING_WANTED}")
+        if len(said) > 1:
+            raise InvalidInput(
+                f"/body/{said[0]}: '{said[1]}' says it, too; give one of them: {TIMING_WANTED}"
+            )
+        if self.every is None:
+            return self.timing or self.cron or ""
+        return f"every {self.every}" if isinstance(self.every, str) else f"every {self.every:f}s"
+
+    def _workflow(self) -> str:
+        if self.version is None:
+            return self.workflow
+        name, version = parse_target(self.workflow)
+        if version is not None and version != read_version(self.version):
+            raise InvalidInput(
+                f"/body/version: 'workflow' names {self.workflow!r}, and 'version' {self.version!r};"
+                " name the version in one of them"
+            )
+        return format_target(name, self.version)
 
 
 class ScheduleRequest(ScheduleSetting):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dalsegno.model.execution import ExecutionState, ExecutionView
 from dalsegno.server.schemas.executions import EXAMPLE_ID, NodeInfo
-from dalsegno.server.schemas.values import maybe_moment, moment, value_of
+from dalsegno.server.schemas.values import Asked, maybe_moment, moment, value_of
 
 EXAMPLE_DOCUMENT: dict[str, Any] = {
     "name": "greeting",
@@ -34,7 +34,7 @@ EXAMPLE_DOCUMENT: dict[str, Any] = {
 }
 
 
-class SubmitRequest(BaseModel):
+class SubmitRequest(Asked, BaseModel):
     """A graph document as it is, with nodes and their `dependencies` under `dag` (or with `nodes` and `edges`), and
     beside it what the execution is to get. Everything else here belongs to the document."""
 
@@ -57,7 +57,7 @@ class SubmitRequest(BaseModel):
         return self.model_dump(exclude={"input", "idempotency_key"}, exclude_unset=True)
 
 
-class TriggerRequest(BaseModel):
+class TriggerRequest(Asked, BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"input": {"name": "Grace"}}})
 
     input: Any = Field(default=None, description="Replaces the submitted input, if it is given.")

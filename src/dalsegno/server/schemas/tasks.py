@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from dalsegno.engine.remote import RemoteSettings, RemoteTask, Settled
 from dalsegno.model.failure import Failure
 from dalsegno.model.token import SYSTEM_QUEUE
-from dalsegno.server.schemas.values import maybe_moment
+from dalsegno.server.schemas.values import Asked, maybe_moment
 
 EXAMPLE_TASK = "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4.5f1d3c2b4a6978801f2e3d4c5b6a7988"
 LONGEST_WAIT = 30.0
@@ -32,7 +32,7 @@ QueueName = Annotated[
 Fence = Annotated[int, Field(ge=0, le=2**53, description="As it was handed out.")]
 
 
-class ClaimRequest(BaseModel):
+class ClaimRequest(Asked, BaseModel):
     """``queues`` or ``tasks``, or both: without queues, each task is looked for in the queue of its own name."""
 
     model_config = ConfigDict(
@@ -131,7 +131,7 @@ class Claimed(BaseModel):
     tasks: list[TaskInfo]
 
 
-class CompleteRequest(BaseModel):
+class CompleteRequest(Asked, BaseModel):
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"example": {"fence": 1, "output": {"file": "a-small.png"}}}
     )
@@ -161,7 +161,7 @@ class TaskError(BaseModel):
         )
 
 
-class FailRequest(BaseModel):
+class FailRequest(Asked, BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
@@ -189,14 +189,14 @@ class Accepted(BaseModel):
         return Accepted(id=settled.id, repeated=settled.repeated)
 
 
-class HeldTask(BaseModel):
+class HeldTask(Asked, BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: str = Field(min_length=1, max_length=200, examples=[EXAMPLE_TASK])
     fence: Fence
 
 
-class HeartbeatRequest(BaseModel):
+class HeartbeatRequest(Asked, BaseModel):
     """Everything that the worker works on. A task that it leaves out goes to another worker."""
 
     model_config = ConfigDict(

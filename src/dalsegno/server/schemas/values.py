@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
-from pydantic import Field
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from dalsegno.server.texts import NO_NUL
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
@@ -20,6 +23,20 @@ Tags = Annotated[
 ]
 Delay = Annotated[str, Field(max_length=50)] | Annotated[float, Field(ge=0, le=100 * 366 * 86_400)]
 """Seconds, or text such as ``10m``."""
+
+
+class Asked(BaseModel):
+    """The body of a request. Its texts hold no NUL: not every store can keep one. Data of the users' own is not looked
+    through."""
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _hold_no_nul(cls, value: Any, info: ValidationInfo) -> Any:
+        own = cls.model_fields[info.field_name].annotation if info.field_name in cls.model_fields else Any
+        texts = value if isinstance(value, list) else [value]
+        if own is not Any and any(isinstance(each, str) and "\0" in each for each in texts):
+            raise PydanticCustomError("nul", NO_NUL)
+        return value
 
 
 def moment(seconds: float) -> datetime:

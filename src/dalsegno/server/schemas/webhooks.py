@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dalsegno.model.execution import ExecutionState
 from dalsegno.server.schemas.executions import EXAMPLE_ID
-from dalsegno.server.schemas.values import Tags, moment
+from dalsegno.server.schemas.values import Asked, Tags, moment
 from dalsegno.server.signatures import PRESETS, TOLERANCE, Signature, Style
 from dalsegno.server.webhooks import METHODS, Webhook
 
@@ -26,7 +26,7 @@ EXAMPLE: dict[str, Any] = {
 }
 
 
-class SignatureSetting(BaseModel):
+class SignatureSetting(Asked, BaseModel):
     """How the sender signs. A style has its names of headers; they can be changed one by one."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"style": "github"}})
@@ -62,7 +62,7 @@ class SignatureSetting(BaseModel):
         )
 
 
-class WebhookSetting(BaseModel):
+class WebhookSetting(Asked, BaseModel):
     """A webhook as it is to be from now on."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": EXAMPLE})
@@ -158,7 +158,8 @@ class WebhookInfo(BaseModel):
     description: str
     created_at: datetime
     warning: str | None = Field(
-        default=None, description="Said when it is set up: its workflow is not deployed yet."
+        default=None,
+        description="Why deliveries are refused: its workflow is not deployed, or its secret cannot be read.",
     )
 
     @classmethod

@@ -64,6 +64,20 @@ class ArchiveDefinitions(Topic):
 
         assert [(found.name, found.version) for found in await stack.archive.definitions()] == [("orders", 1)]
 
+    async def test_a1_immutable_list_is_read_in_pages_without_sources(self, stack: ContractStack) -> None:
+        for name in ("e", "b", "d", "a", "c"):
+            await stack.archive.put_definition(name, f"h-{name}", "graph", b"a long source")
+        await stack.archive.remove_definition("d")
+
+        first = await stack.archive.definitions(limit=2)
+        assert [(found.name, found.hash, found.source) for found in first] == [
+            ("a", "h-a", b""),
+            ("b", "h-b", b""),
+        ]
+        assert [found.name for found in await stack.archive.definitions("b", 2)] == ["c", "e"]
+        assert [found.name for found in await stack.archive.definitions("bb", 1)] == ["c"]
+        assert await stack.archive.definitions("e", 2) == []
+
     async def test_a1_immutable_same_content_under_two_names(self, stack: ContractStack) -> None:
         first = await stack.archive.put_definition("a", "same", "graph", b"{}")
         second = await stack.archive.put_definition("b", "same", "graph", b"{}")

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from dalsegno.model.effect import LeaveContext, StoreOutput
-from dalsegno.model.transition import Stale, Transition
-from dalsegno.testing.contract.build import arrive, barrier, cancel, event, new_execution, start, step, token
+from dalsegno.model.transition import Applied, Stale, Transition
+from dalsegno.testing.contract.build import (
+    arrive,
+    barrier,
+    cancel,
+    event,
+    finish,
+    new_execution,
+    start,
+    step,
+    token,
+)
 from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.stack import ContractStack
 
@@ -55,6 +67,30 @@ class LedgerIsolation(Topic):
 
         assert await stack.picture("run-b") == before
         assert set(await stack.take()) == {"b"}
+
+    async def test_l9_isolation_batches_at_once_do_not_put_each_other_off(self, stack: ContractStack) -> None:
+        """Starts, steps and endings: a process sends the next batch while the one before is under way."""
+        groups = [[f"run-{group}-{number}" for number in range(5)] for group in range(4)]
+
+        async def commit_all(batches: list[list[Transition]]) -> None:
+            answers = await asyncio.gather(*(stack.ledger.commit(batch) for batch in batches))
+            for outcome in (outcome for outcomes in answers for outcome in outcomes):
+                assert isinstance(outcome, Applied)
+
+        await commit_all([[start(run, token(f"{run}-a")) for run in runs] for runs in groups])
+        leases = await stack.take()
+        await commit_all(
+            [
+                [step(leases[f"{run}-a"], token(f"{run}-b"), events=[event()]) for run in runs]
+                for runs in groups
+            ]
+        )
+        leases = await stack.take()
+        await commit_all([[step(leases[f"{run}-b"], finish()) for run in runs] for runs in groups])
+
+        for run in (run for runs in groups for run in runs):
+            assert (await stack.execution(run)).state == "COMPLETED"
+            assert [found.seq for found in await stack.events(run)] == [1, 2, 3]
 
     async def test_l9_isolation_of_what_does_not_exist(self, stack: ContractStack) -> None:
         assert await stack.ledger.inspect("nowhere") is None

@@ -44,6 +44,7 @@ from dalsegno.testing.contract.ledger_pending import (
     LedgerPendingScripts,
     SharedPending,
 )
+from dalsegno.testing.contract.ledger_pending_in_line import LedgerPendingInLine
 from dalsegno.testing.contract.ledger_queues import LedgerQueues
 from dalsegno.testing.contract.ledger_requests import (
     LedgerCancelRequests,
@@ -84,6 +85,7 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerPauseAndTime,
     LedgerPauseAndLeases,
     LedgerPending,
+    LedgerPendingInLine,
     LedgerPendingReconciling,
     LedgerPendingScripts,
     LedgerGates,

@@ -69,7 +69,8 @@ class CrashPlan:
 
     def __init__(self) -> None:
         self.committed: list[Committed] = []
-        self.after_every_commit = False
+        self.every: int | None = None
+        """Crashes after each so-manieth commit, and whenever a script has come to an await."""
         self.happened: list[tuple[Crash, Transition]] = []
         self._planned: list[Crash] = []
         self._base = 0
@@ -95,8 +96,9 @@ class CrashPlan:
         return self._strike("before", self.commits + 1, transition)
 
     def strikes_after(self, transition: Transition) -> bool:
-        self.committed.append(Committed(len(self.committed) + 1, transition))
-        if self.after_every_commit:
+        committed = Committed(len(self.committed) + 1, transition)
+        self.committed.append(committed)
+        if self.every is not None and (committed.suspends or committed.number % self.every == 0):
             self.happened.append((Crash("after", self.commits), transition))
             return True
         return self._strike("after", self.commits, transition)

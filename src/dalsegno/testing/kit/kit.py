@@ -77,11 +77,12 @@ class TestKit:
         self._begin(host)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        __tracebackhide__ = True
         self._visit.close()
         if self._host is not None:
             self._host.close()
-            self._host = self._system = None
+            self._leave(quietly=kind is not None)
 
     async def __aenter__(self) -> Self:
         host = Host(self._open)
@@ -89,11 +90,19 @@ class TestKit:
         self._begin(host)
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        __tracebackhide__ = True
         self._visit.close()
         if self._host is not None:
             await self._host.aclose()
-            self._host = self._system = None
+            self._leave(quietly=kind is not None)
+
+    def _leave(self, *, quietly: bool) -> None:
+        """``quietly``: the test has failed already, and that must be seen."""
+        __tracebackhide__ = True
+        system, self._host, self._system = self._running, None, None
+        if not quietly:
+            system.raise_verdict()
 
     async def _open(self) -> Engine:
         self._system = System(
@@ -139,7 +148,7 @@ class TestKit:
     ) -> Mock:
         """Replaces a node type, in graphs and in ``Node.run``; its calls are recorded with their parameters."""
         mock = Mock(f"node:{type}", None, returns=returns, raises=raises, side_effect=side_effect)
-        self._types.mock(type, mock, self._tasks.calls)
+        self._types.mock(type, mock, self._tasks)
         return mock
 
     def mock_workflow(
@@ -274,10 +283,16 @@ class TestKit:
         return self._system
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._opened(work).call(work)
+        __tracebackhide__ = True
+        result = self._opened(work).call(work)
+        self._running.raise_verdict()
+        return result
 
     async def _acall(self, work: Coroutine[Any, Any, T]) -> T:
-        return await self._opened(work).acall(work)
+        __tracebackhide__ = True
+        result = await self._opened(work).acall(work)
+        self._running.raise_verdict()
+        return result
 
     def _opened(self, work: Coroutine[Any, Any, Any]) -> Host:
         if self._host is None:

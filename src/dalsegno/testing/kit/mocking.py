@@ -14,6 +14,7 @@ from dalsegno.errors import InvalidInput
 from dalsegno.lang.python import DurableTask
 from dalsegno.lang.python.typed import to_plain
 from dalsegno.ports.node import NodeContext, NodeError
+from dalsegno.testing.kit.verdicts import Verdicts
 
 Failure = BaseException | type[BaseException]
 SideEffect = Callable[..., Any] | Iterable[Any]
@@ -224,6 +225,7 @@ class KitTasks(Tasks):
         self._real = real
         self.mocks: dict[str, Mock] = {}
         self.calls: list[Call] = []
+        self.verdicts = Verdicts()
 
     def mock(self, mock: Mock) -> None:
         self.mocks[mock.name] = mock
@@ -253,12 +255,13 @@ class KitTasks(Tasks):
         call = Call(name, payload, ctx.idempotency_key, ctx.attempt, ctx.execution_id)
         self.calls.append(call)
         mock = self.mocks.get(name)
-        if mock is None:
-            return await self._real.run(name, payload, ctx)
-        if name in self._tasks:
-            mock.calls.append(call)
-            return await super().run(name, payload, ctx)
-        return mock.answer(call, ctx)
+        with self.verdicts.overheard():
+            if mock is None:
+                return await self._real.run(name, payload, ctx)
+            if name in self._tasks:
+                mock.calls.append(call)
+                return await super().run(name, payload, ctx)
+            return mock.answer(call, ctx)
 
     async def close(self) -> None:
         await super().close()

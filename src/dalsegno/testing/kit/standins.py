@@ -11,7 +11,7 @@ from dalsegno.engine.tasks import Tasks
 from dalsegno.graph.catalog import NodeSpec
 from dalsegno.lang.python.typed import to_plain
 from dalsegno.ports.node import NodeContext, NodeType, NodeTypes
-from dalsegno.testing.kit.mocking import Call, Mock
+from dalsegno.testing.kit.mocking import Call, KitTasks, Mock
 
 WORKFLOW = "workflow:"
 """Before the name of the task that answers for a mocked workflow."""
@@ -34,7 +34,7 @@ class KitTypes:
         real = self._real.get(type_name)
         return self._mocks.get(real.spec.type, real)
 
-    def mock(self, type_name: str, mock: Mock, calls: list[Call]) -> None:
+    def mock(self, type_name: str, mock: Mock, tasks: KitTasks) -> None:
         """The mock answers instead of the type's own function; parameters are checked as ever."""
         real = self._real.get(type_name)
         functions = Tasks(threads=1)
@@ -45,11 +45,12 @@ class KitTypes:
         async def execute(ctx: NodeContext, parameters: Any) -> Any:
             payload = to_plain(parameters, f"the parameters of node '{ctx.node_id}'")
             call = Call(mock.name, payload, ctx.idempotency_key, ctx.attempt, ctx.execution_id)
-            calls.append(call)
-            if function is None:
-                return mock.answer(call, ctx)
-            mock.calls.append(call)
-            return await functions.run(mock.name, payload, ctx)
+            tasks.calls.append(call)
+            with tasks.verdicts.overheard():
+                if function is None:
+                    return mock.answer(call, ctx)
+                mock.calls.append(call)
+                return await functions.run(mock.name, payload, ctx)
 
         self._mocks[real.spec.type] = dataclasses.replace(real, execute=execute)
 

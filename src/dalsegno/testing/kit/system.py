@@ -28,13 +28,14 @@ from dalsegno.engine.stack import Stack
 from dalsegno.engine.workflows import Workflows
 from dalsegno.model.execution import ENDED
 from dalsegno.model.token import Lease
-from dalsegno.model.transition import Applied, Outcome, Transition
+from dalsegno.model.transition import Applied, Outcome, ReadyToken, Transition
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import NodeTypes
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.kit.crashes import CrashingLedger, CrashPlan
 from dalsegno.testing.kit.explaining import Complaints, Explainer
 from dalsegno.testing.kit.life import Life, Midwife, mortal, outside
+from dalsegno.testing.kit.mocking import KitTasks
 from dalsegno.testing.kit.timekeeping import Timekeeper
 
 LEASE_SECONDS = 3e10
@@ -64,9 +65,16 @@ class System:
         self.plan = CrashPlan()
         self.complaints = Complaints()
         self.files: dict[str, Path] = {}
+        self.verdict: BaseException | None = None
+        """What a mock said about the test, and the test has not heard yet."""
+        tasks = equipment.services["tasks"]
+        if isinstance(tasks, KitTasks):
+            tasks.verdicts.tell = self.pass_verdict
         self.time = Timekeeper(self, skips=skips, patience=patience)
         self.lives = 0
         self.restarting = False
+        self.forgiving = False
+        """Whether tasks count as innocent of the deaths of their workers, which otherwise run suspects one by one."""
         self.desk: DeskEngine
         self.worker: WorkerEngine | None = None
         self._midwife: Midwife | None = None
@@ -133,9 +141,34 @@ class System:
         self.worker = None
         await asyncio.sleep(0)  # what was cancelled ends first
         names = [worker.id for worker in await self.truth.workers() if worker.id.startswith(dead.name)]
-        await self.truth.expire(names)
+        lost = await self.truth.expire(names)
+        if self.forgiving:
+            self._forgive(lost)
         await self._begin_life()
         self.restarting = False
+
+    def _forgive(self, lost: Iterable[ReadyToken]) -> None:
+        for ready in lost:
+            token = self.store.token(ready.execution, ready.token)
+            if token is not None:
+                token.losses = 0
+
+    # -- verdicts ------------------------------------------------------------------------------------------------
+
+    def pass_verdict(self, verdict: BaseException) -> None:
+        """Whoever waits hears it now; else the next call of the kit, or its end."""
+        self.verdict = self.verdict or verdict
+        self.desk.waiters.give_up_all(verdict)
+
+    def raise_verdict(self) -> None:
+        __tracebackhide__ = True
+        verdict, self.verdict = self.verdict, None
+        if verdict is not None:
+            raise verdict
+
+    def heard(self, error: BaseException) -> None:
+        if error is self.verdict:
+            self.verdict = None
 
     # -- looking --------------------------------------------------------------------------------------------------
 
@@ -217,20 +250,29 @@ class _OutsideCommitter(Committer):
 class KitEndings(Endings):
     """Whoever waits for an ending lets time pass meanwhile."""
 
-    def __init__(self, archive: MemoryArchive, time: Timekeeper) -> None:
+    def __init__(self, archive: MemoryArchive, system: System) -> None:
         super().__init__(archive)
-        self._time = time
+        self._system = system
+        self._time = system.time
 
     async def ending(self, execution: str, timeout: float | None = None) -> Ending:  # noqa: ASYNC109 - as users know it
+        self._system.raise_verdict()
         with self._time.waiting_for(execution):
-            if timeout is not None:
-                return await super().ending(execution, timeout)
             try:
-                return await super().ending(execution, self._time.patience)
+                return await super().ending(execution, self._time.patience if timeout is None else timeout)
             except TimeoutError:
+                if timeout is not None:
+                    raise
                 raise await self._time.lost_patience(execution) from None
+            except BaseException as error:
+                self._system.heard(error)
+                raise
 
-    def give_up(self, execution: str, error: Exception) -> None:
+    def give_up_all(self, error: BaseException) -> None:
+        for execution in list(self._waiters):
+            self.give_up(execution, error)
+
+    def give_up(self, execution: str, error: BaseException) -> None:
         for waiter in self._waiters.pop(execution, ()):
             if not waiter.done():
                 waiter.set_exception(error)
@@ -255,7 +297,7 @@ class DeskEngine(Engine):
         super().__init__(stack, equipment.types, equipment.services, equipment.settings, equipment.workflows)
         self.system = system
         self.committer = self.client.committer = _OutsideCommitter(stack.ledger, stack.broker, self._applied)
-        self.waiters = KitEndings(archive, system.time)
+        self.waiters = KitEndings(archive, system)
         self.endings = self.client.endings = self.waiters
 
     async def start(self, *, worker: bool = True, scheduler: bool = True, focus: str | None = None) -> None:

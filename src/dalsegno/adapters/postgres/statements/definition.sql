@@ -52,11 +52,14 @@ WHERE hash = $1
 ORDER BY created_at, name, version
 LIMIT 1;
 
--- :name all
--- :include columns
+-- :name page
+-- The next names and what is current of them; sources, which may be long, are not read.
+SELECT definition.name, definition.version, hash, kind, ''::bytea, created_at
 FROM definition_name
 JOIN definition ON definition.name = definition_name.name AND definition.version = definition_name.current
-ORDER BY definition_name.name;
+WHERE definition_name.name > $1
+ORDER BY definition_name.name
+LIMIT $2;
 
 -- :name versions
 -- :include columns

@@ -247,13 +247,6 @@ SELECT extract(epoch FROM statement_timestamp())::float8 AS now,
        (SELECT token.due FROM token WHERE token.state = 'parked' AND token.due IS NOT NULL ORDER BY token.due LIMIT 1),
        (SELECT opens_at FROM line WHERE opens_at IS NOT NULL ORDER BY opens_at LIMIT 1);
 
--- :name next_due
-SELECT token.due
-FROM token
-WHERE token.state = 'parked' AND token.due IS NOT NULL
-ORDER BY token.due
-LIMIT 1;
-
 -- :name lost
 -- Locks tokens that are leased to one of these workers together with their executions; columns as for `load.locked`.
 SELECT

@@ -146,13 +146,6 @@ SET shut = false, opens_at = NULL
 WHERE key = ANY ($2::text[]) AND opens_at <= coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8)
 RETURNING key;
 
--- :name next_opening
-SELECT opens_at
-FROM line
-WHERE opens_at IS NOT NULL
-ORDER BY opens_at
-LIMIT 1;
-
 -- :name set_rule
 INSERT INTO limit_rule (key, concurrency, starts, period, changed_at)
 VALUES ($1, $2, $3, $4, $5)

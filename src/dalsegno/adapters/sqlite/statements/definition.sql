@@ -36,11 +36,14 @@ WHERE hash = ?
 ORDER BY created_at, name, version
 LIMIT 1;
 
--- :name all
-SELECT definition.name, definition.version, hash, kind, source, created_at
+-- :name page
+-- The next names and what is current of them; sources, which may be long, are not read.
+SELECT definition_current.name, definition_current.version, hash, kind, x'', created_at
 FROM definition_current
 JOIN definition USING (name, version)
-ORDER BY definition.name;
+WHERE definition_current.name > ?
+ORDER BY definition_current.name
+LIMIT ?;
 
 -- :name versions
 SELECT name, version, hash, kind, source, created_at

@@ -13,6 +13,7 @@ from dalsegno.lang.python.frames import Frame
 from dalsegno.lang.python.opcodes import Op
 
 LOOPED = "the iterator of a 'for' loop"
+MANAGED = "the context manager of a 'with' block"
 
 _KINDS = (
     "plain data, tuples, sets, bytes, dates, Decimal, UUID, Enum members, dataclasses, Pydantic models, named tuples, "
@@ -25,7 +26,7 @@ def complaint(root: str, path: str, value: Any, line: int) -> str:
     verb = f"holds, at {path.strip()}, a value" if path else "is"
     return (
         f"{root} {verb} of type {_type_name(value)}, which cannot be stored across the await in line {line}. "
-        f"{_cure(value, looped=root == LOOPED)}"
+        f"{_cure(value, root if not path else '')}"
     )
 
 
@@ -34,11 +35,12 @@ def _type_name(value: Any) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _cure(value: Any, *, looped: bool) -> str:
+def _cure(value: Any, role: str) -> str:
+    """``role``: what the value itself is to the workflow, where that is known."""
     kind = type(value)
     if isinstance(value, types.GeneratorType):
         return "Use a list instead: list(…) or […]."
-    if hasattr(kind, "__next__") and (looped or not hasattr(kind, "__exit__")):
+    if hasattr(kind, "__next__") and (role == LOOPED or not hasattr(kind, "__exit__")):
         return "Loop over a list of its items instead: list(…)."
     if isinstance(value, types.CoroutineType):
         return "Await tasks instead of coroutines."
@@ -50,7 +52,7 @@ def _cure(value: Any, *, looped: bool) -> str:
         return (
             f"Import the class {kind.__name__} in the workflow's module, so that another process can find it."
         )
-    if hasattr(kind, "__exit__"):
+    if role == MANAGED:
         return "Use it inside a task, or let its 'with' block end before the await."
     return f"Make it again after the await, or use it inside a task: what lives across an await must be {_KINDS}."
 
@@ -94,7 +96,7 @@ def role_of(frame: Frame, index: int) -> str:
     if isinstance(value, types.MethodType | types.BuiltinMethodType):
         return f"the method '{value.__name__}' that is about to be called"
     if hasattr(kind, "__exit__") and _is_managed(frame, index):
-        return "the context manager of a 'with' block"
+        return MANAGED
     if hasattr(kind, "__next__"):
         return LOOPED
     return "a part of an expression"

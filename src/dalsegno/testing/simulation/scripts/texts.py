@@ -48,7 +48,7 @@ def plain_code(code: str) -> str:
 
 
 async def _work(payload: Any) -> Any:
-    raise AssertionError("the simulated engine has its own task of this name")
+    raise AssertionError(f"the simulated engine has its own task of this name; called with {payload!r}")
 
 
 SURROUNDINGS: Mapping[str, Any] = {

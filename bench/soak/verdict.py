@@ -1,0 +1,42 @@
+"""Whether half an hour went well: nothing is lost, and nothing grows from the second third to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+RSS_SHARE, RSS_MB = 1.10, 10.0
+"""Memory may grow by this share or by so many MB, whichever is more."""
+SIZE_SHARE, SIZE_MB = 1.25, 16.0
+"""Tables likewise: vacuum comes when it comes, so sizes go up and down."""
+DEAD_SHARE, DEAD_ROWS = 1.5, 50_000
+LATENCY_SHARE = 1.5
+KEPT_UP = 0.95
+"""Share of the asked rate that must have ended."""
+
+
+def complaints(found: dict[str, Any]) -> Iterator[str]:
+    """``found`` is a summary of samples with what the generator said at its end."""
+    if found["failed"]:
+        yield f"{found['failed']} of {found['started']} executions did not end well: {found['failures']}"
+    if found["executions_per_s"] < KEPT_UP * found["asked_executions_per_s"]:
+        yield (
+            f"{found['executions_per_s']:.1f} executions/s ended of {found['asked_executions_per_s']:.1f} that were"
+            " started: the system did not keep up"
+        )
+    if found["deadlocks"]:
+        yield f"PostgreSQL broke {found['deadlocks']} deadlocks"
+    for name, (before, after) in found["rss_mb"].items():
+        if after > max(before * RSS_SHARE, before + RSS_MB):
+            yield f"the memory of {name} grew from {before:.0f} to {after:.0f} MB"
+    for what, share, more in (
+        ("hot_mb", SIZE_SHARE, SIZE_MB),
+        ("history_mb", SIZE_SHARE, SIZE_MB),
+        ("hot_dead_rows", DEAD_SHARE, DEAD_ROWS),
+    ):
+        before, after = found[what]
+        if after > max(before * share, before + more):
+            yield f"{what} grew from {before:,.0f} to {after:,.0f}"
+    before, after = found["p99_ms"]
+    if after > before * LATENCY_SHARE:
+        yield f"the p99 of start to end grew from {before:.0f} to {after:.0f} ms"

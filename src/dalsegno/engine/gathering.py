@@ -1,0 +1,81 @@
+"""What waits to be committed, and what goes next.
+
+Several batches may be under way at a time, but never two that touch one execution: its transitions are committed in the
+order in which they were handed over, and no batch waits for the locks of another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from dalsegno.model.transition import Outcome, Transition
+
+SMALL_BATCH = 25
+"""Transitions at least in a batch that goes while another is under way: each costs a round trip and a sync, as much as
+about so many transitions."""
+
+Entry = tuple[Transition, asyncio.Future[Outcome], bool]
+"""A transition, who waits for its outcome, and whether it is patient while the store is out of order."""
+
+
+class Gathering:
+    def __init__(self, largest: int, at_once: int) -> None:
+        self._largest = largest
+        self._at_once = at_once
+        self._waiting: list[Entry] = []
+        self._sent = 0
+        self._touched: set[str] = set()
+        """Executions of which something is under way."""
+
+    def add(self, entry: Entry) -> bool:
+        """Whether it may go now; else a batch that is under way takes it along when it has landed."""
+        self._waiting.append(entry)
+        if not self._sent:
+            return True
+        return len(self._waiting) >= SMALL_BATCH and entry[0].execution not in self._touched
+
+    def put_back(self, entries: Sequence[Entry]) -> None:
+        """They go with the next batch, before whatever came later."""
+        self._waiting[:0] = entries
+
+    def take(self) -> list[Entry]:
+        """The next batch, which is under way from now on; empty if nothing may go."""
+        least = SMALL_BATCH if self._sent else 1
+        if len(self._waiting) < least:
+            return []
+        batch, rest = self._choose(self._share())
+        if len(batch) < least:
+            return []
+        self._waiting = rest
+        self._sent += len(batch)
+        self._touched.update([entry[0].execution for entry in batch])
+        return batch
+
+    def landed(self, batch: Sequence[Entry]) -> None:
+        """It is no longer under way, whatever became of it."""
+        self._sent -= len(batch)
+        self._touched.difference_update([entry[0].execution for entry in batch])
+
+    def _share(self) -> int:
+        """An equal part of all there is: while the store works on one batch, this process works on the other."""
+        in_hand = len(self._waiting) + self._sent
+        parts = min(self._at_once, max(in_hand // SMALL_BATCH, 1))
+        return min(self._largest, -(-in_hand // parts))
+
+    def _choose(self, share: int) -> tuple[list[Entry], list[Entry]]:
+        """Siblings of what was chosen go along, as nothing else could take them meanwhile."""
+        if not self._touched and len(self._waiting) <= share:
+            return self._waiting, []
+        batch: list[Entry] = []
+        rest: list[Entry] = []
+        chosen: set[str] = set()
+        for entry in self._waiting:
+            execution = entry[0].execution
+            is_next = len(batch) < share and execution not in self._touched
+            if (is_next or execution in chosen) and len(batch) < self._largest:
+                batch.append(entry)
+                chosen.add(execution)
+            else:
+                rest.append(entry)
+        return batch, rest

@@ -1,0 +1,45 @@
+"""Starts that bring their definition along: it is stored when everything about the start is in order, not before."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from dalsegno.engine.definitions import Program
+from dalsegno.engine.repeats import check_same_start, used_before
+from dalsegno.engine.scripting.programs import ScriptProgram
+from dalsegno.engine.scripting.sources import definition_hash
+from dalsegno.engine.starting import Started, StartOptions
+from dalsegno.graph.build import Compiled
+from dalsegno.model.execution import NewExecution
+from dalsegno.model.transition import Transition
+from dalsegno.server.aside import aside
+from dalsegno.server.deploying import compile_inline, name_of, store
+from dalsegno.server.office import Office
+
+Plan: TypeAlias = Callable[
+    [Program | ScriptProgram, Any, StartOptions], Awaitable[tuple[NewExecution, Transition]]
+]
+"""What a start, or a submission, checks and leads to."""
+
+
+async def start_inline(
+    office: Office, given: dict[str, Any] | str, payload: Any, options: StartOptions, plan: Plan
+) -> Started:
+    """With a key that was used before, its execution, and nothing is stored; with such a key and anything else than
+    was asked for then, KeyReused."""
+    client = office.client
+    checked = await aside(compile_inline, office, given)
+    known = await used_before(client, name_of(checked), options.idempotency_key)
+    content = checked.hash if isinstance(checked, Compiled) else definition_hash(checked)
+    if known is not None:
+        await check_same_start(client, known, payload, options, content)
+        return Started(known.id, is_new=False)
+    await plan(client.definitions.provisional(checked), payload, options)
+    definition = await store(office, checked, given if isinstance(given, str) else None)
+    program = await client.definitions.by_name(definition.name, definition.version)
+    started = await client.launcher.create(*await plan(program, payload, options), options)
+    if not started.is_new:  # somebody with the same key was faster
+        view = await client.status(started.execution)
+        await check_same_start(client, view, payload, options, content)
+    return started

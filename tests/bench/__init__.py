@@ -1,0 +1,1 @@
+"""What measures is tested, too: small, on real stores."""

@@ -1,0 +1,114 @@
+"""The soak's verdict and its plot, without the half hour; and the whole of it, for seconds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from bench.soak.plot import draw, scale
+from bench.soak.samples import Sample, summary, thirds
+from bench.soak.verdict import complaints
+
+ROOT = Path(__file__).parents[2]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def sample(number: int, **changes: Any) -> Sample:
+    tables = {"token": {"mb": 8.0, "dead": 100, "live": 50}, "event": {"mb": 90.0, "dead": 10, "live": 9000}}
+    usual = {
+        "at": number * 5.0,
+        "rss": {"worker 1": 80.0, "scheduler": 60.0},
+        "tables": tables,
+        "ended": 500,
+        "steps": 4500,
+        "seconds": 5.0,
+        "load": 1.5,
+        "latencies": [10.0] * 98 + [40.0] * 2,
+    }
+    return Sample(**{**usual, **changes})
+
+
+def found_in(samples: list[Sample]) -> dict[str, Any]:
+    ending = {"failed": 0, "failures": [], "started": 9000, "deadlocks": 0}
+    return {**summary(samples, peak=200.0, rate=100.0), **ending}
+
+
+def test_a_soak_in_which_nothing_grows_is_good() -> None:
+    found = found_in([sample(number) for number in range(1, 91)])
+    assert found["executions_per_s"] == 100
+    assert found["p99_ms"] == [40.0, 40.0]
+    assert found["hot_mb"] == [8.0, 8.0]
+    assert list(complaints(found)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"rss": {"worker 1": 91.0, "scheduler": 60.0}}, "memory of worker 1 grew from 80 to 91 MB"),
+        ({"latencies": [10.0] * 98 + [61.0] * 2}, "p99 of start to end grew from 40 to 61 ms"),
+        ({"tables": {"token": {"mb": 30.0, "dead": 100, "live": 50}}}, "hot_mb grew from 8 to 30"),
+        ({"tables": {"token": {"mb": 8.0, "dead": 90_000, "live": 50}}}, "hot_dead_rows grew"),
+        ({"tables": {"event": {"mb": 120.0, "dead": 0, "live": 50}}}, "history_mb grew from 90 to 120"),
+        ({"ended": 300}, "did not keep up"),
+    ],
+)
+def test_what_grows_in_the_last_third_is_told(change: dict[str, Any], complaint: str) -> None:
+    samples = [sample(number, **(change if number > 60 else {})) for number in range(1, 91)]
+    [told] = complaints(found_in(samples))
+    assert complaint in told
+
+
+def test_losses_and_deadlocks_are_told() -> None:
+    found = found_in([sample(number) for number in range(1, 91)])
+    found |= {"failed": 2, "failures": ["chain: TimeoutError"], "deadlocks": 1}
+    assert [line.split(":")[0] for line in complaints(found)] == [
+        "2 of 9000 executions did not end well",
+        "PostgreSQL broke 1 deadlocks",
+    ]
+
+
+def test_the_first_third_is_not_judged() -> None:
+    samples = [sample(number) for number in range(1, 10)]
+    assert [[each.at for each in third] for third in thirds(samples)] == [[20, 25, 30], [35, 40, 45]]
+
+
+def test_the_plot_shows_every_line_at_every_time() -> None:
+    samples = [sample(number) for number in range(1, 91)]
+    root = ET.fromstring(draw(samples, found_in(samples)))
+    lines = root.findall(f"{SVG}polyline")
+    assert len(lines) == 1 + 2 + 2 + 2 + 2
+    assert all(len(line.attrib["points"].split()) == 90 for line in lines)
+    assert "prefers-color-scheme: dark" in (root.findtext(f"{SVG}style") or "")
+
+
+def test_nothing_cannot_be_drawn() -> None:
+    with pytest.raises(ValueError, match="no samples to draw"):
+        draw([], {})
+
+
+@pytest.mark.parametrize("largest", [0, 0.3, 1, 7, 12, 99, 100, 101, 4321])
+def test_scales_are_round_and_hold_everything(largest: float) -> None:
+    highest, step = scale(largest)
+    assert highest >= largest
+    assert 1 <= round(highest / step) <= 5
+
+
+def test_seconds_of_it_lose_nothing(tmp_path: Path) -> None:
+    """Two workers, a scheduler and a generator on a server of their own."""
+    command = ["-m", "bench.soak.run", "--seconds", "8", "--rate", "20", "--into", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=170, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads((tmp_path / "soak-postgres.json").read_text())
+    assert (told["found"]["failed"], told["found"]["started"]) == (0, 160)
+    assert set(told["samples"][0]["rss"]) == {"worker 1", "worker 2", "scheduler", "generator"}
+    assert all(mb > 10 for mb in told["samples"][0]["rss"].values())
+    assert told["samples"][-1]["tables"]["event"]["mb"] > 0
+    ET.parse(tmp_path / "soak-postgres.svg")

@@ -1,0 +1,263 @@
+"""The committer: what goes into a batch, how many are under way, and in which order an execution's transitions go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from dalsegno.adapters.memory import MemoryBroker, MemoryLedger
+from dalsegno.engine.committer import MAX_BATCH, Committer
+from dalsegno.engine.gathering import SMALL_BATCH
+from dalsegno.errors import Unavailable
+from dalsegno.model.token import NewToken
+from dalsegno.model.transition import Applied, Deferred, Outcome, Transition
+from dalsegno.testing.clock import FakeClock
+from dalsegno.testing.contract.build import event, start
+
+
+class SlowLedger(MemoryLedger):
+    """Answers a batch when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeClock())
+        self.batches: list[Sequence[Transition]] = []
+        self.gates: list[asyncio.Future[None]] = []
+        self.prompt = False
+        self.deferred: set[str] = set()
+        """Executions that somebody else holds when they come for the first time."""
+
+    async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
+        gate = asyncio.get_running_loop().create_future()
+        self.batches.append(batch)
+        self.gates.append(gate)
+        if not self.prompt:
+            await gate
+        held = {step.execution for step in batch} & self.deferred
+        self.deferred -= held
+        outcomes = iter(await super().commit([step for step in batch if step.execution not in held]))
+        return [Deferred() if step.execution in held else next(outcomes) for step in batch]
+
+    def answer(self, number: int) -> None:
+        self.gates[number].set_result(None)
+
+    def answer_all(self) -> None:
+        self.prompt = True
+        for gate in self.gates:
+            if not gate.done():
+                gate.set_result(None)
+
+    def sizes(self) -> list[int]:
+        return [len(batch) for batch in self.batches]
+
+    def names(self, number: int) -> list[str]:
+        return [step.execution for step in self.batches[number]]
+
+
+@pytest.fixture
+async def ledger() -> AsyncIterator[SlowLedger]:
+    ledger = SlowLedger()
+    yield ledger
+    ledger.answer_all()
+    await settle_down()
+
+
+def committer_on(ledger: SlowLedger, at_once: int = 2) -> Committer:
+    return Committer(ledger, MemoryBroker(ledger), lambda transition, applied: None, at_once)
+
+
+def begin(execution: str) -> Transition:
+    return start(execution, NewToken(f"{execution}-t", "", "node", "n", b""))
+
+
+def note(execution: str, node: str) -> Transition:
+    return Transition(execution, (), (event("NodeStarted", node),))
+
+
+def commit_many(committer: Committer, name: str, count: int) -> list[asyncio.Future[Outcome]]:
+    return [committer.commit(begin(f"{name}-{number}")) for number in range(count)]
+
+
+async def settle_down() -> None:
+    """All that can go on without an answer has gone on."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_one_batch_is_under_way_where_the_store_takes_one(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger, at_once=1)
+    committer.commit(begin("a"))
+    await settle_down()
+    committer.commit(begin("b"))
+    committer.commit(begin("c"))
+    await settle_down()
+    assert ledger.sizes() == [1]
+
+    ledger.answer(0)
+    await settle_down()
+
+    assert [ledger.names(number) for number in range(2)] == [["a"], ["b", "c"]]
+
+
+async def test_second_batch_does_not_wait_for_the_first(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    committer.commit(begin("a"))
+    await settle_down()
+    second = commit_many(committer, "b", SMALL_BATCH)
+    await settle_down()
+    commit_many(committer, "c", SMALL_BATCH)
+    await settle_down()
+    assert ledger.sizes() == [1, SMALL_BATCH]
+
+    ledger.answer(1)
+    await settle_down()
+
+    assert isinstance(second[0].result(), Applied)
+    assert ledger.names(2)[0] == "c-0"
+
+
+async def test_what_is_there_is_shared_between_batches(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    commit_many(committer, "run", 100)
+    await settle_down()
+
+    assert ledger.sizes() == [50, 50]
+
+
+async def test_few_go_together(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    commit_many(committer, "run", 2 * SMALL_BATCH - 1)
+    await settle_down()
+
+    assert ledger.sizes() == [2 * SMALL_BATCH - 1]
+
+
+async def test_few_wait_for_the_batch_that_is_under_way(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    committer.commit(begin("a"))
+    await settle_down()
+    commit_many(committer, "b", SMALL_BATCH - 1)
+    await settle_down()
+    assert ledger.sizes() == [1]
+
+    ledger.answer(0)
+    await settle_down()
+
+    assert ledger.sizes() == [1, SMALL_BATCH - 1]
+
+
+async def test_no_batch_is_larger_than_the_largest(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    commit_many(committer, "run", 3 * MAX_BATCH)
+    for number in range(MAX_BATCH):
+        committer.commit(note("run-0", f"n{number}"))
+    await settle_down()
+    assert ledger.sizes() == [MAX_BATCH, MAX_BATCH]
+
+
+async def test_steps_of_one_execution_are_never_in_two_batches_at_once(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    committer.commit(begin("a"))
+    await settle_down()
+    nodes = [f"n{number}" for number in range(SMALL_BATCH)]
+    last = [committer.commit(note("a", node)) for node in nodes][-1]
+    commit_many(committer, "b", SMALL_BATCH)
+    await settle_down()
+    assert ledger.sizes() == [1, SMALL_BATCH]
+    assert "a" not in ledger.names(1)
+
+    ledger.answer(1)
+    await settle_down()
+    assert ledger.sizes() == [1, SMALL_BATCH], "they wait for the batch before, though another could go"
+    ledger.answer(0)
+    await settle_down()
+    assert ledger.names(2) == ["a"] * SMALL_BATCH
+    ledger.answer(2)
+    await last
+
+    recorded = [found.node for found in ledger.store.executions["a"].events]
+    assert recorded[-SMALL_BATCH:] == nodes
+
+
+async def test_siblings_go_along_with_the_first_of_them(ledger: SlowLedger) -> None:
+    """Half of a wide fan-out would only wait for the other half."""
+    committer = committer_on(ledger)
+    for number in range(100):
+        committer.commit(note("wide", f"n{number}"))
+    await settle_down()
+
+    assert ledger.sizes() == [100]
+
+
+async def test_what_was_put_off_goes_with_the_next_batch_before_what_came_later(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    ledger.deferred = {"a"}
+    first = committer.commit(begin("a"))
+    committer.commit(begin("b"))
+    await settle_down()
+    committer.commit(note("a", "later"))
+    committer.commit(note("b", "later"))
+    await settle_down()
+    assert ledger.sizes() == [2]
+
+    ledger.answer(0)
+    await settle_down()
+
+    assert not first.done()
+    assert [(step.execution, step.events[0].kind) for step in ledger.batches[1]] == [
+        ("a", "ExecutionStarted"),
+        ("a", "NodeStarted"),
+        ("b", "NodeStarted"),
+    ]
+    ledger.answer(1)
+    assert isinstance(await first, Applied)
+
+
+async def test_drain_waits_for_every_batch(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    committer.commit(begin("a"))
+    await settle_down()
+    commit_many(committer, "b", SMALL_BATCH)
+    committer.commit(note("a", "later"))
+    await settle_down()
+    drained = asyncio.create_task(committer.drain())
+
+    for number in range(3):
+        await settle_down()
+        assert not drained.done()
+        ledger.answer(number)
+    await drained
+
+    assert ledger.sizes() == [1, SMALL_BATCH, 1]
+
+
+async def test_batch_that_the_store_refuses_holds_up_only_its_executions(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    refused = committer.commit(begin("a"))
+    await settle_down()
+    ledger.gates[0].set_exception(Unavailable("not now"))
+    await settle_down()
+    others = commit_many(committer, "b", SMALL_BATCH)
+    await settle_down()
+    ledger.answer(1)
+
+    assert isinstance(await others[0], Applied)
+    assert not refused.done()
+    ledger.answer_all()
+    assert isinstance(await refused, Applied)
+
+
+async def test_executions_of_a_batch_that_failed_can_go_again(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    refused = committer.commit(begin("a"), patient=False)
+    await settle_down()
+    ledger.gates[0].set_exception(Unavailable("not now"))
+    with pytest.raises(Unavailable, match="not now"):
+        await refused
+
+    again = committer.commit(begin("a"))
+    await settle_down()
+    ledger.answer(1)
+
+    assert isinstance(await again, Applied)

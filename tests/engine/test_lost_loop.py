@@ -1,0 +1,64 @@
+"""An engine whose event loop was ended: whoever waits for it is told, and nobody hangs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from dalsegno import App
+from dalsegno.errors import InternalError
+
+SCRIPT = 'return await Signal.next("go")'
+
+
+def _break(app: App) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    loop = app.host.loop
+    assert loop is not None
+    loop.call_soon_threadsafe(interrupt)
+
+
+def test_calls_that_wait_for_a_lost_engine_fail_and_so_do_later_ones(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = App("memory:")
+    name = app.deploy_script(SCRIPT, "s").name
+    with app.running():
+        handle = app.start(name)
+        _break(app)
+        with pytest.raises(InternalError, match="the engine of this application has stopped: KeyboardInterr"):
+            handle.result(timeout=60)
+        with pytest.raises(InternalError, match="has stopped"):
+            app.start(name)
+    told = [record for record in caplog.records if record.levelno == logging.CRITICAL]
+    assert [record.name for record in told] == ["dalsegno.hosting"]
+
+
+async def test_calls_from_another_loop_fail_too() -> None:
+    app = App("memory:")
+    app.deploy_script(SCRIPT, "s")
+    with app.running():
+        handle = await app.astart("s")
+        _break(app)
+        with pytest.raises(InternalError, match="has stopped"):
+            await handle.aresult(timeout=60)
+
+
+def test_a_lost_engine_hands_back_what_it_ran_and_can_be_opened_anew(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/s.db"
+    app = App(url)
+    app.deploy_script(SCRIPT, "s")
+    with app.running():
+        handle = app.start("s")
+        _break(app)
+        with pytest.raises(InternalError, match="has stopped"):
+            handle.result(timeout=60)
+    assert not [thread for thread in threading.enumerate() if thread.name == "heartbeat"]
+    with app.running():
+        handle.signal("go", 5)
+        assert handle.result(timeout=15) == 5
