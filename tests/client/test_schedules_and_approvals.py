@@ -120,7 +120,7 @@ def test_approvals_of_an_execution() -> None:
     client, asked = wired(lambda _: httpx.Response(200, json={"items": [APPROVAL]}))
     with client:
         (found,) = client.handle("e1").approvals()
-    assert asked[0][1] == "/v1/executions/e1/approvals"
+    assert asked[0][1] == "/v1/executions/e1/approvals?limit=500"
     assert (found.node, found.message, found.indexes) == ("ask", "May I?", (2,))
     assert found.since == datetime(2030, 1, 31, 9, tzinfo=UTC).timestamp()
 

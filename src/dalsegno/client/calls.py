@@ -189,27 +189,23 @@ class ServerCalls:
 
     async def approvals(self, execution: str) -> list[Approval]:
         """What one execution waits to have decided."""
-        return [each async for each in self._all_approvals(_path(execution, "approvals"), {}, LARGEST_PAGE)]
+        return await self._approvals(_path(execution, "approvals"), {}, None)
 
     async def pending_approvals(self, workflow: str | None = None, limit: int = 100) -> list[Approval]:
-        found: list[Approval] = []
-        query = {"workflow": workflow}
-        async for each in self._all_approvals("approvals", query, min(limit, LARGEST_PAGE)):
-            found.append(each)
-            if len(found) >= limit:
-                break
-        return found
+        return await self._approvals("approvals", {"workflow": workflow}, limit)
 
-    async def _all_approvals(self, path: str, query: Query, page: int) -> AsyncIterator[Approval]:
-        """Page after page, as they are needed."""
+    async def _approvals(self, path: str, query: Query, limit: int | None) -> list[Approval]:
+        """Page after page, until there is no more or nobody wants more."""
+        found: list[Approval] = []
         cursor: str | None = None
-        while True:
+        while limit is None or len(found) < limit:
+            page = LARGEST_PAGE if limit is None else min(limit - len(found), LARGEST_PAGE)
             reply = await self.transport.get(path, ApprovalPage, {**query, "limit": page, "cursor": cursor})
-            for each in reply.items:
-                yield each.approval()
+            found += [each.approval() for each in reply.items]
             cursor = reply.next
             if cursor is None:
-                return
+                break
+        return found
 
     async def decide(
         self,
