@@ -37,6 +37,8 @@ FLAG, RUNS, LEASE, FLIGHT = 0, 1, 2, 19
 """Columns of ``leases.claim`` and ``leases.named``: whether limits matter, whether it may run, the lease, and what else
 is worth knowing of its execution."""
 LEASE_TOKEN, LEASE_EXECUTION = 2, 3
+IS_PLAIN = 0
+"""Column of ``leases.wake_plain``: whether it is ready now; who and where it is follows."""
 
 Change = Callable[[PostgresWorkspace, Sequence[Key], float], tuple[ReadyToken, ...]]
 
@@ -160,13 +162,20 @@ class Claims:
             return Woken((), _first(due, opens_at))
         ready: tuple[ReadyToken, ...] = ()
         if _has_come(due, now):
-            async with self.store.transaction() as tx:
-                rows = await tx.fetch("leases.due", self.store.given_now(), limit)
-                ready = await self._change(tx, rows, _wake)
+            rows = await self.store.fetch("leases.wake_plain", self.store.given_now(), limit)
+            ready = tuple(ReadyToken(*row[1:]) for row in rows if row[IS_PLAIN])
+            if len(ready) < len(rows):
+                ready += await self._wake_by_rules(limit - len(ready))
         if _has_come(opens_at, now):
             ready += tuple(await self._limited.open_due())
         [(_, due, opens_at)] = await self.store.fetch("leases.soonest")
         return Woken(ready, _first(due, opens_at))
+
+    async def _wake_by_rules(self, limit: int) -> tuple[ReadyToken, ...]:
+        """Tokens of paused executions, in scopes that may be closed, at barriers, with limits."""
+        async with self.store.transaction() as tx:
+            rows = await tx.fetch("leases.due", self.store.given_now(), limit)
+            return await self._change(tx, rows, _wake)
 
     async def _change(self, tx: Transaction, rows: Sequence[Row], change: Change) -> tuple[ReadyToken, ...]:
         """Changes tokens that were locked together with their executions."""

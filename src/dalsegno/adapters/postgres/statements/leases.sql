@@ -241,6 +241,35 @@ ORDER BY token.due, token.number
 LIMIT $2
 FOR UPDATE OF token, flight SKIP LOCKED;
 
+-- :name wake_plain
+-- Parked tokens whose time has come, earliest first, those that nobody else holds: what `wake_row` does to one in the
+-- root of a running execution that is neither at a barrier nor limited is done here. Of the others it only says that
+-- they are due.
+WITH due AS MATERIALIZED (
+    SELECT token.execution, token.id, token.queue, token.priority, token.due, token.number, flight.id AS run,
+           flight.state = 'RUNNING' AND token.scope = '' AND token.barrier IS NULL AND token.limit_key IS NULL AS plain
+    FROM token
+    JOIN flight ON flight.number = token.execution
+    WHERE token.state = 'parked' AND token.due IS NOT NULL
+      AND token.due <= coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8)
+    ORDER BY token.due, token.number
+    LIMIT $2
+    FOR UPDATE OF token, flight SKIP LOCKED
+), woken AS (
+    UPDATE token
+    SET state = 'ready', reason = 'timer', awaits = NULL, turn = chosen.turn,
+        ready_at = coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8)
+    FROM (SELECT nextval('turn') AS turn, due.execution, due.id FROM due WHERE due.plain) AS chosen
+    WHERE token.execution = chosen.execution AND token.id = chosen.id
+), counted AS (
+    UPDATE flight
+    SET version = version + 1
+    WHERE number = ANY (ARRAY(SELECT due.execution FROM due WHERE due.plain))
+)
+SELECT plain, id, run, queue, priority
+FROM due
+ORDER BY due, number;
+
 -- :name soonest
 -- When the first parked token comes due, and when the first line that a rate has stopped goes on.
 SELECT extract(epoch FROM statement_timestamp())::float8 AS now,
