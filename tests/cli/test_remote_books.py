@@ -32,10 +32,18 @@ def both(server: str, invoke: Invoke) -> Any:
     def ask(*arguments: str) -> Any:
         there, here = invoke(*arguments, "--json", "--server", server), invoke(*arguments, "--json")
         assert there.exit_code == 0, there.output
-        assert json.loads(there.stdout) == json.loads(here.stdout)
+        assert _at_rest(there.stdout) == _at_rest(here.stdout)
         return json.loads(there.stdout)
 
     return ask
+
+
+def _at_rest(text: str) -> Any:
+    """Without what asking itself changes: when a key was used."""
+    told = json.loads(text)
+    for key in told.get("keys", ()):
+        del key["used_at"]
+    return told
 
 
 def said(invoke: Invoke, server: str, *arguments: str) -> str:

@@ -19,7 +19,15 @@ def part(health: dict[str, Any], name: str) -> Part:
     return next(Part(**each) for each in health["parts"] if each["name"] == name)
 
 
+async def timers_have_looked(http: httpx.AsyncClient) -> None:
+    """Until their first look they are not a part of the server."""
+    async with asyncio.timeout(30):
+        while all(each["name"] != "timers" for each in (await http.get("/v1/health")).json()["parts"]):  # noqa: ASYNC110 - it only answers
+            await asyncio.sleep(0.01)
+
+
 async def test_a_server_that_is_well_says_so(http: httpx.AsyncClient, app: App) -> None:
+    await timers_have_looked(http)
     health = (await http.get("/v1/health")).json()
     assert (health["status"], health["dead_workers"]) == ("ok", [])
     expected = {"store", "timers", "worker", "outbox", "workers"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 from pathlib import Path
@@ -43,8 +44,9 @@ def rows_in(file: Path) -> int:
 def checkpointed(file: Path, rows: int) -> bool:
     waited = threading.Event()
     for _ in range(int(SOON / 0.02)):
-        if rows_in(file) == rows:
-            return True
+        with contextlib.suppress(sqlite3.DatabaseError):  # it is being written just now
+            if rows_in(file) == rows:
+                return True
         waited.wait(0.02)
     return False
 
