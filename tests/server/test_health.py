@@ -86,6 +86,7 @@ async def test_dead_workers_that_hold_work_are_named(http: httpx.AsyncClient, ap
 async def test_timers_that_come_late_are_told(
     http: httpx.AsyncClient, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    await timers_have_looked(http)
     monkeypatch.setattr(app.engine.timers, "lag", lambda: 60.0)
     health = (await http.get("/v1/health")).json()
     assert (part(health, "timers").status, part(health, "timers").seconds) == ("degraded", 60.0)
