@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
-from msgspec import Raw
-
-from dalsegno.core.values import encode_value
 from dalsegno.engine.client import Client
 from dalsegno.engine.delays import Duration, Moment
 from dalsegno.engine.engine import Engine
@@ -18,7 +14,7 @@ from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.starting import StartOptions
 from dalsegno.engine.tasks import Task, Tasks, make_task
 from dalsegno.engine.workflows import Workflows
-from dalsegno.errors import InternalError, InvalidInput, UsageError
+from dalsegno.errors import InternalError, InvalidInput
 from dalsegno.graph.workflow_limit import front_matter_limit
 from dalsegno.handle import Handle
 from dalsegno.hosting import Host
@@ -35,13 +31,12 @@ from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.node import NodeContext
 from dalsegno.schedules import Schedules
+from dalsegno.starter import Starter, Target
 from dalsegno.wiring import default_store, open_stack
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
-
-Target: TypeAlias = str | DurableTask[..., Any] | DurableWorkflow[..., Any]
 
 
 class TaskDecorator(Protocol):
@@ -352,71 +347,6 @@ class App:
     async def _executions(self, workflow: str | None, tags: Mapping[str, str], limit: int) -> list[Handle]:
         where = ExecutionFilter(workflow, tags=tuple(sorted(tags.items())))
         return [Handle(self, view.id) for view in await self.client.executions(where, limit=limit)]
-
-
-class Starter:
-    """Starts with options chosen beforehand."""
-
-    __slots__ = ("_app", "_options")
-
-    def __init__(self, app: App, options: StartOptions) -> None:
-        self._app = app
-        self._options = options
-
-    def start(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        return self._app.host.call(self._start(workflow, args, fields))
-
-    async def astart(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        return await self._app.host.acall(self._start(workflow, args, fields))
-
-    def submit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        return self._app.host.call(self._start(workflow, args, fields, pending=True))
-
-    async def asubmit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        return await self._app.host.acall(self._start(workflow, args, fields, pending=True))
-
-    async def _start(
-        self, workflow: Target, args: tuple[Any, ...], fields: Mapping[str, Any], *, pending: bool = False
-    ) -> Handle:
-        if not isinstance(workflow, str):
-            return await self._start_own(workflow, args, fields, pending=pending)
-        if len(args) > 1 or (fields and args and args[0] is not None):
-            raise UsageError("give the input either as one value or as keywords, not both")
-        payload = fields or (args[0] if args else None)
-        client = self._app.client
-        create = client.submit if pending else client.start
-        return Handle(self._app, await create(workflow, payload, self._options))
-
-    async def _start_own(
-        self,
-        target: DurableTask[..., Any] | DurableWorkflow[..., Any],
-        args: tuple[Any, ...],
-        fields: Mapping[str, Any],
-        *,
-        pending: bool,
-    ) -> Handle:
-        """A function of this program: its arguments are checked against its signature, its result is decoded."""
-        try:
-            payload = target.bind(*args, **fields)
-        except TypeError as error:
-            raise InvalidInput(str(error)) from None
-        client = self._app.client
-        if isinstance(target, DurableTask):
-            if pending:
-                raise UsageError(
-                    f"'{target.name}' is a task: only workflows are submitted; start it with a delay instead"
-                )
-            queue = self._app.task_queue(target.name)
-            execution = await client.start_task(target.name, payload, self._options, queue)
-        else:
-            await self._app.workflows.ensure_all(client)
-            definition = await self._app.workflows.ensure(client, target.name)
-            version = self._options.version if self._options.version is not None else definition.version
-            options = dataclasses.replace(self._options, version=version)
-            raw = Raw(encode_value(payload, "the input"))
-            create = client.submit if pending else client.start
-            execution = await create(target.name, raw, options)
-        return Handle(self._app, execution, target.decode_result)
 
 
 class Running:

@@ -91,7 +91,7 @@ async def _postgres(url: str, clock: Clock | None) -> Stack:
     store = await postgres.PostgresStore.open(url, clock)
     ledger = postgres.PostgresLedger(store)
     listener = postgres.Listener(os.environ.get(LISTEN_VARIABLE) or url)
-    broker = postgres.PostgresBroker(ledger, listener)
+    broker = postgres.PostgresBroker(ledger, listener, ledger.takers)
     neighbours = postgres.PostgresNeighbours(ledger, listener, broker)
     transactions = postgres.PostgresTransactions(store, ledger.commits)
     listener.start()

@@ -12,6 +12,7 @@ import pytest
 
 from dalsegno.adapters.memory.broker import MemoryBroker
 from dalsegno.adapters.postgres import Listener, PostgresBroker
+from dalsegno.adapters.postgres.takers import Takers
 from dalsegno.adapters.sqlite.broker import SqliteBroker
 from dalsegno.model.transition import ReadyToken
 
@@ -43,7 +44,7 @@ async def until(come: Callable[[], bool]) -> None:
 
 def deaf_postgres_broker(ledger: Any) -> PostgresBroker:
     """Its listener is not started: what counts is inside the process."""
-    return PostgresBroker(ledger, Listener("postgresql://nowhere/at_all"))
+    return PostgresBroker(ledger, Listener("postgresql://nowhere/at_all"), Takers())
 
 
 @pytest.mark.parametrize("make", [MemoryBroker, SqliteBroker, deaf_postgres_broker])

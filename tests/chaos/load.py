@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dalsegno import Client
-from dalsegno.errors import Conflict
+from dalsegno.errors import Conflict, DalSegnoError
 from tests.chaos import mixed_workload as mixed
 
-KINDS = (*mixed.GRAPHS, "order", "order", "booking", "booking")
-"""As many scripts and Python workflows as two kinds of graphs each."""
+KINDS = (*mixed.GRAPHS, "order", "order", "booking", "booking", "narrow", "narrow")
+"""As many scripts, Python workflows and limited ones as two kinds of graphs each."""
 AT_ONCE = 16
 PATIENCE = 120.0
 
@@ -78,5 +78,9 @@ class Load:
                 # Refused if it ended before: it was sent again, and the answer to its first arrival was lost.
                 with contextlib.suppress(Conflict):
                     await handle.asignal("go", {"n": mixed.signalled(number)}, id=f"go-{number}")
+            if mixed.is_fleeting(kind, number):
+                # Sent once: it may have ended before, or the server is away, and then it simply goes on.
+                with contextlib.suppress(DalSegnoError):
+                    await handle.acancel()
         finally:
             gate.release()

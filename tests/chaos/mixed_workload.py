@@ -1,4 +1,4 @@
-"""Graphs, scripts, Python workflows and transactional steps, for processes that come and go on PostgreSQL."""
+"""Graphs, scripts, Python workflows, transactional steps and limits, for processes that come and go on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ workflow order(inputs) {
   return first + both[0] + both[1]
 }
 """
+LANES = 4
+"""Of the workflow ``narrow``: two of each run at once, and three of the steps that all of them share."""
 BOOKINGS = "CREATE TABLE public.booked (number bigint NOT NULL)"
 """Without a key: what is done twice is in it twice."""
 
@@ -39,6 +41,12 @@ app = workload.register(App("memory:"), moment=MOMENT)
 async def double(number: int) -> int:
     await asyncio.sleep(MOMENT)
     return number * 2
+
+
+@app.task(concurrency={"key": "squeeze", "limit": 3})
+async def squeeze(number: int) -> int:
+    await asyncio.sleep(MOMENT)
+    return number + 1
 
 
 @app.task
@@ -66,6 +74,13 @@ async def booking(number: int) -> int:
     return total + await book(number)
 
 
+@app.workflow(concurrency={"key": "$trigger.lane", "limit": 2})
+async def narrow(lane: str, number: int) -> int:
+    """The lane is for its limit alone."""
+    first = await squeeze(number)
+    return first + sum(await gather(squeeze(number), double(number)))
+
+
 @app.workflow
 async def lingering(seconds: float) -> str:
     return await linger(seconds)
@@ -89,7 +104,21 @@ def expected_booking(number: int) -> int:
     return number * 2 + sum((number + place) * 2 for place in range(3)) + number
 
 
+def expected_narrow(number: int) -> int:
+    return (number + 1) * 2 + number * 2
+
+
+def is_fleeting(kind: str, number: int) -> bool:
+    """Cancelled at once, while it stands in line or is just being claimed."""
+    return kind == "narrow" and number % 3 == 0
+
+
+EXPECTED = {"order": expected_order, "booking": expected_booking, "narrow": expected_narrow}
+
+
 def payload(kind: str, number: int) -> Any:
     if kind == "order":
         return {"n": number}
+    if kind == "narrow":
+        return {"lane": f"lane-{number % LANES}", "number": number}
     return number if kind == "booking" else workload.payload(number % 100)

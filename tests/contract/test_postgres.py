@@ -9,18 +9,10 @@ import pytest
 
 from dalsegno.testing.contract import WHOLE_STACK, Capabilities, ContractStack, bind
 from tests.adapters.postgres.stacks import PostgresStacks
+from tests.servers.hasty import EMPTY
 from tests.servers.postgres import PostgresServer
 
 DATABASE = "contract"
-EMPTY = """
-DO $$
-DECLARE name text;
-BEGIN
-    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'dalsegno' AND tablename <> 'installed' LOOP
-        EXECUTE format('DELETE FROM dalsegno.%I', name);
-    END LOOP;
-END $$
-"""
 
 
 @pytest.fixture(scope="module")

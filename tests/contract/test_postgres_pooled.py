@@ -10,7 +10,7 @@ import pytest
 
 from dalsegno.testing.contract import WHOLE_STACK, Capabilities, ContractStack, bind
 from tests.adapters.postgres.stacks import PostgresStacks
-from tests.contract.test_postgres import EMPTY
+from tests.servers.hasty import EMPTY
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.servers.workspace import Workspace

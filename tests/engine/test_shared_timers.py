@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dalsegno.adapters.memory import MemoryBroker, MemoryLedger
-from dalsegno.engine.timers import Timers
+from dalsegno.engine.timers import LONGEST_BREATH, Timers
 from dalsegno.ports.ledger import Woken
 from dalsegno.testing.contract.build import start, token
 from dalsegno.wiring import SystemClock
@@ -90,4 +90,31 @@ async def test_look_is_made_at_once_where_this_process_does_it_for_all() -> None
     timers.look()
 
     assert await ledger.next_look() - first < 5
+    running.cancel()
+
+
+class HeldLedger(WatchedLedger):
+    """Something is due, and another process holds it."""
+
+    held = True
+
+    async def wake(self, limit: int = 500) -> Woken:
+        if not self.held:
+            return await super().wake(limit)
+        self.looks.put_nowait(asyncio.get_running_loop().time())
+        return Woken((), self.now() - 1.0)
+
+
+async def test_what_another_process_holds_is_tried_less_and_less_often_until_it_is_fired() -> None:
+    ledger = HeldLedger()
+    await ledger.commit([start("run", token("due", due=ledger.now() - 1.0))])
+    timers = Timers(ledger, MemoryBroker(ledger))
+    running = asyncio.create_task(timers.run())
+    looks = [await ledger.next_look() for _ in range(10)]
+    assert looks[9] - looks[8] >= LONGEST_BREATH
+
+    ledger.held = False
+    await ledger.next_look()
+
+    assert await ledger.ready("run")
     running.cancel()

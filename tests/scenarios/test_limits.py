@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -85,9 +86,24 @@ def test_a_rate_lets_tasks_of_a_script_start_one_after_the_other(stage: Stage) -
     assert stage.end_of(handle).output == [0, 1, 2, 3, 4]
 
 
-def test_a_workflows_limit_queues_executions_of_the_same_key(stage: Stage) -> None:
-    first, second = begin(stage, "ann", "one"), begin(stage, "ann", "two")
-    other = begin(stage, "bob", "three")
+ONE_SCRIPT = """```
+name: one-by-one
+concurrency: {key: $trigger.customer, limit: 1}
+```
+workflow(ctx, inputs) { return await Task.run("hold", inputs.door) }
+"""
+
+
+def begin_script(stage: Stage, customer: str, door: str) -> Handle:
+    return stage.start_script(ONE_SCRIPT, {"customer": customer, "door": door}, "one-by-one")
+
+
+@pytest.mark.parametrize("begin_one", [begin, begin_script], ids=["graph", "script"])
+def test_a_workflows_limit_queues_executions_of_the_same_key(
+    stage: Stage, begin_one: Callable[[Stage, str, str], Handle]
+) -> None:
+    first, second = begin_one(stage, "ann", "one"), begin_one(stage, "ann", "two")
+    other = begin_one(stage, "bob", "three")
     stage.until_comers(first, "one")
     stage.until_comers(other, "three")
 
@@ -201,38 +217,11 @@ def test_a_limit_that_makes_no_sense_is_refused(stage: Stage, concurrency: Any, 
         stage.app.task(concurrency=concurrency)(lambda: None)
 
 
-ONE_SCRIPT = """```
-name: one-by-one
-concurrency: {key: $trigger.customer, limit: 1}
-```
-workflow(ctx, inputs) { return await Task.run("hold", inputs.door) }
-"""
 FLAKY = graph(
     "a > b",
     {"a": task("note", "{{ $trigger.door }}"), "b": task("shaky", "{{ $trigger.door }}")},
     concurrency={"key": "$trigger.customer", "limit": 1},
 )
-
-
-def begin_script(stage: Stage, customer: str, door: str) -> Handle:
-    return stage.start_script(ONE_SCRIPT, {"customer": customer, "door": door}, "one-by-one")
-
-
-def test_a_scripts_limit_queues_executions_of_the_same_key(stage: Stage) -> None:
-    first, second = begin_script(stage, "ann", "one"), begin_script(stage, "ann", "two")
-    other = begin_script(stage, "bob", "three")
-    stage.until_comers(first, "one")
-    stage.until_comers(other, "three")
-
-    assert second.status().state == "PENDING"
-    assert sentences(second) == ["the execution waits for a free slot of limit 'ann' (1 of 1 in use)"]
-    stage.door("two").open()
-    stage.door("one").open()
-
-    assert stage.end_of(first).state == "COMPLETED"
-    assert stage.end_of(second).state == "COMPLETED"
-    stage.door("three").open()
-    stage.end_of(other)
 
 
 def test_a_scripts_limit_that_makes_no_sense_is_refused_with_its_line(stage: Stage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sqlite3
 import subprocess
@@ -55,6 +56,7 @@ def stop(process: subprocess.Popen[str], store: Path) -> None:
     """Not in the middle of a transaction: the file would stay locked for everybody."""
     while True:
         process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)  # until all its threads have stopped: one may be about to begin
         connection = sqlite3.connect(store, timeout=0.2, isolation_level=None)
         try:
             connection.execute("BEGIN IMMEDIATE")

@@ -351,6 +351,7 @@ def test_the_page_about_security_has_the_numbers_of_the_code() -> None:
         f"at most {settings.body_bytes // 2**20} MiB (`body_bytes`)",
         f"within {settings.body_seconds:.0f} s (`body_seconds`)",
         f"within {settings.header_seconds:.0f} s (`header_seconds`)",
+        f"idle for {settings.idle_seconds} s (`idle_seconds`)",
         f"every {settings.keys_seconds:.0f} seconds (`keys_seconds`)",
         f"for {settings.session_seconds / 3600:.0f} hours (`session_seconds`)",
         f"After {settings.failures} wrong keys",

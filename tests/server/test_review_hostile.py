@@ -43,7 +43,8 @@ async def test_others_are_served_while_a_long_definition_is_checked(
         await asyncio.sleep(0)  # a call within one process may end without ever giving way
 
     assert (await checking).status_code in (200, 201)
-    assert answered > 20
+    # Each time the check hands over the interpreter; one or two if it kept the loop to itself.
+    assert answered > 4
 
 
 @pytest.mark.parametrize("path", ["/v1/session", "/v1/approvals/links/nobody-knows"])

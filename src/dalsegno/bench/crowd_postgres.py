@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 
-from dalsegno.adapters.postgres.partitions import DAY, DAY_BITS
+from dalsegno.adapters.postgres.numbering import DAY, DAY_BITS
 from dalsegno.bench.crowd import CHUNK, crowd
 from dalsegno.bench.workloads import Progress
 from dalsegno.model.search import error_words

@@ -13,7 +13,7 @@ from typing import Any
 
 from dalsegno.bench.raw import raw_limits
 from dalsegno.bench.report import Meter, Report, percentile
-from dalsegno.bench.serving import Line, completed_of, served
+from dalsegno.bench.serving import Line, completed_of, connected, served
 from dalsegno.bench.workloads import Progress
 
 GRAPH: dict[str, Any] = {
@@ -34,15 +34,12 @@ PATIENCE = 60.0
 
 async def http(url: str, progress: Progress, *, rate: int = 500, seconds: int = 60) -> Report:
     """``rate`` starts a second for ``seconds`` seconds; afterwards every one of them is looked for."""
-    async with served(url) as port:
-        lines = [await Line.open(port) for _ in range(CONNECTIONS)]
+    async with served(url) as port, connected(port, CONNECTIONS) as lines:
         await lines[0].ask("POST", "/v1/definitions", GRAPH)
         progress(f"{rate} starts/s for {seconds} s over {CONNECTIONS} connections")
         with Meter() as meter:
             times = await _load(lines, rate, rate * seconds)
-        ended, waited = await _ended(lines[0], rate * seconds, progress)
-        for line in lines:
-            line.close()
+        ended, waited = await _ended(port, rate * seconds, progress)
     late = [each for each in times if each > 1000]
     return Report(
         "http",
@@ -85,11 +82,11 @@ async def _load(lines: list[Line], rate: int, count: int) -> list[float]:
     return times
 
 
-async def _ended(line: Line, count: int, progress: Progress) -> tuple[int, float]:
+async def _ended(port: int, count: int, progress: Progress) -> tuple[int, float]:
     """How many have completed, counted page by page, and how long that took after the last start."""
     began = time.perf_counter()
     while True:
-        found = await completed_of(line, GRAPH["name"])
+        found = await completed_of(port, GRAPH["name"])
         waited = time.perf_counter() - began
         if found >= count or waited > PATIENCE:
             return found, waited

@@ -12,7 +12,7 @@ from typing import Any
 
 from dalsegno.bench.raw import raw_limits
 from dalsegno.bench.report import Meter, Report, percentile
-from dalsegno.bench.serving import Line, completed_of, served
+from dalsegno.bench.serving import Line, completed_of, connected, served
 from dalsegno.bench.workloads import Progress
 from dalsegno.errors import InternalError
 
@@ -35,13 +35,12 @@ async def remote(
     async with served(url) as port:
         await _start(port, tasks, progress)
         progress(f"{workers} workers take {batch} at once")
-        crew = [Worker(f"bench-{number}", await Line.open(port), batch) for number in range(workers)]
-        began = time.perf_counter()
-        with Meter() as meter:
-            await asyncio.gather(*(each.work(tasks, crew) for each in crew))
-        completed = await completed_of(crew[0].line, GRAPH["name"])
-        for each in crew:
-            each.line.close()
+        async with connected(port, workers) as lines:
+            crew = [Worker(f"bench-{number}", line, batch) for number, line in enumerate(lines)]
+            began = time.perf_counter()
+            with Meter() as meter:
+                await asyncio.gather(*(each.work(tasks, crew) for each in crew))
+        completed = await completed_of(port, GRAPH["name"])
     times = [took for each in crew for took in each.times]
     return Report(
         "remote",
@@ -96,14 +95,12 @@ class Worker:
 async def _start(port: int, count: int, progress: Progress) -> None:
     progress(f"starting {count:,} executions of one task")
     due = deque(range(count))
-    lines = [await Line.open(port) for _ in range(STARTERS)]
-    await lines[0].ask("POST", "/v1/definitions", GRAPH)
 
     async def send(line: Line) -> None:
         while due:
             body = {"workflow": GRAPH["name"], "input": {"n": due.popleft()}}
             await line.ask("POST", "/v1/executions", body)
 
-    await asyncio.gather(*map(send, lines))
-    for line in lines:
-        line.close()
+    async with connected(port, STARTERS) as lines:
+        await lines[0].ask("POST", "/v1/definitions", GRAPH)
+        await asyncio.gather(*map(send, lines))

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from typing import Any
 
 from dalsegno.errors import InternalError
@@ -42,7 +42,10 @@ class Line:
         return json.loads(answer) if answer else None
 
     async def _answer(self) -> tuple[int, bytes]:
-        head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        try:
+            head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        except asyncio.IncompleteReadError:
+            raise InternalError("the server closed the connection instead of answering") from None
         headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
         if headers.get("transfer-encoding") == "chunked":
             raise InternalError("the server answers in chunks, which this generator does not read")
@@ -50,6 +53,13 @@ class Line:
 
     def close(self) -> None:
         self._writer.close()
+
+
+@asynccontextmanager
+async def connected(port: int, count: int) -> AsyncIterator[list[Line]]:
+    """``count`` connections, closed at the end whatever happens."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(await Line.open(port))) for _ in range(count)]
 
 
 @asynccontextmanager
@@ -84,13 +94,17 @@ async def _until_it_listens(port: int, process: asyncio.subprocess.Process) -> N
     raise InternalError(f"the server did not begin to listen within {PATIENCE:g} seconds")
 
 
-async def completed_of(line: Line, workflow: str) -> int:
-    """How many executions of a workflow have completed, counted page by page."""
+async def completed_of(port: int, workflow: str) -> int:
+    """How many executions of a workflow have completed, counted page by page, over a connection of its own: one that
+    was idle meanwhile may be closed at any moment."""
     found, cursor = 0, ""
-    while True:
-        more = f"&cursor={cursor}" if cursor else ""
-        page = await line.ask("GET", f"/v1/executions?workflow={workflow}&state=COMPLETED&limit=500{more}")
-        found += len(page["items"])
-        cursor = page.get("next") or ""
-        if not cursor:
-            return found
+    async with connected(port, 1) as (line,):
+        while True:
+            more = f"&cursor={cursor}" if cursor else ""
+            page = await line.ask(
+                "GET", f"/v1/executions?workflow={workflow}&state=COMPLETED&limit=500{more}"
+            )
+            found += len(page["items"])
+            cursor = page.get("next") or ""
+            if not cursor:
+                return found

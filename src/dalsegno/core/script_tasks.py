@@ -33,20 +33,32 @@ class TaskDone(Struct, frozen=True, gc=False):
         return succeeded(promise, self.result) if self.error is None else failed(promise, self.error)
 
 
+class TaskRecord(Struct, frozen=True, omit_defaults=True, gc=False):
+    """The data of the event about a task's end."""
+
+    queued_at: float
+    started_at: float
+    attempt: int
+    line: int
+    error: dict[str, Any] | None = None
+    output: Raw | None = None
+    """Where it is small."""
+    output_ref: str | None = None
+
+
 def task_event(lease: Lease, done: TaskDone, now: float) -> NewEvent:
-    record: dict[str, Any] = {
-        "queued_at": lease.ready_at,
-        "started_at": done.began,
-        "attempt": lease.attempt,
-    }
-    if done.error is not None:
-        record["error"] = error_object(done.error)
-    elif done.result.blob is not None:
-        record["output_ref"] = done.result.blob
-    elif len(done.result.raw) <= INLINE_OUTPUT:
-        record["output"] = Raw(done.result.raw)
-    record["line"] = done.line
-    kind: EventKind = "TaskCompleted" if done.error is None else "TaskFailed"
+    raw, error = done.result.raw, None if done.error is None else error_object(done.error)
+    is_shown = error is None and done.result.blob is None and len(raw) <= INLINE_OUTPUT
+    record = TaskRecord(
+        lease.ready_at,
+        done.began,
+        lease.attempt,
+        done.line,
+        error,
+        Raw(raw) if is_shown else None,
+        done.result.blob if error is None else None,
+    )
+    kind: EventKind = "TaskCompleted" if error is None else "TaskFailed"
     return NewEvent(kind, lease.node, "", now, encode_record(record), lease.token)
 
 

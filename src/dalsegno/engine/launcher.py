@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dalsegno.core.begun import begun
 from dalsegno.core.orders import StartOrder, encode_notice
 from dalsegno.core.pending import StartToken, submit
 from dalsegno.core.values import encode_value
@@ -90,7 +91,9 @@ class Launcher:
         outcome = await self.commit_first(new, transition, options)
         if isinstance(outcome, Refused):
             raise InvalidInput(f"the execution was not started: {outcome.message}")
-        return Started(new.id, isinstance(outcome, Applied))
+        if not isinstance(outcome, Applied):
+            return Started(new.id, is_new=False)
+        return Started(new.id, is_new=True, begun=begun(transition, outcome))
 
     async def commit_first(
         self, new: NewExecution, transition: Transition, options: StartOptions | None = None

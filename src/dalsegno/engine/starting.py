@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw
 
+from dalsegno.core.begun import Begun
 from dalsegno.core.orders import StartOrder
 from dalsegno.core.script import start_script, start_task
 from dalsegno.core.script_bodies import TaskBody, encode_body
@@ -50,6 +51,8 @@ class Started(NamedTuple):
 
     execution: str
     is_new: bool
+    begun: Begun | None = None
+    """How it began, if that is plain."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ BATCH = 500
 OUT_OF_REACH = 1.0
 BREATH = 0.004
 """Between two looks, so that timers due in a burst are fired together and not one by one."""
+LONGEST_BREATH = 0.064
+"""Between two looks at something that is due and that somebody else holds."""
 
 
 class Timers:
@@ -35,6 +37,8 @@ class Timers:
         """When everything that was due had been fired last, as far as this loop knows."""
         self._sooner = asyncio.Event()
         self._next: float | None = None
+        self._in_vain = 0
+        """How often in a row something was due and nothing could be fired."""
         self._elsewhere = -math.inf
         """When another process has looked last, by the loop's clock."""
 
@@ -62,7 +66,7 @@ class Timers:
             await asyncio.sleep(BREATH)
             # What was noticed during the breath counts too: from here to the wait nothing else runs.
             self._sooner.clear()
-            pause = self._until_next() if reached else OUT_OF_REACH
+            pause = max(self._until_next(), self._breath()) if reached else OUT_OF_REACH
             if pause > 0:
                 await self._rest(pause)
 
@@ -93,16 +97,25 @@ class Timers:
 
     async def _drain(self) -> None:
         """Fires everything that is due, and notes when the next will be."""
+        before = self.fired
         while True:
             self._next = None
             woken = await self.ledger.wake(BATCH)
-            self.fired += len(woken.ready)
+            fired = len(woken.ready) + woken.handed
+            self.fired += fired
             if woken.ready:
                 await self.broker.announce(woken.ready)
-            if len(woken.ready) < BATCH:
+            if fired < BATCH:
                 break
-        if woken.next_due is not None:
-            self.notice(woken.next_due)
+        due = woken.next_due
+        is_held = self.fired == before and due is not None and due <= self.ledger.now()
+        self._in_vain = self._in_vain + 1 if is_held else 0
+        if due is not None:
+            self.notice(due)
+
+    def _breath(self) -> float:
+        """Whoever holds what is due lets go of it soon, as a rule: at first it is tried again at once."""
+        return min(BREATH * 2 ** (self._in_vain - 2), LONGEST_BREATH) if self._in_vain > 1 else 0.0
 
     def _until_next(self) -> float:
         return self._next - self.ledger.now() if self._next is not None else math.inf

@@ -12,9 +12,10 @@ from dalsegno.core.body import Body, decode_body
 from dalsegno.core.complete import Step
 from dalsegno.core.fail import halt
 from dalsegno.core.script_tasks import put_off
-from dalsegno.core.situation import RunRecord, Situation, encode_record, run_event
+from dalsegno.core.situation import Situation
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.continuation import Continuation, kept_leases
+from dalsegno.engine.long_runs import started_transition
 from dalsegno.engine.observing import Observer
 from dalsegno.engine.raised import is_failure
 from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
@@ -22,7 +23,6 @@ from dalsegno.engine.steps import Steps
 from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.engine.troubles import Trouble
 from dalsegno.errors import BadConfiguration, DalSegnoError, InternalError, OperatorError
-from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import SCRIPTED, NewExecution
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import task_execution_id
@@ -396,22 +396,9 @@ class Worker:
                     and lease.kind in ("node", "task")
                 ):
                     shown.add(token)
-                    self._record_started(lease, clock() - since)
-
-    def _record_started(self, lease: Lease, ago: float) -> None:
-        """It is told late, and told when it really was."""
-        now = self.ledger.now()
-        if lease.kind == "task":
-            data = encode_record({"attempt": lease.attempt, "started_at": now - ago})
-            started = NewEvent("TaskStarted", lease.node, "", now, data, lease.token)
-            self.committer.commit(Transition(lease.execution, (), (started,)))
-            return
-        program = self.steps.definitions.cached(lease.definition)
-        if program is None:
-            return
-        situation = Situation(program.plan, lease, Body(), now, now)
-        event = run_event("NodeStarted", situation, RunRecord(lease.ready_at, now - ago, lease.attempt))
-        self.committer.commit(Transition(lease.execution, (), (event,)))
+                    definitions, now = self.steps.definitions, self.ledger.now()
+                    if started := started_transition(lease, definitions, now, clock() - since):
+                        self.committer.commit(started)
 
 
 def _also_handed_over(leases: Sequence[Lease]) -> list[Lease]:

@@ -7,6 +7,7 @@ serve scripts and Python workflows.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -119,5 +120,7 @@ def promise_id(number: int) -> str:
     return f"{PROMISE_PREFIX}{number}"
 
 
+@lru_cache(maxsize=4096)
 def promise_number(id: str) -> int:
+    """Remembered: a step of a script asks several times, and most scripts make few promises."""
     return int(id[len(PROMISE_PREFIX) :])

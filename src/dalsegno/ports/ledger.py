@@ -23,6 +23,8 @@ class Woken(Struct, frozen=True):
     ready: tuple[ReadyToken, ...]
     next_due: float | None
     """When the next parked token comes due; None when none is parked."""
+    handed: int = 0
+    """How many more went straight to a worker of this process that waits for work."""
 
 
 class WorkerView(Struct, frozen=True):

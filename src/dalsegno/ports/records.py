@@ -46,8 +46,8 @@ class Records(Protocol):
     async def remove(self, kind: str, id: str, expected: int | None = None) -> bool:
         """Whether there was one (of that version)."""
 
-    async def append(self, log: str, data: bytes) -> int:
-        """The number of the new entry."""
+    async def append(self, log: str, *data: bytes) -> int:
+        """An entry of each (there is at least one), in this order, all or none. The number of the last one."""
 
     async def entries(self, log: str, before: int | None = None, limit: int = 100) -> list[LogEntry]:
         """Newest first; ``before``: those with smaller numbers."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from fastapi.params import Depends as Dependency
-from fastapi.routing import APIRoute
-from starlette.routing import Match
-from starlette.types import Scope as ASGIScope
 
 from dalsegno.errors import Forbidden, Unauthenticated
-from dalsegno.server.slashes import separated
 
 Scope = Literal["read", "run", "admin", "worker"]
 
@@ -55,33 +51,20 @@ def needs(scope: Scope) -> Dependency:
 
     async def check(request: Request) -> Caller:
         caller = caller_of(request)
-        _check(caller, scope)
+        check_scope(caller, scope)
         return caller
 
-    check.scope = scope  # type: ignore[attr-defined]  # read by `Scopes`
+    check.scope = scope  # type: ignore[attr-defined]  # read by `scope_of`
     return _depends(check)
 
 
-class Scopes:
-    """What the routes of a server need, for who stands before them."""
-
-    def __init__(self, routers: Iterable[APIRouter], prefix: str) -> None:
-        self.prefix = prefix
-        self._routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
-
-    def check(self, request: ASGIScope, caller: Caller) -> None:
-        """Before the body is read: who may not call a route is told that, and nothing about what was sent."""
-        if not request["path"].startswith(self.prefix):
-            return
-        here = {**request, "path": separated(request).removeprefix(self.prefix)}
-        found = next((route for route in self._routes if route.matches(here)[0] is Match.FULL), None)
-        for each in found.dependencies if found is not None else ():
-            _check(caller, getattr(each.dependency, "scope", None))
+def scope_of(dependency: Dependency) -> Scope | None:
+    """What a dependency made by `needs` asks for."""
+    found: Scope | None = getattr(dependency.dependency, "scope", None)
+    return found
 
 
-def _check(caller: Caller, scope: Scope | None) -> None:
-    if scope is None:
-        return
+def check_scope(caller: Caller, scope: Scope) -> None:
     if caller.via == "nobody":
         raise Unauthenticated(KEY_WANTED)
     if scope not in caller.scopes:

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from dalsegno.app import App
 from dalsegno.server import problems, reference
-from dalsegno.server.access import Scopes
 from dalsegno.server.alerting import alerting
 from dalsegno.server.duty import on_duty
 from dalsegno.server.guard import Guard
@@ -19,7 +18,6 @@ from dalsegno.server.head import HeadAsGet
 from dalsegno.server.metrics import Counted
 from dalsegno.server.office import Office
 from dalsegno.server.operation import operated
-from dalsegno.server.parameters import KnownParameters
 from dalsegno.server.routes.alerts import router as alerts
 from dalsegno.server.routes.approvals import router as approvals
 from dalsegno.server.routes.audit import router as audit
@@ -46,7 +44,7 @@ from dalsegno.server.routes.webhooks import router as webhooks
 from dalsegno.server.routes.workers import router as workers
 from dalsegno.server.settings import ServerSettings
 from dalsegno.server.slashes import EncodedSlashes
-from dalsegno.server.texts import refuse_nul
+from dalsegno.server.table import PlainRoutes, Table
 from dalsegno.version import __version__
 
 DESCRIPTION = """\
@@ -55,6 +53,7 @@ Durable workflows over HTTP: deploy graphs and scripts, start them, watch them l
 Errors are problem documents (RFC 9457) with a stable code; `/v1/errors/{code}` tells cause and cure.
 """
 
+PREFIX = "/v1"
 ROUTERS = (
     definitions,
     stream,
@@ -95,7 +94,7 @@ def create_application(
 ) -> FastAPI:
     """An ASGI application around ``app``. Its engine starts and stops with the server."""
     settings, roles = settings or ServerSettings(), roles or Roles()
-    office = Office(app, settings)
+    office, table = Office(app, settings), Table(ROUTERS, PREFIX)
 
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
@@ -117,13 +116,12 @@ def create_application(
     application.add_middleware(EncodedSlashes)
     application.add_middleware(HeadAsGet)
     application.add_middleware(GZipMiddleware, minimum_size=1000)
-    application.add_middleware(Guard, office=office, scopes=Scopes(ROUTERS, "/v1"))
+    application.add_middleware(Guard, office=office, table=table)
     application.add_middleware(Counted, meter=office.meter)
     reference.install(application)
     problems.install(application)
-    asked = [Depends(refuse_nul), Depends(KnownParameters())]
+    application.router.routes.append(PlainRoutes(table))
     for router in ROUTERS:
-        # The query of a delivery is the sender's own, and part of what the workflow gets.
-        application.include_router(router, prefix="/v1", dependencies=asked if router is not hooks else [])
+        application.include_router(router, prefix=PREFIX)
     application.include_router(metrics)
     return application

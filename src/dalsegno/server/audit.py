@@ -96,16 +96,11 @@ class Audit:
                 await self._append([self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))])
 
     async def _append(self, batch: list[Entry]) -> None:
-        # All at once, so that the store can write them in one go; it keeps their order.
-        appends = (self.records.append(LOG, msgspec.json.encode(entry)) for entry in batch)
-        outcomes = await asyncio.gather(*appends, return_exceptions=True)
-        errors = [each for each in outcomes if isinstance(each, BaseException)]
-        failed = [
-            entry for entry, each in zip(batch, outcomes, strict=True) if isinstance(each, BaseException)
-        ]
-        self._waiting.extendleft(reversed(failed))
-        if errors:
-            raise errors[0]
+        try:
+            await self.records.append(LOG, *map(msgspec.json.encode, batch))
+        except Exception:  # not where the wait alone was given up: the store goes on writing
+            self._waiting.extendleft(reversed(batch))
+            raise
 
     async def close(self) -> None:
         try:

@@ -1,6 +1,6 @@
 """Connections: one that does not bring a request in time is closed, and so is one that does not take its reply.
 
-uvicorn limits only the time between two requests of a connection. Without this, one that sends nothing at all, or a
+uvicorn limits only the time between two requests of a connection. Without the rest, one that sends nothing at all, or a
 header byte by byte, would live for ever; and one that reads nothing would hold its reply and its handler for ever.
 """
 
@@ -15,6 +15,7 @@ from dalsegno.errors import BadRequest
 from dalsegno.server.headers import ALWAYS
 from dalsegno.server.problems import TITLES, problem
 from dalsegno.server.settings import ServerSettings
+from dalsegno.server.writing import WholeReplies
 
 LARGEST_HEADERS = 64 * 1024
 """What uvicorn lets the parser keep of a request that is not complete."""
@@ -30,11 +31,13 @@ class ImpatientProtocol(H11Protocol):
 
     header_seconds: float
     reply_seconds: float
+    idle_seconds: int
     _headers_due: asyncio.TimerHandle | None = None
     _reading_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        super().connection_made(transport)
+        super().connection_made(WholeReplies(transport))  # type: ignore[arg-type]  # a transport in all but name
+        self.timeout_keep_alive = self.idle_seconds
         self._wait_for_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -114,5 +117,9 @@ class ImpatientProtocol(H11Protocol):
 
 def http_protocol(settings: ServerSettings) -> type[asyncio.Protocol]:
     """For ``uvicorn.Config(http=…)``."""
-    limits = {"header_seconds": settings.header_seconds, "reply_seconds": settings.reply_seconds}
+    limits = {
+        "header_seconds": settings.header_seconds,
+        "reply_seconds": settings.reply_seconds,
+        "idle_seconds": settings.idle_seconds,
+    }
     return type("HttpProtocol", (ImpatientProtocol,), limits)

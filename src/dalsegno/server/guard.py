@@ -19,15 +19,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dalsegno.errors import DalSegnoError, ForeignOrigin, UnsupportedMedia, WrongHost
 from dalsegno.server import paths
-from dalsegno.server.access import NOBODY, Caller, Scopes
+from dalsegno.server.access import NOBODY, Caller, check_scope
 from dalsegno.server.bodies import Departed, read_body, replayed
 from dalsegno.server.cors import allowance, preflight
 from dalsegno.server.deliveries import book_of
 from dalsegno.server.headers import dressed
 from dalsegno.server.office import Office
 from dalsegno.server.problems import problem_of
+from dalsegno.server.route import Route
 from dalsegno.server.settings import LOOPBACK_NAMES
 from dalsegno.server.sources import JSON, SCRIPT, YAML
+from dalsegno.server.table import Table
 from dalsegno.server.visit import Visit
 
 DEFINITION_TYPES = frozenset((JSON, *YAML, *SCRIPT))
@@ -36,11 +38,11 @@ ANY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not listened 
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, office: Office, scopes: Scopes) -> None:
+    def __init__(self, app: ASGIApp, office: Office, table: Table) -> None:
         self.app = app
         self.office = office
         self.settings = office.settings
-        self.scopes = scopes
+        self.table = table
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -98,8 +100,14 @@ class Guard:
     async def _with_body(self, visit: Visit, receive: Receive) -> Receive:
         if visit.is_safe or not visit.has_body:
             return receive
-        self.scopes.check(visit.scope, visit.scope["state"]["caller"])
+        self._check_scopes(visit)
         return replayed(await read_body(visit, receive, self.settings, await self._most(visit)), receive)
+
+    def _check_scopes(self, visit: Visit) -> None:
+        """Who may not call a route is told that, and nothing about what was sent."""
+        route = self.table.find(visit.scope)
+        for scope in route.scopes if isinstance(route, Route) else ():
+            check_scope(visit.scope["state"]["caller"], scope)
 
     async def _most(self, visit: Visit) -> int:
         """Of a delivery no more is read than its webhook takes; where there is none, hardly anything."""

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from fastapi import Header, Response, status
 from pydantic import AfterValidator
 
+from dalsegno.engine.starting import Started
 from dalsegno.errors import InvalidInput
-from dalsegno.model.execution import ExecutionView
+from dalsegno.server.office import Office
 from dalsegno.server.schemas.executions import Execution
 
 SHOWN = 100
@@ -48,9 +49,11 @@ def one_key(header: str | None, body: str | None, field: str = "idempotency_key"
     return body if body is not None else header
 
 
-def answer_for(view: ExecutionView, response: Response, *, is_new: bool) -> Execution:
+async def answer_for(office: Office, started: Started, response: Response) -> Execution:
     """201, or 200 where an earlier call made the execution."""
-    if not is_new:
+    if not started.is_new:
         response.status_code = status.HTTP_200_OK
-    response.headers["Location"] = f"/v1/executions/{view.id}"
-    return Execution.of(view)
+    response.headers["Location"] = f"/v1/executions/{started.execution}"
+    if started.begun is not None:
+        return Execution.begun(started.begun)
+    return Execution.of(await office.client.status(started.execution))

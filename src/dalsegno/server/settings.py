@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 
 DEFAULT_PORT = 8700
@@ -24,6 +25,9 @@ class ServerSettings:
     """In which a request's body must have arrived."""
     header_seconds: float = 15.0
     """In which a request's line and headers must have arrived; a connection that sends nothing is closed then."""
+    idle_seconds: int = 75
+    """After which a connection without a further request is closed: later than common load balancers do it (60 s),
+    which would otherwise send requests into connections that are being closed."""
     reply_seconds: float = 30.0
     """In which a client must take each 48 KiB of a long reply, and the end of every reply; then it is disconnected."""
     streams: int = 10_000
@@ -47,6 +51,7 @@ class ServerSettings:
         return is_loopback(self.host)
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True

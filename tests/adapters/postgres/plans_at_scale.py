@@ -12,7 +12,8 @@ from typing import Any
 import asyncpg
 
 from dalsegno.adapters.postgres import PostgresStore
-from dalsegno.adapters.postgres.partitions import _make, day_at
+from dalsegno.adapters.postgres.numbering import day_at
+from dalsegno.adapters.postgres.partitions import _make
 from dalsegno.adapters.postgres.statements import SQL
 from dalsegno.adapters.postgres.ways import SESSION
 

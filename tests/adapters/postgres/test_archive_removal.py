@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
 
 from dalsegno.adapters.postgres import PostgresArchive, PostgresStore
-from dalsegno.adapters.postgres.partitions import (
-    AHEAD,
-    DAY,
-    day_at,
-    make_ahead,
-    name_of,
-    numbers_of,
-    read_name,
-)
+from dalsegno.adapters.postgres import partitions as days
+from dalsegno.adapters.postgres.numbering import DAY, day_at, numbers_of
+from dalsegno.adapters.postgres.partitions import AHEAD, make_ahead, name_of, read_name
+from dalsegno.adapters.postgres.store import Transaction
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.clock import FakeClock
+from tests.adapters.postgres.meanwhile import until_somebody_waits
 
 
 @pytest.fixture
@@ -36,29 +33,35 @@ async def put_ended(
     store: PostgresStore, name: str, day: int, state: str = "COMPLETED", events: int = 3
 ) -> int:
     """An execution that was started and ended on that day and is swept; its number."""
-    number, at = numbers_of(day)[0] + sum(name.encode()), day * DAY + 100.0
     async with store.transaction() as rows:
-        await rows.connection.execute(
-            "INSERT INTO execution (number, id, workflow, version, definition, kind, state, created_at, priority,"
-            " ended_at, epoch, seq, live, touched_at, tags, error, input) VALUES ($1, $2, 'w', 1, 'h', 'graph', $3, $4,"
-            """ 0, $4, 0, $5, 0, $4, '[["env", "prod"]]', '{"message": "out of paper"}', '{}')""",
-            number,
-            name,
-            state,
-            at,
-            events,
-        )
-        await rows.connection.execute(
-            "INSERT INTO event (execution, seq, kind, node, scope, at)"
-            " SELECT $1, seq, 'NodeCompleted', 'n', '', $2 FROM generate_series(1, $3::integer) AS seq",
-            number,
-            at,
-            events,
-        )
-        await rows.connection.execute("INSERT INTO output VALUES ($1, 'o', 'x')", number)
-        await rows.connection.execute("INSERT INTO execution_tag VALUES ('env', 'prod', $1, $2)", at, name)
-        if state == "FAILED":
-            await rows.connection.execute("INSERT INTO failure_word VALUES ('paper', $1, $2)", at, name)
+        return await put_ended_within(rows, name, day, state, events)
+
+
+async def put_ended_within(
+    rows: Transaction, name: str, day: int, state: str = "COMPLETED", events: int = 3
+) -> int:
+    number, at = numbers_of(day)[0] + sum(name.encode()), day * DAY + 100.0
+    await rows.connection.execute(
+        "INSERT INTO execution (number, id, workflow, version, definition, kind, state, created_at, priority,"
+        " ended_at, epoch, seq, live, touched_at, tags, error, input) VALUES ($1, $2, 'w', 1, 'h', 'graph', $3, $4,"
+        """ 0, $4, 0, $5, 0, $4, '[["env", "prod"]]', '{"message": "out of paper"}', '{}')""",
+        number,
+        name,
+        state,
+        at,
+        events,
+    )
+    await rows.connection.execute(
+        "INSERT INTO event (execution, seq, kind, node, scope, at)"
+        " SELECT $1, seq, 'NodeCompleted', 'n', '', $2 FROM generate_series(1, $3::integer) AS seq",
+        number,
+        at,
+        events,
+    )
+    await rows.connection.execute("INSERT INTO output VALUES ($1, 'o', 'x')", number)
+    await rows.connection.execute("INSERT INTO execution_tag VALUES ('env', 'prod', $1, $2)", at, name)
+    if state == "FAILED":
+        await rows.connection.execute("INSERT INTO failure_word VALUES ('paper', $1, $2)", at, name)
     return number
 
 
@@ -169,6 +172,41 @@ async def test_partition_in_use_is_dropped_later_and_holds_nobody_up(
     await reader.close()
 
     assert await archive.remove_ended(store.now()) == 0
+    assert name_of("event", day) not in await partitions(store)
+
+
+async def test_start_while_its_day_is_being_dropped_keeps_its_history(
+    store: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a process that has had its number for days, between the look at who is left and the drop."""
+    monkeypatch.setattr(days, "PATIENCE", "30s")
+    await make_ahead(store)
+    archive, day = PostgresArchive(store), day_at(store.now())
+    await put_ended(store, "old", day)
+    await pass_days(store, 3)
+    watching = await asyncpg.connect(postgres_url)
+    async with store.transaction() as starting:
+        late = await put_ended_within(starting, "late", day)
+        removing = asyncio.create_task(archive.remove_ended(store.now() - DAY))
+        await until_somebody_waits(watching)
+    await removing
+    await watching.close()
+
+    assert name_of("event", day) in await partitions(store)
+    assert await rows_of(store, late) == 4
+
+
+async def test_two_processes_drop_the_same_day(store: PostgresStore) -> None:
+    await make_ahead(store)
+    day = day_at(store.now())
+    await pass_days(store, 3)
+    both = [days.Days(store), days.Days(store)]
+    for one in both:
+        one.doomed.add(day)
+
+    while any(one.doomed for one in both):  # one may have to try again
+        await asyncio.gather(*(one.drop() for one in both))
+
     assert name_of("event", day) not in await partitions(store)
 
 

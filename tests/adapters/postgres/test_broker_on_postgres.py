@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
-from dalsegno.adapters.postgres import PostgresBroker
 from dalsegno.adapters.postgres import broker as broker_module
 from dalsegno.adapters.postgres.listener import LARGEST, Message, _texts
-from dalsegno.model.token import Lease
-from dalsegno.testing.contract import ContractStack
 from dalsegno.testing.contract.build import start, token
+from tests.adapters.postgres.meanwhile import SOON, act_beside, until
 from tests.adapters.postgres.pooler import DeafPooler
+from tests.adapters.postgres.processes import begin, broker_of, two, waiting
 from tests.adapters.postgres.stacks import PostgresStacks
 from tests.servers.postgres import PostgresServer
-
-SOON = 5.0
-"""Much less than the time after which a worker looks by itself."""
 
 
 @pytest.fixture
@@ -27,40 +23,6 @@ async def stacks(postgres_url: str) -> AsyncIterator[PostgresStacks]:
     stacks = PostgresStacks(postgres_url)
     yield stacks
     await stacks.close()
-
-
-async def until(come: Callable[[], object], seconds: float = 20.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not come():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.005)
-
-
-def broker_of(stack: ContractStack) -> PostgresBroker:
-    assert isinstance(stack.broker, PostgresBroker)
-    return stack.broker
-
-
-async def two(stacks: PostgresStacks) -> tuple[ContractStack, ContractStack]:
-    """Two processes that hear each other and have said hello."""
-    first, second = await stacks.open(), await stacks.open()
-    for stack in (first, second):
-        await until(lambda stack=stack: broker_of(stack).listener.sent)  # type: ignore[misc]
-    return first, second
-
-
-async def waiting(
-    stack: ContractStack, *others: ContractStack, worker: str = "w1"
-) -> asyncio.Task[list[Lease]]:
-    """A worker that has found nothing and of which the others know it."""
-    task = asyncio.create_task(stack.broker.take(worker, ["default"], 10))
-    name = broker_of(stack).listener.name
-    await until(lambda: all(name in broker_of(other)._idle for other in others))
-    return task
-
-
-async def begin(stack: ContractStack, name: str, *tokens: str) -> None:
-    [applied] = await stack.apply(start(name, *(token(each) for each in tokens)))
-    await stack.broker.announce(applied.ready)
 
 
 async def test_worker_of_another_process_is_woken(stacks: PostgresStacks) -> None:
@@ -137,20 +99,18 @@ async def test_work_goes_to_the_own_worker_without_a_message(stacks: PostgresSta
     elsewhere.cancel()
 
 
-async def test_work_announced_while_idleness_is_on_its_way_is_not_missed(stacks: PostgresStacks) -> None:
+async def test_work_announced_while_idleness_is_on_its_way_is_not_missed(
+    stacks: PostgresStacks, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The claim has found nothing, and whoever announces does not know yet that anybody waits."""
     here, there = await two(stacks)
     claimed, go_on = asyncio.Event(), asyncio.Event()
-    claim = there.ledger.claim
 
-    async def slow_claim(worker: str, queues: list[str], limit: int) -> list[Lease]:
-        leases = await claim(worker, queues, limit)
-        if not claimed.is_set():
-            claimed.set()
-            await go_on.wait()
-        return leases
+    async def tarry() -> None:
+        claimed.set()
+        await go_on.wait()
 
-    there.ledger.claim = slow_claim  # type: ignore[method-assign, assignment]
+    act_beside(monkeypatch, there.ledger, "claim", after=tarry)
     taking = asyncio.create_task(there.broker.take("w1", ["default"], 10))
     await claimed.wait()
     await begin(here, "run-1", "a")
@@ -223,3 +183,46 @@ def test_long_lists_travel_in_several_messages() -> None:
     assert len(texts) > 1
     assert max(len(text.encode()) for text in texts) <= LARGEST
     assert sum(text.count("execution-") for text in texts) == len(names)
+
+
+async def test_after_a_claim_that_left_nothing_there_is_no_other_without_news(
+    stacks: PostgresStacks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = await stacks.open()
+    claims = 0
+
+    async def count() -> None:
+        nonlocal claims
+        claims += 1
+
+    act_beside(monkeypatch, stack.ledger, "claim", before=count)
+    await begin(stack, "run-1", "a")
+    [lease] = await stack.broker.take("w1", ["default"], 10)
+    taking = asyncio.create_task(stack.broker.take("w1", ["default"], 9))
+    await until(lambda: len(broker_of(stack).takers))
+    assert (lease.token, claims) == ("a", 1)
+
+    await begin(stack, "run-2", "b")
+
+    assert [lease.token for lease in await asyncio.wait_for(taking, SOON)] == ["b"]
+    assert claims == 2
+
+
+async def test_news_that_came_while_the_worker_was_busy_lead_to_a_claim(stacks: PostgresStacks) -> None:
+    stack = await stacks.open()
+    await begin(stack, "run-1", "a")
+    await stack.broker.take("w1", ["default"], 10)
+
+    await begin(stack, "run-2", "b")
+
+    [lease] = await asyncio.wait_for(stack.broker.take("w1", ["default"], 9), SOON)
+    assert lease.token == "b"
+
+
+async def test_a_full_claim_and_another_worker_ask_again(stacks: PostgresStacks) -> None:
+    stack = await stacks.open()
+    await begin(stack, "run-1", "a", "b", "c", "d")
+
+    assert len(await stack.broker.take("w1", ["default"], 2)) == 2
+    assert len(await asyncio.wait_for(stack.broker.take("w1", ["default"], 1), SOON)) == 1
+    assert len(await asyncio.wait_for(stack.broker.take("w2", ["default"], 9), SOON)) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from dalsegno.adapters.postgres import PostgresLedger
@@ -17,15 +18,22 @@ IN_ORDER = (
     "leases.plain",
     "leases.heads",
     "leases.due",
+    "leases.wake_plain",
     "sweep.ended",
     "load.first_in_lines",
 )
 """They take the first few of a line."""
-NEVER_WALKED = {"leases.due": "token_due", "leases.claim": "token_ready", "leases.heads": "token_in_line"}
+NEVER_WALKED = {
+    "leases.due": "token_due",
+    "leases.wake_plain": "token_due",
+    "leases.claim": "token_ready",
+    "leases.heads": "token_in_line",
+}
 
 BY_NAME = (
     "write.steps",
     "write.held_steps",
+    "write.held_endings",
     "write.tokens",
     "load.locked",
     "load.tokens",
@@ -79,6 +87,21 @@ async def test_tokens_are_looked_up_by_their_names_however_few_are_leased(ledger
     for name, plan in (await plans(ledger, BY_NAME)).items():
         used = {found.group(1) for line in plan if (found := re.search(r"using (token_\w+) on token", line))}
         assert used <= {"token_pkey", "token_using"}, f"{name}: " + "\n".join(plan)
+
+
+WHOLE_KEYS = re.compile(r"Join Filter: .*\b(token\.id|token\.awaits|barrier\.id|scope\.path|first\.id)\b")
+
+
+async def test_rows_are_looked_up_by_their_whole_keys_however_empty_the_tables_are(
+    ledger: PostgresLedger,
+) -> None:
+    """A plan that is made on the first day, or in a quiet hour, also serves the fan-out of ten thousand that comes
+    next. By half a key, each of its tokens would be sought among all of them."""
+    for name, plan in (await plans(ledger, STATEMENTS)).items():
+        assert not [line for line in plan if WHOLE_KEYS.search(line)], f"{name}: " + "\n".join(plan)
+        for scan, condition in itertools.pairwise(plan):
+            if re.search(r"(left_context_pkey|token_awaiting) ", scan) and "Conflict" not in scan:
+                assert "execution = " in condition, f"{name}: " + "\n".join(plan)
 
 
 async def test_times_and_lines_are_looked_up_in_the_index_itself(ledger: PostgresLedger) -> None:

@@ -15,6 +15,7 @@ from dalsegno.adapters.postgres.migration import Migration, installed_version, m
 from dalsegno.errors import InternalError, SchemaMismatch
 from dalsegno.testing.contract.build import RUN, start, token
 from tests.adapters.postgres.describe import describe
+from tests.adapters.postgres.meanwhile import until_somebody_waits
 
 SCHEMA = Path(__file__).parent / "schema.txt"
 """Written by ``python -m tests.adapters.postgres.describe postgresql://…`` from a fresh store."""
@@ -115,6 +116,47 @@ async def test_migration_that_fails_leaves_nothing_behind(connection: Any) -> No
 
     assert await installed_version(connection) == 1
     assert await connection.fetchval("SELECT to_regclass('dalsegno.half')") is None
+
+
+async def test_step_may_take_longer_than_other_statements(postgres_url: str) -> None:
+    slow = Migration("0001_slow.sql", "pre", "DO $$ BEGIN PERFORM pg_sleep(1.5); END $$")
+    impatient = await asyncpg.connect(postgres_url, command_timeout=0.75)
+
+    assert await migrate(impatient, steps=[slow]) == 1
+    await impatient.close()
+
+
+async def test_others_do_not_queue_behind_a_step_that_waits_for_a_table(
+    postgres_url: str, connection: Any
+) -> None:
+    await migrate(connection, steps=[FIRST])
+    holder, reader = await asyncpg.connect(postgres_url), await asyncpg.connect(postgres_url)
+    async with holder.transaction():
+        await holder.fetch("SELECT FROM dalsegno.a")
+        migrating = asyncio.create_task(migrate(connection, steps=[FIRST, ADDS]))
+        await until_somebody_waits(reader)
+
+        await reader.fetch("SELECT FROM dalsegno.a", timeout=10)
+        assert not migrating.done()
+
+    assert await migrating == 2
+    await holder.close()
+    await reader.close()
+
+
+async def test_step_gives_up_on_a_table_that_is_held_for_very_long(
+    postgres_url: str, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dalsegno.adapters.postgres.migration.PATIENCE", 0.5)
+    await migrate(connection, steps=[FIRST])
+    holder = await asyncpg.connect(postgres_url)
+    async with holder.transaction():
+        await holder.fetch("SELECT FROM dalsegno.a")
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await migrate(connection, steps=[FIRST, ADDS])
+    await holder.close()
+
+    assert await migrate(connection, steps=[FIRST, ADDS]) == 2
 
 
 def test_every_file_names_its_stage() -> None:

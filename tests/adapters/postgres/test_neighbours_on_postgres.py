@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -16,14 +15,9 @@ from dalsegno.adapters.postgres import (
 )
 from dalsegno.adapters.postgres.neighbours import LOOK_ALONE, LOOK_EVERY, TOLD_AHEAD
 from dalsegno.testing.clock import FakeClock
+from tests.adapters.postgres.meanwhile import until
 
 Pair = tuple[PostgresNeighbours, PostgresNeighbours]
-
-
-async def until(come: Callable[[], object], seconds: float = 20.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not come():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture
@@ -34,7 +28,7 @@ async def pair(postgres_url: str) -> AsyncIterator[Pair]:
     made = []
     for _ in range(2):
         listener = Listener(postgres_url)
-        made.append(PostgresNeighbours(ledger, listener, PostgresBroker(ledger, listener)))
+        made.append(PostgresNeighbours(ledger, listener, PostgresBroker(ledger, listener, ledger.takers)))
         listener.start()
     await until(lambda: all(each.listener.sent for each in made))  # they have said hello
     yield made[0], made[1]

@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import asyncpg
 import pytest
 
 from dalsegno import App, TaskContext, gather, signal, sleep
-from dalsegno.adapters.postgres import PostgresBroker, PostgresStore
+from dalsegno.adapters.postgres import Listener, PostgresBroker, PostgresStore
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.errors import InvalidInput, Unavailable
 from dalsegno.handle import Handle
@@ -26,6 +27,8 @@ PATIENCE = 60.0
 SESSIONS = 3
 """Fewer than connections: every transaction comes to another session than the one before."""
 SETTINGS = ("search_path", "synchronous_commit", "enable_seqscan", "plan_cache_mode", "lock_timeout")
+
+LISTENING = "(SELECT count(*) FROM pg_listening_channels())"
 
 
 @pytest.fixture
@@ -79,6 +82,7 @@ def test_two_processes_share_their_work_over_shared_sessions(
         results = [handle.result(PATIENCE) for handle in handles]
         states = {handle.status().state for handle in handles}
         assert asyncio.run(settings_of_sessions(pooler)) == {tuple(defaults(private_postgres))}
+        assert asyncio.run(of_sessions(pooler, LISTENING)) == {(0,)}
     assert results == [number * 2 + 6 + 100 for number in range(40)]
     assert states == {"COMPLETED"}
     booked = private_postgres.psql("SELECT number FROM public.booked ORDER BY 1", DATABASE)
@@ -93,8 +97,11 @@ def defaults(postgres: PostgresServer) -> list[str]:
 
 
 async def settings_of_sessions(pooler: PgBouncer) -> set[tuple[str, ...]]:
+    return await of_sessions(pooler, ", ".join(f"current_setting('{name}')" for name in SETTINGS))
+
+
+async def of_sessions(pooler: PgBouncer, asked: str) -> set[tuple[Any, ...]]:
     """As strangers who use the same pooler find them."""
-    asked = ", ".join(f"current_setting('{name}')" for name in SETTINGS)
     connections = [
         await asyncpg.connect(pooler.url_of(DATABASE), statement_cache_size=0) for _ in range(SESSIONS)
     ]
@@ -117,6 +124,7 @@ def test_without_wake_ups_work_of_others_is_found_by_looking(
     with caplog.at_level(logging.INFO, "dalsegno.postgres"), application(pooler.url_of(DATABASE)).running():
         wait_until(lambda: LISTEN_VARIABLE in caplog.text, seconds=PATIENCE, what="the warning")
         assert "behind a pooler" in caplog.text
+        assert asyncio.run(of_sessions(pooler, LISTENING)) == {(0,)}
         elsewhere = App(pooler.url_of(DATABASE))
         handle = elsewhere.start("mixed", 1)
         handle.signal("more", 100)
@@ -154,6 +162,17 @@ def has_ended(handle: Handle) -> bool:
         return handle.status().ended_at is not None
     except Unavailable:
         return False  # the pooler is away; its caller asks again
+
+
+async def test_listener_tries_nothing_in_a_session_that_is_not_its_own(
+    pooler: PgBouncer, private_postgres: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "dalsegno.postgres"):
+        listener = Listener(pooler.url_of(DATABASE))
+        assert await listener._serve() is False
+    assert LISTEN_VARIABLE in caplog.text
+    sessions = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{DATABASE}'"
+    assert private_postgres.psql(sessions).strip() == "0"  # it was not even given one
 
 
 async def test_what_takes_the_settings_of_a_session_is_told_from_what_only_seems_to(

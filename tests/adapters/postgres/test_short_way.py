@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
+import asyncpg
 import pytest
 
 from dalsegno.adapters.postgres import PostgresLedger
@@ -12,7 +13,7 @@ from dalsegno.adapters.postgres.known import Known
 from dalsegno.model.effect import PauseExecution, SpawnToken, StoreOutput, WriteOutbox
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import AlreadyApplied, Applied, Park, Stale, Transition
-from dalsegno.testing.contract.build import RUN, event, last, start, token
+from dalsegno.testing.contract.build import RUN, event, last, new_execution, start, token
 from tests.adapters.postgres.conftest import OpenLedger
 
 
@@ -120,6 +121,96 @@ async def test_spawn_of_a_token_that_exists_changes_nothing(ledger: PostgresLedg
     assert found.execution.live == 1
 
 
+async def test_an_ending_goes_the_short_way_and_leaves_a_complete_record(ledger: PostgresLedger) -> None:
+    await begin(ledger, "t0")
+
+    [outcome] = await ledger.commit([Transition(RUN, (last(output=b'"all"'),), (event(),), "t0", 1)])
+
+    assert outcome == Applied(ended="COMPLETED")
+    assert ledger.commits.known.hits == 1
+    found = await ledger.inspect(RUN)
+    assert found is not None
+    assert (found.execution.state, found.execution.output) == ("COMPLETED", b'"all"')
+    assert found.execution.ended_at == ledger.now()
+    [(state, ended_at)] = await rows(ledger, "SELECT state, ended_at FROM flight")
+    assert (state, ended_at) == ("COMPLETED", ledger.now())
+
+
+async def test_an_ending_beside_steps_of_others_goes_with_them(ledger: PostgresLedger) -> None:
+    await begin(ledger, "a0", run="run-a")
+    await begin(ledger, "b0", run="run-b")
+
+    outcomes = await ledger.commit(
+        [hop("a0", "a1", "run-a"), Transition("run-b", (last(),), (event(),), "b0", 1)]
+    )
+
+    assert outcomes == [Applied(kept=("a1",)), Applied(ended="COMPLETED")]
+    assert ledger.commits.known.hits == 2
+    states = await rows(ledger, "SELECT id, state, ended_at IS NULL FROM execution ORDER BY id")
+    assert [tuple(row) for row in states] == [("run-a", "RUNNING", True), ("run-b", "COMPLETED", False)]
+
+
+async def test_an_ending_with_something_left_at_the_root_goes_the_long_way(ledger: PostgresLedger) -> None:
+    await begin(ledger, "t0", "t1")
+    await ledger.commit([Transition(RUN, (last("early"),), (event(),), "t0", 1)])
+
+    [outcome] = await ledger.commit([Transition(RUN, (last("late"),), (event(),), "t1", 1)])
+
+    assert ledger.commits.known.hits == 0
+    assert isinstance(outcome, Applied)
+    assert outcome.ended is None  # a finisher puts together what the branches left
+    found = await ledger.inspect(RUN)
+    assert found is not None
+    assert [view.kind for view in found.tokens if view.state == "ready"] == ["finish"]
+
+
+async def test_an_ending_that_holds_a_slot_gives_it_up(ledger: PostgresLedger) -> None:
+    await begin(ledger, "t0")
+    await rows(ledger, "INSERT INTO slot_holder (key, execution) SELECT 'mail', number FROM flight")
+
+    [outcome] = await ledger.commit([Transition(RUN, (last(),), (event(),), "t0", 1)])
+
+    assert outcome == Applied(ended="COMPLETED")
+    assert ledger.commits.known.hits == 0
+    assert await rows(ledger, "SELECT 1 FROM slot_holder") == []
+
+
+async def test_an_ending_that_somebody_is_told_of_goes_the_long_way(ledger: PostgresLedger) -> None:
+    told = start(new_execution(notify=b"parent"), token("t0"))
+    await ledger.commit([told])
+    await ledger.claim("w1", ["default"], 9)
+
+    [outcome] = await ledger.commit([Transition(RUN, (last(),), (event(),), "t0", 1)])
+
+    assert outcome == Applied(ended="COMPLETED", owes=True)
+    assert [entry.data for entry in await ledger.outbox()] == [b"parent"]
+
+
+async def test_token_that_is_not_leased_any_more_does_not_go_the_short_way(
+    ledger: PostgresLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The fence alone does not tell; nor does the version, if somebody changed the row by hand."""
+    await begin(ledger, "t0")
+    await rows(ledger, "UPDATE token SET state = 'ready', owner = NULL")
+
+    for _ in range(3):
+        assert await ledger.commit([hop("t0", "t1")]) == [Stale("fence")]
+
+    assert ledger.commits.known.hits == 0
+    assert ledger.commits.short_way_failures == 1
+    [told] = [record for record in caplog.records if "short way" in record.message]
+    assert told.exc_info is not None
+
+
+async def rows(ledger: PostgresLedger, query: str) -> list[asyncpg.Record]:
+    async with ledger.store.transaction() as tx:
+        found: list[asyncpg.Record] = await tx.connection.fetch(query)
+    return found
+
+
+RECORDS = "SELECT id, state, ended_at, paused_at, output, context, error FROM execution ORDER BY id"
+
+
 def batches() -> list[list[Transition]]:
     """Everything that may go the short way, and what must not among it."""
     effects = (SpawnToken(token("b1")), StoreOutput("o", b"1"), WriteOutbox("m", "topic", b"owed"))
@@ -152,6 +243,7 @@ async def play(ledger: PostgresLedger) -> list[object]:
                 seen += [found.execution, sorted(found.tokens, key=lambda view: view.id), found.barriers]
                 seen += [await ledger.outputs(run, ["o", "c1"]), await ledger.left(run, "")]
         seen.append(await ledger.outbox())
+        seen += [tuple(row) for row in await rows(ledger, RECORDS)]
     return seen
 
 

@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from dalsegno.adapters.postgres import PostgresLedger, PostgresStore
+from dalsegno.ports.ledger import Woken
 from dalsegno.testing.contract.build import pause, start, token
 from tests.adapters.postgres.conftest import OpenLedger
 
@@ -33,12 +34,35 @@ async def test_what_comes_due_during_a_wake_is_left_to_the_next(
     await park_one()
     monkeypatch.setattr(PostgresStore, "fetch", fetch_while_more_is_parked)
 
-    first = await ledger.wake()
-
-    assert [ready.execution for ready in first.ready] == ["run-1"]
-    assert first.next_due is not None
-    assert first.next_due <= ledger.now()
+    assert [ready.execution for ready in (await ledger.wake()).ready] == ["run-1"]
     assert [ready.execution for ready in (await ledger.wake()).ready] == ["run-2"]
+
+
+async def test_a_wake_tells_when_the_next_comes_due(ledger: PostgresLedger) -> None:
+    now = ledger.now()
+    assert await ledger.wake() == Woken((), None)
+    dues = {"past": now - 2, "later": now + 60, "soon": now + 30, "just": now - 1}
+    await ledger.commit([start(name, token("t", due=due)) for name, due in dues.items()])
+
+    first = await ledger.wake(1)
+    second = await ledger.wake(10)
+
+    assert ([ready.execution for ready in first.ready], first.next_due) == (["past"], now - 1)
+    assert ([ready.execution for ready in second.ready], second.next_due) == (["just"], now + 30)
+    assert await ledger.wake() == Woken((), now + 30)
+
+
+async def test_one_that_somebody_else_holds_is_next(ledger: PostgresLedger, postgres_url: str) -> None:
+    due = ledger.now() - 1
+    await ledger.commit([start("held", token("t", due=due)), start("free", token("t", due=due + 0.5))])
+    connection = await asyncpg.connect(postgres_url)
+    async with connection.transaction():
+        await connection.execute("SELECT 1 FROM dalsegno.flight WHERE id = 'held' FOR UPDATE")
+        woken = await ledger.wake()
+    await connection.close()
+
+    assert ([ready.execution for ready in woken.ready], woken.next_due) == (["free"], due)
+    assert [ready.execution for ready in (await ledger.wake()).ready] == ["held"]
 
 
 async def test_plain_timers_are_woken_beside_those_that_need_the_rules(ledger: PostgresLedger) -> None:

@@ -41,9 +41,11 @@ class MemoryRecords:
         del self.store.records[kind, id]
         return True
 
-    async def append(self, log: str, data: bytes) -> int:
-        self.store.log_number += 1
-        self.store.logs.setdefault(log, []).append(LogEntry(self.store.log_number, self.clock.now(), data))
+    async def append(self, log: str, *data: bytes) -> int:
+        entries = self.store.logs.setdefault(log, [])
+        for each in data:
+            self.store.log_number += 1
+            entries.append(LogEntry(self.store.log_number, self.clock.now(), each))
         return self.store.log_number
 
     async def entries(self, log: str, before: int | None = None, limit: int = 100) -> list[LogEntry]:

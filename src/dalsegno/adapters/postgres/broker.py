@@ -15,6 +15,8 @@ import random
 from collections.abc import Collection, Sequence
 
 from dalsegno.adapters.postgres.listener import Listener, Message
+from dalsegno.adapters.postgres.suspects import is_suspect
+from dalsegno.adapters.postgres.takers import Taker, Takers
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
 from dalsegno.ports.ledger import Ledger
@@ -34,12 +36,13 @@ LONGEST_SILENCE = 0.1
 
 
 class PostgresBroker:
-    def __init__(self, ledger: Ledger, listener: Listener) -> None:
+    def __init__(self, ledger: Ledger, listener: Listener, takers: Takers) -> None:
         self.ledger = ledger
         self.listener = listener
+        self.takers = takers
+        self.takers.tell = self._hand_over
+        self.takers.suspects.tell = self._tell
         self._news = asyncio.Event()
-        self._waiting: dict[object, tuple[frozenset[str], int]] = {}
-        """Those in this process who wait, with their queues and how many tokens they would take."""
         self._said: set[str] = set()
         """Queues for which this process has said that it is idle, since it was last woken."""
         self._idle: dict[str, frozenset[str]] = {}
@@ -49,6 +52,8 @@ class PostgresBroker:
         self._woken: dict[str, float] = {}
         """When each of the other processes was last woken from here: it has seen what was announced until then."""
         self._in_vain = 0
+        self._exhausted: tuple[str, frozenset[str], asyncio.Event, float] | None = None
+        """Who took less than it asked for, of which queues, the news of before that claim and when it was made."""
 
     # -- the port ---------------------------------------------------------------------------------------------
 
@@ -56,21 +61,24 @@ class PostgresBroker:
         if not tokens:
             return
         queues = {token.queue for token in tokens}
-        left = len(tokens) - self._room(queues)
+        left = len(tokens) - self.takers.room(queues)
         self._tell()
         if left > 0 or "" in queues:
             self._wake_others(queues, left)
 
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         served = frozenset(queues)
-        while True:
+        leases = await self._wait_if_exhausted(worker, served, limit)
+        while not leases:
             news = self._news  # that of before the claim: whatever becomes ready during it is news
             asked_at = _clock()
             leases = await self.ledger.claim(worker, queues, limit)
-            if leases:
-                self._in_vain = 0
-                return leases
-            await self._wait(news, served, limit, asked_at)
+            if not leases:
+                leases = await self._wait(Taker(worker, served, limit, news, asked_at))
+            elif len(leases) < limit and not any(map(is_suspect, leases)):
+                self._exhausted = (worker, served, news, asked_at)
+        self._in_vain = 0
+        return leases
 
     async def close(self) -> None:
         self._tell()
@@ -78,28 +86,39 @@ class PostgresBroker:
 
     # -- waiting ----------------------------------------------------------------------------------------------
 
-    async def _wait(self, news: asyncio.Event, queues: frozenset[str], limit: int, asked_at: float) -> None:
-        me = object()
-        self._waiting[me] = (queues, limit)
+    async def _wait_if_exhausted(self, worker: str, queues: frozenset[str], limit: int) -> list[Lease]:
+        """A claim that brought less than was asked for left nothing: without news the next one would be in vain. Not so
+        if it brought one that killed workers before, of which it brings one at a time."""
+        last, self._exhausted = self._exhausted, None
+        if last is None or last[:2] != (worker, queues) or last[2].is_set():
+            return []
+        return await self._wait(Taker(worker, queues, limit, *last[2:]))
+
+    async def _wait(self, taker: Taker) -> list[Lease]:
+        """Until there is news. Returns what the taker was handed meanwhile."""
+        self.takers.add(taker)
         try:
             silence = min(self._in_vain * 0.005, LONGEST_SILENCE)
-            if silence and await _happens(news, silence):
-                return
-            self._say_idle(queues, asked_at)
-            pause = LOOK_EVERY if self.listener.working else LOOK_ALONE
-            await _happens(news, pause * random.uniform(0.8, 1.2))  # noqa: S311 - so that processes do not look in step
+            if not silence or not await _happens(taker.news, silence):
+                self._say_idle(taker.queues, taker.asked_at)
+                pause = LOOK_EVERY if self.listener.working else LOOK_ALONE
+                await _happens(taker.news, pause * random.uniform(0.8, 1.2))  # noqa: S311 - so that processes do not look in step
+            return await taker.kept_promise()
         finally:
-            del self._waiting[me]
+            self.takers.remove(taker)
+
+    def _hand_over(self, taker: Taker) -> None:
+        """It was leased all there is for it, as far as is known here: it need not ask for more."""
+        is_all = not taker.news.is_set()
+        self._tell()
+        if is_all:
+            self._exhausted = (taker.worker, taker.queues, self._news, taker.asked_at)
 
     def _say_idle(self, queues: Collection[str], asked_at: float) -> None:
         if self.listener.working and not self._said.issuperset(queues):
             self._said.update(queues)
             since = _clock() - asked_at
             self.listener.send(Message(self.listener.name, idle=tuple(sorted(self._said)), since=since))
-
-    def _room(self, queues: Collection[str]) -> int:
-        """How many tokens of these queues those who wait here would take."""
-        return sum(limit for served, limit in self._waiting.values() if served.issuperset(queues))
 
     def _tell(self) -> None:
         """Everybody who waits here, however many they are: the next news are another event."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import asyncpg
+
 from dalsegno.adapters.postgres.arrays import columns, names, numbers
 from dalsegno.adapters.postgres.columns import (
     changed_barrier,
@@ -29,6 +31,10 @@ Name = tuple[int, str]
 
 class TokenChanged(Exception):
     """A claim came between reading a token and writing it: the commit is tried again."""
+
+
+class StartedElsewhere(Exception):
+    """One of the new executions is being started in a caller's own transaction, which is open; see ``open_starts``."""
 
 
 class Changes:
@@ -95,7 +101,7 @@ class Changes:
         await self._write_rest(tx)
 
     def are_plain(self) -> bool:
-        """Whether steps of running executions are all there is."""
+        """Whether steps of running executions, and their endings, are all there is."""
         others = (
             self.created
             or self.inputs
@@ -120,7 +126,7 @@ class Changes:
         return (
             not others
             and all(is_plain(row) for row, _ in self.spawned.values())
-            and all(flight.goes_on() for flight in self.executions.values())
+            and all(flight.goes_on() or flight.has_just_ended() for flight in self.executions.values())
         )
 
     def steps(self) -> Steps:
@@ -138,7 +144,10 @@ class Changes:
 
     async def _write_created(self, tx: Transaction) -> None:
         created = list(self.created.values())
-        await tx.fetch("write.executions", *columns((new_record(*entry) for entry in created), 19))
+        try:
+            await tx.fetch("write.executions", *columns((new_record(*entry) for entry in created), 19))
+        except asyncpg.DivisionByZeroError:
+            raise StartedElsewhere from None
         await tx.fetch("write.flights", *columns((new_flight(flight) for flight, _ in created), 13))
         tags = [(*tag, new.created_at, new.id) for _, new in created for tag in new.tags]
         if tags:

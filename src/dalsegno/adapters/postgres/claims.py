@@ -1,8 +1,9 @@
-"""Who may run what: claims, named leases, hand-backs, lost workers and due timers."""
+"""Who may run what: claims, named leases, hand-backs and lost workers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from dalsegno.adapters.postgres.commits import Commits
 from dalsegno.adapters.postgres.flight import Flight
@@ -27,18 +28,16 @@ from dalsegno.core.settlement import (
     claimable,
     ready_token,
     release_row,
-    wake_row,
 )
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
-from dalsegno.ports.ledger import Woken
 
-FLAG, RUNS, LEASE, FLIGHT = 0, 1, 2, 19
+FLAG, RUNS, LEASE = 0, 1, 2
 """Columns of ``leases.claim`` and ``leases.named``: whether limits matter, whether it may run, the lease, and what else
 is worth knowing of its execution."""
+FLIGHT = 17
+"""Where that begins, counted from the lease."""
 LEASE_TOKEN, LEASE_EXECUTION = 2, 3
-IS_PLAIN = 0
-"""Column of ``leases.wake_plain``: whether it is ready now; who and where it is follows."""
 
 Change = Callable[[PostgresWorkspace, Sequence[Key], float], tuple[ReadyToken, ...]]
 
@@ -47,7 +46,7 @@ class Claims:
     def __init__(self, store: PostgresStore, commits: Commits) -> None:
         self.store = store
         self.commits = commits
-        self._limited = LimitedClaims(store)
+        self.limited = LimitedClaims(store)
 
     async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         """One round trip where no limits matter and nothing void is in line."""
@@ -56,19 +55,19 @@ class Claims:
             wanted = limit - len(leases)
             rows = await self.store.fetch("leases.claim", worker, queues, wanted, self.store.given_now())
             if rows[0][FLAG]:
-                found, void = await self._limited.claim(worker, queues, wanted)
+                found, void = await self.limited.claim(worker, queues, wanted)
                 leases += found
             else:
-                leases += [self._given(worker, row) for row in rows if row[RUNS]]
+                leases += [self.given(worker, row[LEASE:]) for row in rows if row[RUNS]]
                 void = [_named(row) for row in rows if row[RUNS] is False]
             if not void or not await self._put_away(void):
                 break
         return leases
 
-    def _given(self, worker: str, row: Row) -> Lease:
+    def given(self, worker: str, columns: Sequence[Any]) -> Lease:
         """The lease, and a note of it: its commit may then go the short way."""
-        lease = Lease(*row[LEASE:FLIGHT])
-        number, state, seq, live, priority, touched_at, notify, version = row[FLIGHT:]
+        lease = Lease(*columns[:FLIGHT])
+        number, state, seq, live, priority, touched_at, notify, version = columns[FLIGHT:]
         if state == "RUNNING" and not lease.scope:
             run = ExecutionRow(
                 lease.execution,
@@ -91,10 +90,10 @@ class Claims:
             "leases.named", worker, [execution for execution, _ in keys], [token for _, token in keys]
         )
         await self._put_away([_named(row) for row in rows if not row[RUNS]])
-        given = {_named(row): self._given(worker, row) for row in rows if row[RUNS] and not row[FLAG]}
+        given = {_named(row): self.given(worker, row[LEASE:]) for row in rows if row[RUNS] and not row[FLAG]}
         limited = [_named(row) for row in rows if row[RUNS] and row[FLAG]]
         if limited:
-            given |= await self._limited.lease(worker, [key for key in keys if key in limited])
+            given |= await self.limited.lease(worker, [key for key in keys if key in limited])
         return [given[key] for key in keys if key in given]
 
     async def _put_away(self, void: Sequence[Key]) -> bool:
@@ -147,37 +146,13 @@ class Claims:
             return ()
         async with self.store.transaction() as tx:
             rows = await tx.fetch("leases.lost", gone)
-            lost = await self._change(tx, rows, _take_back)
+            lost = await self.change(tx, rows, _take_back)
             await tx.fetch("leases.forget", now, gone, list(dead))
         return lost
 
-    # -- time -------------------------------------------------------------------------------------------------
+    # -- by the rules -----------------------------------------------------------------------------------------
 
-    async def wake(self, limit: int) -> Woken:
-        """One statement while nothing is due. What comes due meanwhile is left to the next call: in a burst there is
-        always more, and nobody is told of what is ready before this returns."""
-        [(seen, due, opens_at)] = await self.store.fetch("leases.soonest")
-        now = self.store.saw(seen)
-        if not _has_come(due, now) and not _has_come(opens_at, now):
-            return Woken((), _first(due, opens_at))
-        ready: tuple[ReadyToken, ...] = ()
-        if _has_come(due, now):
-            rows = await self.store.fetch("leases.wake_plain", self.store.given_now(), limit)
-            ready = tuple(ReadyToken(*row[1:]) for row in rows if row[IS_PLAIN])
-            if len(ready) < len(rows):
-                ready += await self._wake_by_rules(limit - len(ready))
-        if _has_come(opens_at, now):
-            ready += tuple(await self._limited.open_due())
-        [(_, due, opens_at)] = await self.store.fetch("leases.soonest")
-        return Woken(ready, _first(due, opens_at))
-
-    async def _wake_by_rules(self, limit: int) -> tuple[ReadyToken, ...]:
-        """Tokens of paused executions, in scopes that may be closed, at barriers, with limits."""
-        async with self.store.transaction() as tx:
-            rows = await tx.fetch("leases.due", self.store.given_now(), limit)
-            return await self._change(tx, rows, _wake)
-
-    async def _change(self, tx: Transaction, rows: Sequence[Row], change: Change) -> tuple[ReadyToken, ...]:
+    async def change(self, tx: Transaction, rows: Sequence[Row], change: Change) -> tuple[ReadyToken, ...]:
         """Changes tokens that were locked together with their executions."""
         if not rows:
             return ()
@@ -190,14 +165,6 @@ class Claims:
         return ready
 
 
-def _has_come(at: float | None, now: float) -> bool:
-    return at is not None and at <= now
-
-
-def _first(*times: float | None) -> float | None:
-    return min((at for at in times if at is not None), default=None)
-
-
 def _take_back(rows: PostgresWorkspace, keys: Sequence[Key], now: float) -> tuple[ReadyToken, ...]:
     ready = []
     for key in keys:
@@ -206,11 +173,6 @@ def _take_back(rows: PostgresWorkspace, keys: Sequence[Key], now: float) -> tupl
             release_row(token, True, rows, now)
             ready.append(ready_token(token))
     return tuple(ready)
-
-
-def _wake(rows: PostgresWorkspace, keys: Sequence[Key], now: float) -> tuple[ReadyToken, ...]:
-    tokens = [rows.token(*key) for key in keys]
-    return tuple(ready_token(token) for token in tokens if token is not None and wake_row(token, rows, now))
 
 
 def _token_of(worker: str, lease: Lease) -> TokenRow:

@@ -76,6 +76,14 @@ def moved_flight(flight: Flight) -> Columns:
     )
 
 
+def ending(flight: Flight) -> Columns:
+    """Nothing but NULL for one that goes on."""
+    row = flight.row
+    if row.ended_at is None:
+        return (None,) * 5
+    return row.state, row.ended_at, row.output, row.context, row.error
+
+
 def plain_token(flight: Flight, row: TokenRow) -> Columns:
     return (
         flight.number,

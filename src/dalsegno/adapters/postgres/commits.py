@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from dalsegno.adapters.postgres.changes import TokenChanged
+from dalsegno.adapters.postgres.changes import StartedElsewhere, TokenChanged
 from dalsegno.adapters.postgres.errors import RefusedValue
 from dalsegno.adapters.postgres.flight import Flight
 from dalsegno.adapters.postgres.known import Known
 from dalsegno.adapters.postgres.loaded import Loaded, NotLoaded
 from dalsegno.adapters.postgres.loading import load, load_executions, lock
+from dalsegno.adapters.postgres.open_starts import OpenStarts, creates
 from dalsegno.adapters.postgres.store import PostgresStore, Transaction
+from dalsegno.adapters.postgres.suspects import Suspects
 from dalsegno.adapters.postgres.wanted import Wanted, wanted_by
 from dalsegno.adapters.postgres.workspace import PostgresWorkspace
 from dalsegno.core.settlement import settle
 from dalsegno.errors import DalSegnoError, InternalError, OperatorError, Unavailable
-from dalsegno.model.effect import CreateExecution
 from dalsegno.model.transition import Deferred, Outcome, Refused, Transition
+
+logger = logging.getLogger("dalsegno.postgres")
 
 T = TypeVar("T")
 
@@ -36,6 +40,10 @@ class Commits:
         self.reloads = 0
         """How often the rules had to begin again because a row was not read ahead."""
         self.known = Known()
+        self.suspects = Suspects()
+        self.open_starts = OpenStarts(store)
+        self.short_way_failures = 0
+        """How often the short way failed as a whole. Now and then that is nothing: a batch that comes again, say."""
         self._deferrals: dict[str, int] = {}
 
     async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
@@ -45,13 +53,27 @@ class Commits:
             done = await self.known.commit(self.store, batch)
         except OperatorError:
             raise
-        except Exception:  # noqa: BLE001 - whatever it was, it shows again below, where it is dealt with
+        except Exception as error:  # noqa: BLE001 - whatever it was, it shows again below, where it is dealt with
             done = {}
+            self._note_failure(error)
         if len(done) == len(batch):
             return [done[place] for place in range(len(batch))]
         rest = await self._commit([step for place, step in enumerate(batch) if place not in done])
         answers = iter(rest)
-        return [done[place] if place in done else next(answers) for place in range(len(batch))]
+        outcomes = [done[place] if place in done else next(answers) for place in range(len(batch))]
+        if all(type(outcome) is Deferred for outcome in outcomes):
+            await self.open_starts.wait(batch)
+        return outcomes
+
+    def _note_failure(self, error: Exception) -> None:
+        """The long way hides it, so a lasting fault would show as nothing but slowness: told the first time, and
+        whenever there are ten times as many."""
+        self.short_way_failures += 1
+        count = self.short_way_failures
+        if count == 10 ** (len(str(count)) - 1):
+            logger.warning(
+                "a batch could not go the short way and went the long one (%d so far)", count, exc_info=error
+            )
 
     async def _commit(self, batch: Sequence[Transition]) -> list[Outcome]:
         try:
@@ -75,19 +97,21 @@ class Commits:
         return first + await self._apply_carefully(batch[middle:])
 
     async def _apply(self, batch: Sequence[Transition], *, careful: bool) -> list[Outcome]:
-        await self.store.reserve_numbers(sum(_creates(step) for step in batch))
+        await self.store.reserve_numbers(sum(creates(step) for step in batch))
         waiting = [step.execution for step in batch if self._deferrals.get(step.execution, 0) >= PATIENCE]
+        elsewhere = await self.open_starts.still_among(batch)
         for _ in range(MOST_TRIES):
             try:
-                return await self._try(batch, waiting, careful=careful)
+                return await self._try(batch, waiting, elsewhere, careful=careful)
             except TokenChanged:
                 continue
+            except StartedElsewhere:
+                elsewhere |= await self.open_starts.among(batch)
             except Unavailable:
                 if not waiting:
                     raise
-                for (
-                    execution
-                ) in waiting:  # it is held for very long: the others of the batch do not wait with it
+                # They are held for very long: the others of the batch do not wait with them.
+                for execution in waiting:
                     self._deferrals.pop(execution, None)
                 waiting = []
         raise Unavailable(
@@ -95,9 +119,13 @@ class Commits:
         )
 
     async def _try(
-        self, batch: Sequence[Transition], waiting: Sequence[str], *, careful: bool
+        self, batch: Sequence[Transition], waiting: Sequence[str], elsewhere: set[str], *, careful: bool
     ) -> list[Outcome]:
-        wanted, loaded = wanted_by(batch, careful=careful), Loaded()
+        going = [step for step in batch if step.execution not in elsewhere]
+        if not going:
+            return [Deferred()] * len(batch)
+        wanted, loaded = wanted_by(going, careful=careful), Loaded()
+        loaded.busy |= elsewhere
         async with self.store.transaction() as tx:
             if waiting:
                 await tx.fetch("load.wait", list(set(waiting)))
@@ -186,10 +214,6 @@ def _settle_all(batch: Sequence[Transition], rows: PostgresWorkspace, now: float
     if missing:
         raise Missing(missing)
     return outcomes
-
-
-def _creates(transition: Transition) -> int:
-    return 1 if transition.effects and isinstance(transition.effects[0], CreateExecution) else 0
 
 
 def _refused(error: Exception) -> Refused:

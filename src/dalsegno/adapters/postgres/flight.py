@@ -79,3 +79,7 @@ class Flight:
     def goes_on(self) -> bool:
         """Whether only its counters have changed."""
         return self.row.state == "RUNNING" and not self.stands
+
+    def has_just_ended(self) -> bool:
+        """Whether it was running as stored, and has ended."""
+        return self.row.ended_at is not None and not self.stands

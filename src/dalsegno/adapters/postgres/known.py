@@ -4,20 +4,23 @@ Whoever changes rows of an execution counts up the version of its flight row; on
 but tokens that are ready. So what is remembered together with a version is right as long as the stored version is the
 same, and a commit that knows all rows it needs is one statement: it locks the executions whose version matches, writes,
 and leaves the others alone. Nothing here needs to be told when other processes write.
+
+An ending supposes that nothing was left at the root and that no slots are held. The statement looks whether it is so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dalsegno.adapters.postgres.arrays import numbers
+from dalsegno.adapters.postgres.arrays import columns, numbers
 from dalsegno.adapters.postgres.changes import Changes
+from dalsegno.adapters.postgres.columns import ending
 from dalsegno.adapters.postgres.flight import Flight
 from dalsegno.adapters.postgres.loaded import Loaded, NotLoaded
 from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.adapters.postgres.workspace import PostgresWorkspace
 from dalsegno.core.settlement import TokenRow, settle
-from dalsegno.model.effect import SpawnToken, StoreOutput
+from dalsegno.model.effect import Effect, EndIfLast, FinishExecution, SpawnToken, StoreOutput
 from dalsegno.model.transition import Applied, Outcome, Transition
 
 MOST_FLIGHTS = 5_000
@@ -65,7 +68,7 @@ class Known:
                 token = effect.token
                 if token.due is not None or token.limit_key is not None or token.kind == "resume":
                     return None
-            elif type(effect) is not StoreOutput:
+            elif type(effect) is not StoreOutput and not _is_plain_ending(effect, flight):
                 return None
         return flight
 
@@ -97,7 +100,11 @@ class Known:
         for flight in flights:
             steps.advance(flight)
         versions = numbers([flight.version for flight in flights])
-        rows = await store.fetch("write.held_steps", *steps.parameters(), versions)
+        if any(flight.row.ended_at is not None for flight in flights):
+            endings = columns([ending(flight) for flight in flights], 5)
+            rows = await store.fetch("write.held_endings", *steps.parameters(), versions, *endings)
+        else:
+            rows = await store.fetch("write.held_steps", *steps.parameters(), versions)
         if not rows:
             return {}
         store.saw(rows[0][1])
@@ -117,6 +124,9 @@ def _settle(
     """None instead of changes: something is not as plain as it looked, and all of it goes the long way."""
     loaded = Loaded()
     loaded.fresh = _spawned(batch, chosen)
+    for flight in chosen.values():
+        loaded.left[flight.row.id, ""] = False
+        loaded.held_keys[flight.row.id] = []
     rows = PostgresWorkspace(loaded, _no_number)
     rows.adopt({flight.row.id: flight for flight in chosen.values()})
     outcomes: dict[int, Outcome] = {}
@@ -128,6 +138,12 @@ def _settle(
     except (NotLoaded, LookupError):
         return {}, None
     return outcomes, rows.changes if rows.changes.are_plain() else None
+
+
+def _is_plain_ending(effect: Effect, flight: Flight) -> bool:
+    """Of an execution of which nobody else is to be told."""
+    finish = effect.finish if type(effect) is EndIfLast and not effect.scope else effect
+    return type(finish) is FinishExecution and not finish.hand_over and flight.row.notify is None
 
 
 def _spawned(batch: Sequence[Transition], chosen: dict[int, Flight]) -> set[tuple[str, str]]:

@@ -11,7 +11,9 @@ from dalsegno.adapters.postgres.heartbeats import Heartbeats
 from dalsegno.adapters.postgres.limits import views_of
 from dalsegno.adapters.postgres.store import PostgresStore, Transaction
 from dalsegno.adapters.postgres.sweep import sweep
+from dalsegno.adapters.postgres.takers import Takers
 from dalsegno.adapters.postgres.views import execution_view, machine_view
+from dalsegno.adapters.postgres.waking import Waking
 from dalsegno.core.settlement import BarrierRow, TokenRow, barrier_view, token_view
 from dalsegno.model.barrier import LeftView, SlotView
 from dalsegno.model.machine import MachineView
@@ -38,7 +40,9 @@ class PostgresLedger:
     def __init__(self, store: PostgresStore) -> None:
         self.store = store
         self.commits = Commits(store)
+        self.takers = Takers(self.commits.suspects)
         self._claims = Claims(store, self.commits)
+        self._waking = Waking(store, self._claims, self.takers)
         self._heartbeats = Heartbeats(store.url, store.way)
         self._forget_starts_at = 0.0
 
@@ -46,18 +50,25 @@ class PostgresLedger:
         return self.store.now()
 
     async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
-        return await self.commits.commit(batch)
+        outcomes = await self.commits.commit(batch)
+        self.commits.suspects.settled(batch, outcomes)
+        return outcomes
 
     # -- leases -----------------------------------------------------------------------------------------------
 
     async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
-        return await self._claims.claim(worker, queues, limit)
+        leases = await self._claims.claim(worker, queues, limit)
+        self.commits.suspects.note(leases)
+        return leases
 
     async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
-        return await self._claims.lease(worker, tokens)
+        leases = await self._claims.lease(worker, tokens)
+        self.commits.suspects.note(leases)
+        return leases
 
     async def release(self, worker: str, leases: Sequence[Lease]) -> None:
         await self._claims.release(worker, leases)
+        self.commits.suspects.handed_back(leases)
 
     def heartbeat(self, worker: str, lease_seconds: float, info: bytes = b"") -> None:
         """Has a thread and a connection of its own, so it works while the event loop is blocked."""
@@ -72,7 +83,7 @@ class PostgresLedger:
     # -- time -------------------------------------------------------------------------------------------------
 
     async def wake(self, limit: int = 500) -> Woken:
-        return await self._claims.wake(limit)
+        return await self._waking.wake(limit)
 
     # -- reading ----------------------------------------------------------------------------------------------
 

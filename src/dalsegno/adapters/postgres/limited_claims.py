@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalsegno.adapters.postgres.arrays import columns
+from dalsegno.adapters.postgres.key_locks import KeyLocks, TakeKeys
 from dalsegno.adapters.postgres.lines import (
     ALLOWANCE,
     EXECUTION,
@@ -33,6 +34,7 @@ SPARE_LINES = 32
 class LimitedClaims:
     def __init__(self, store: PostgresStore) -> None:
         self.store = store
+        self.locks = KeyLocks(store)
 
     async def claim(self, worker: str, queues: Sequence[str], limit: int) -> tuple[list[Lease], list[Key]]:
         """Leases, keys in turns, and the tokens it came across that may not run."""
@@ -41,10 +43,13 @@ class LimitedClaims:
         openings: list[float] = []
         while len(leases) < limit:
             wanted = limit - len(leases)
-            async with self.store.transaction() as tx:
-                claim = _Claim(tx, self.store.now(), queues, wanted)
+
+            async def look(tx: Transaction, take: TakeKeys, wanted: int = wanted) -> _Look:
+                claim = _Claim(tx, take, self.store.now(), queues, wanted)
                 chosen = await claim.choose(worker)
-                changed = await claim.leave(worker, chosen)
+                return claim, chosen, await claim.leave(worker, chosen)
+
+            claim, chosen, changed = await self.locks.run(look)
             leases += [Lease(*row[LEASE]) for row in chosen]
             void += claim.void
             openings += [line.opens_at for line in claim.lines if line.opens_at is not None]
@@ -57,10 +62,12 @@ class LimitedClaims:
     async def lease(self, worker: str, named: Sequence[Key]) -> dict[Key, Lease]:
         """Those of the named tokens for which there is room."""
         executions, tokens = [key[0] for key in named], [key[1] for key in named]
-        async with self.store.transaction() as tx:
-            keys = [key for (key,) in await tx.fetch("leases.keys_of", executions, tokens)]
-            await tx.fetch("limits.lock", keys)
-            found = await tx.fetch("leases.named_in_line", executions, tokens)
+
+        async def lease(tx: Transaction, take: TakeKeys) -> list[Row]:
+            asked = [key for (key,) in await tx.fetch("leases.keys_of", executions, tokens)]
+            keys = list(await take(asked))
+            named_now = await tx.fetch("leases.named_in_line", executions, tokens)
+            found = [row for row in named_now if row[LINE] in keys]
             now = self.store.now()
             uses = await read_uses(tx, keys, now)
             await read_starts(tx, uses, [(row[LINE], row[ALLOWANCE]) for row in found], len(named))
@@ -71,7 +78,9 @@ class LimitedClaims:
                     uses[row[LINE]].take(row[ALLOWANCE])
                     chosen.append(row)
             await give(tx, worker, chosen, uses, now)
-        return {(row[1], row[0]): Lease(*row[LEASE]) for row in chosen}
+            return chosen
+
+        return {(row[1], row[0]): Lease(*row[LEASE]) for row in await self.locks.run(lease)}
 
     async def open_due(self) -> list[ReadyToken]:
         """The first of each line that a rate had stopped until now."""
@@ -89,8 +98,11 @@ class LimitedClaims:
 class _Claim:
     """One look at lines and plain tokens, in one transaction."""
 
-    def __init__(self, tx: Transaction, now: float, queues: Sequence[str], wanted: int) -> None:
+    def __init__(
+        self, tx: Transaction, take: TakeKeys, now: float, queues: Sequence[str], wanted: int
+    ) -> None:
         self.tx = tx
+        self.take_keys = take
         self.now = now
         self.queues = queues
         self.wanted = wanted
@@ -131,9 +143,9 @@ class _Claim:
         if not found:
             return []
         self.more = len(found) >= most
-        keys = list({key for _, key in found})
-        await self.tx.fetch("limits.lock", keys)
-        return await self.tx.fetch("limits.lines", *columns(found, 2), self.now)
+        taken = await self.take_keys(list({key for _, key in found}))
+        lines = [line for line in found if line[1] in taken]  # the others are for the next look
+        return await self.tx.fetch("limits.lines", *columns(lines, 2), self.now)
 
     async def _read_heads(self, stored: Sequence[Row], at_a_time: int) -> list[list[Row]]:
         if not stored:
@@ -164,6 +176,10 @@ class _Claim:
             await self.tx.fetch("limits.leave", *columns(left, 6), self.now)
         cleared = await self.tx.fetch("limits.clear", *columns(empty, 2)) if empty else []
         return bool(cleared) or any(line.served or line.full for line in self.lines)
+
+
+_Look = tuple[_Claim, list[Row], bool]
+"""What was looked at, what was leased of it, and whether any line changed."""
 
 
 async def read_uses(tx: Transaction, keys: Sequence[str], now: float) -> dict[str, KeyUse]:

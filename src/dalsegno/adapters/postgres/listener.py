@@ -3,6 +3,9 @@
 Messages are sent by NOTIFY in tiny transactions of their own, never inside a commit: of transactions with a NOTIFY,
 PostgreSQL lets one commit at a time. What gathers while one is on its way goes out with the next. Nothing depends on a
 message: a lost connection is opened again, with growing pauses, and whoever waits meanwhile looks by himself.
+
+A connection may also die without a sign: a host lost its power, an address moved. So when nothing was heard for a while
+the server is asked, and has to answer.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import asyncpg
 import msgspec
 
 from dalsegno.adapters.postgres.errors import UNREACHABLE
+from dalsegno.adapters.postgres.ways import connect_alone
 
 logger = logging.getLogger("dalsegno.postgres")
 
@@ -28,6 +32,10 @@ DEAF_PAUSE = 300.0
 """Until a connection that brings no messages is tried again, at most: at first it may only have been slow."""
 ECHO_SECONDS = 2.0
 """In which a message to oneself must come back."""
+LONGEST_SILENCE = 30.0
+"""After so many seconds in which nothing was heard the server is asked whether it is still there."""
+ANSWER_SECONDS = 10.0
+"""In which it has to answer whatever it is asked."""
 SESSION = {"application_name": "dalsegno listener"}
 NOTIFY = """
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, text) FROM unnest($2::text[]) AS text
@@ -83,6 +91,8 @@ class Listener:
         self._news = asyncio.Event()
         self._lost = asyncio.Event()
         self._echo: asyncio.Future[None] | None = None
+        self._heard_at = 0.0
+        self._pause = FIRST_PAUSE
         self._warned = False
         self._task: asyncio.Task[None] | None = None
 
@@ -106,22 +116,23 @@ class Listener:
     # -- the connection ---------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        pause = FIRST_PAUSE
         while True:
             try:
-                hears = await self._serve()
-                pause = FIRST_PAUSE if hears else min(pause * 4, DEAF_PAUSE)
+                if not await self._serve():
+                    self._pause = min(self._pause * 4, DEAF_PAUSE)
             except BROKEN as error:
-                logger.warning(
-                    "the listener lost PostgreSQL (%s: %s); trying again", type(error).__name__, error
-                )
-                pause = min(pause * 2, LONGEST_PAUSE)
-            await asyncio.sleep(pause)
+                kind, reason = type(error).__name__, str(error) or "no answer"
+                logger.warning("the listener lost PostgreSQL (%s: %s); trying again", kind, reason)
+                self._pause = min(self._pause * 2, LONGEST_PAUSE)
+            await asyncio.sleep(self._pause)
 
     async def _serve(self) -> bool:
         """Until the connection is lost. False at once where it brings no messages."""
         self._lost = asyncio.Event()
-        connection = await self._connect()
+        connection = await connect_alone(self.url, SESSION, ANSWER_SECONDS)
+        if connection is None:  # a subscription would stay behind in a session that others use next
+            self._warn_deaf()
+            return False
         try:
             connection.add_termination_listener(lambda _connection: self._hang_up())
             await connection.add_listener(CHANNEL, self._receive)
@@ -129,6 +140,7 @@ class Listener:
                 self._warn_deaf()
                 return False
             self.working, self._warned = True, False
+            self._pause, self._heard_at = FIRST_PAUSE, _clock()
             self.send(Message(self.name, hello=True))
             self.came()
             await self._speak(connection)
@@ -140,48 +152,58 @@ class Listener:
             if was_working:
                 self.gone()
 
-    async def _connect(self) -> Any:
-        return await asyncpg.connect(
-            self.url, server_settings=SESSION, timeout=10, command_timeout=30, statement_cache_size=0
-        )
-
     def _hang_up(self) -> None:
         self._lost.set()
         self._news.set()
 
     async def _hears_itself(self) -> bool:
-        """A pooler that gives each transaction another connection takes the subscription and never delivers. So the
+        """Something between may take the subscription and never deliver, as a pooler that is not known for one. So the
         message is sent over a second connection: over the first, the answer to it would bring it along."""
         self._echo = asyncio.get_running_loop().create_future()
-        mouth = await self._connect()
+        mouth = await asyncpg.connect(
+            self.url,
+            server_settings=SESSION,
+            timeout=ANSWER_SECONDS,
+            command_timeout=ANSWER_SECONDS,
+            statement_cache_size=0,
+        )
         try:
             await self._notify(mouth, [Message(self.name)])
-            async with asyncio.timeout(ECHO_SECONDS):
-                await self._echo
-        except TimeoutError:
-            return False
         finally:
             mouth.terminate()
-        return True
+        await asyncio.wait([self._echo], timeout=ECHO_SECONDS)
+        return self._echo.done()
 
     def _warn_deaf(self) -> None:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "PostgreSQL's wake-ups do not reach this process, as through a pooler in transaction mode; it looks for"
-                " work every second instead. Give a direct URL in DALSEGNO_LISTEN to have them."
+                "PostgreSQL's wake-ups do not reach this process, as through a pooler; it looks for work every second"
+                " instead. Give a direct URL in DALSEGNO_LISTEN to have them."
             )
 
     # -- messages ---------------------------------------------------------------------------------------------
 
     async def _speak(self, connection: Any) -> None:
         while not self._lost.is_set():
-            await self._news.wait()
+            await self._wait_for_news(connection)
             self._news.clear()
             messages, self._unsent = self._unsent, []
             if messages and not self._lost.is_set():
                 await self._notify(connection, messages)
                 self.sent += 1
+                self._heard_at = _clock()
+
+    async def _wait_for_news(self, connection: Any) -> None:
+        """Raises if the server is gone without having said so."""
+        while not self._news.is_set():
+            try:
+                async with asyncio.timeout_at(self._heard_at + LONGEST_SILENCE):
+                    await self._news.wait()
+            except TimeoutError:
+                if _clock() - self._heard_at >= LONGEST_SILENCE:  # else somebody spoke meanwhile
+                    await connection.execute("SELECT 1")
+                    self._heard_at = _clock()
 
     async def _notify(self, connection: Any, messages: list[Message]) -> None:
         """All in one transaction; PostgreSQL leaves out what is said twice."""
@@ -189,6 +211,7 @@ class Listener:
         await connection.execute(NOTIFY, CHANNEL, texts)
 
     def _receive(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
+        self._heard_at = _clock()
         try:
             message = _decode(payload)
         except msgspec.MsgspecError:
@@ -198,6 +221,10 @@ class Listener:
             self.heard(message)
         elif self._echo is not None and not self._echo.done():
             self._echo.set_result(None)
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _texts(message: Message) -> list[str]:

@@ -7,16 +7,30 @@ of them is left. A fresh database gets all files.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 from importlib.resources import files
 from typing import Any, Literal
 
+import asyncpg
 from msgspec import Struct
 
 from dalsegno.errors import InternalError, SchemaMismatch
 
+logger = logging.getLogger("dalsegno.postgres")
+
 LOCK = 0x4453474E
 """Key of the advisory lock under which processes that migrate at once take turns."""
+
+LOCK_TIMEOUT = "200ms"
+"""How long a step waits for a table that others use: whoever comes after it waits behind it."""
+PATIENCE = 60.0
+"""Seconds for which it is tried again."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
+AS_LONG_AS_IT_TAKES = 7 * 86_400.0
+"""Seconds, instead of those that a connection grants any other statement. A step may rewrite a large table, and whoever
+waits for its turn waits for that."""
 
 STAGE = re.compile(r"-- stage: (pre|post)\n")
 
@@ -77,14 +91,34 @@ async def migrate(
         raise SchemaMismatch(
             f"the database has schema version {version}, this program needs {wanted}: run `dalsegno migrate`"
         )
+    return await _apply_patiently(connection, known, wanted)
+
+
+async def _apply_patiently(connection: Any, known: list[Migration], wanted: int) -> int:
+    """Again from the start, as long as somebody holds a table that is to be changed."""
+    clock = asyncio.get_running_loop().time
+    until, pause = clock() + PATIENCE, FIRST_PAUSE
+    while True:
+        try:
+            return await _apply(connection, known, wanted)
+        except asyncpg.LockNotAvailableError as error:
+            if clock() >= until:
+                raise
+            logger.info("the schema cannot be changed now (%s); trying again", error)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+async def _apply(connection: Any, known: list[Migration], wanted: int) -> int:
     async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK, timeout=AS_LONG_AS_IT_TAKES)
+        await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
         await connection.execute(PREPARE)
         version = int(await connection.fetchval(VERSION))
         _refuse_newer(version, len(known))
         await connection.execute("SET LOCAL search_path = dalsegno")
         for step in known[version:wanted]:
-            await connection.execute(step.text)
+            await connection.execute(step.text, timeout=AS_LONG_AS_IT_TAKES)
         if version < wanted:
             await connection.execute("UPDATE dalsegno.installed SET schema = $1", wanted)
         return max(version, wanted)

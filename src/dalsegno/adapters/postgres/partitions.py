@@ -13,15 +13,13 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from dalsegno.adapters.postgres.store import PostgresStore
-from dalsegno.errors import DalSegnoError, OperatorError, Unavailable
+from dalsegno.adapters.postgres.numbering import day_at, day_of, numbers_of
+from dalsegno.adapters.postgres.store import PostgresStore, Transaction
+from dalsegno.errors import DalSegnoError, OperatorError, SchemaMismatch, Unavailable
 
 logger = logging.getLogger("dalsegno.postgres")
 
 TABLES = ("event", "output")
-DAY = 86_400
-DAY_BITS = 40
-"""Of an execution's number below its day."""
 AHEAD = 7
 """Days that are made before they begin."""
 TEND_EVERY = 6 * 3600.0
@@ -32,19 +30,6 @@ PATIENCE = "200ms"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME = re.compile(r"event_(\d{8})")
-
-
-def day_of(number: int) -> int:
-    return number >> DAY_BITS
-
-
-def day_at(time: float) -> int:
-    return int(time // DAY)
-
-
-def numbers_of(day: int) -> tuple[int, int]:
-    """From the first number of a day to the first of the next."""
-    return day << DAY_BITS, (day + 1) << DAY_BITS
 
 
 def name_of(table: str, day: int) -> str:
@@ -135,13 +120,27 @@ class Days:
                 self.dropped += 1
 
     async def _drop(self, day: int) -> bool:
-        """Whether it could be done without making others wait."""
+        """Whether it could be done without making others wait, and nothing was started with a number of that day."""
         try:
             async with self.store.transaction() as rows:
                 await rows.connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'")
+                if not await _close(rows, day):
+                    return False
                 for table in TABLES:
                     await rows.connection.execute(f"DROP TABLE IF EXISTS dalsegno.{name_of(table, day)}")
-        except Unavailable as error:
+        except (Unavailable, SchemaMismatch) as error:  # the latter: another process drops it, too
             logger.info("the history of a day cannot be dropped now (%s); trying again", error)
             return False
         return True
+
+
+async def _close(rows: Transaction, day: int) -> bool:
+    """From here on nobody writes into a day's partitions; whether nobody has. Whoever was about to is waited for, and
+    then seen. Reading goes on, as does all that other days get: only dropping needs the whole table."""
+    for table in TABLES:
+        name = name_of(table, day)
+        known = [known for (known,) in await rows.fetch("removal.partitions", f"dalsegno.{table}")]
+        if name in known:
+            await rows.connection.execute(f"LOCK TABLE dalsegno.{name} IN SHARE ROW EXCLUSIVE MODE")
+    [(any_left,)] = await rows.fetch("removal.any_in", *numbers_of(day))
+    return not any_left

@@ -9,7 +9,7 @@ from dalsegno.errors import DalSegnoError
 from dalsegno.ports.records import LogEntry, Record
 
 BEYOND_ENTRIES = 2**62
-Unwritten = tuple[float, bytes, asyncio.Future[int]]
+Unwritten = tuple[float, tuple[bytes, ...], asyncio.Future[int]]
 
 
 class PostgresRecords:
@@ -41,7 +41,7 @@ class PostgresRecords:
     async def remove(self, kind: str, id: str, expected: int | None = None) -> bool:
         return bool(await self.store.fetch("records.remove", kind, id, expected))
 
-    async def append(self, log: str, data: bytes) -> int:
+    async def append(self, log: str, *data: bytes) -> int:
         loop = asyncio.get_running_loop()
         number: asyncio.Future[int] = loop.create_future()
         self._unwritten.setdefault(log, []).append((self.store.now(), data, number))
@@ -57,17 +57,20 @@ class PostgresRecords:
             del self._writers[log]
 
     async def _write_together(self, log: str, batch: list[Unwritten]) -> None:
-        times, entries, numbers = zip(*batch, strict=True)
+        times = [at for at, entries, _ in batch for _ in entries]
+        texts = [text for _, entries, _ in batch for text in entries]
         try:
-            rows = await self.store.fetch("records.append", log, times, entries)
+            rows = await self.store.fetch("records.append", log, times, texts)
         except BaseException as error:
-            for number in numbers:
+            for *_, number in batch:
                 _settle(number, error)
             if not isinstance(error, DalSegnoError):
                 raise
             return
-        for number, given in zip(numbers, sorted(given for (given,) in rows), strict=True):
-            _settle(number, int(given))
+        numbers, written = sorted(int(given) for (given,) in rows), 0
+        for _, entries, number in batch:
+            written += len(entries)
+            _settle(number, numbers[written - 1])
 
     async def entries(self, log: str, before: int | None = None, limit: int = 100) -> list[LogEntry]:
         last = before if before is not None else BEYOND_ENTRIES

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+from dalsegno.adapters.postgres.freeing import open_lines, tell_opened
 from dalsegno.adapters.postgres.partitions import Days
 from dalsegno.adapters.postgres.store import PostgresStore, Row, Transaction
 from dalsegno.model.execution import ENDED, ExecutionState
@@ -43,9 +44,7 @@ class Removal:
         removed = 0
         more = True
         while more and removed < limit:
-            async with self.store.transaction() as rows:
-                numbers = await _numbers(rows, "removal.outdated", wanted, before, limit - removed)
-                went, more = await self._remove(rows, numbers)
+            went, more = await self._remove_some("removal.outdated", wanted, before, limit - removed)
             removed += len(went)
         await self.days.drop()
         return removed
@@ -54,15 +53,24 @@ class Removal:
         removed: list[str] = []
         more = True
         while more:
-            async with self.store.transaction() as rows:
-                numbers = await _numbers(rows, "removal.removable", list(executions))
-                went, more = await self._remove(rows, numbers)
+            went, more = await self._remove_some("removal.removable", list(executions))
             removed += went
         return removed
 
-    async def _remove(self, rows: Transaction, numbers: list[int]) -> tuple[list[str], bool]:
-        """Which ones went, and whether some are left because the rows sufficed. Small ones that were swept go
-        together; the others one by one, each as far as the rows suffice."""
+    async def _remove_some(self, statement: str, *parameters: object) -> tuple[list[str], bool]:
+        """In one transaction. Which ones went, and whether some are left because the rows sufficed."""
+        freed: set[str] = set()
+        async with self.store.transaction() as rows:
+            numbers = [number for (number,) in await rows.fetch(statement, *parameters)]
+            went, more = await self._remove(rows, numbers, freed)
+            opened = await open_lines(rows, freed)
+        if opened:
+            await tell_opened(self.store)
+        return went, more
+
+    async def _remove(self, rows: Transaction, numbers: list[int], freed: set[str]) -> tuple[list[str], bool]:
+        """Small ones that were swept go together; the others one by one, each as far as the rows suffice. ``freed``:
+        takes in the limit keys of tokens that were leased."""
         found = await rows.fetch("removal.lock", numbers)
         small = [row for row in found if row["swept"] and row["seq"] <= SMALL]
         sizes = accumulate(max(row["seq"], 1) for row in small)
@@ -70,7 +78,7 @@ class Removal:
         if together:
             await self._remove_together(rows, together)
             return [row["id"] for row in together], len(together) < len(found)
-        return await self._remove_each(rows, found)
+        return await self._remove_each(rows, found, freed)
 
     async def _remove_together(self, rows: Transaction, found: Sequence[Row]) -> None:
         await _remove_words_and_tags(rows, found)
@@ -82,14 +90,19 @@ class Removal:
             await rows.fetch(f"removal.delete_{table}_of_all", history)
         await rows.fetch("removal.delete_execution_of_all", numbers)
 
-    async def _remove_each(self, rows: Transaction, found: Iterable[Row]) -> tuple[list[str], bool]:
+    async def _remove_each(
+        self, rows: Transaction, found: Iterable[Row], freed: set[str]
+    ) -> tuple[list[str], bool]:
         removed: list[str] = []
         spent = 0
         for row in found:
             number = row["number"]
             history = () if self.days.go_whole(number) else HISTORY
             for table in (*IN_FLIGHT, "blob", *history):
-                spent += await _delete(rows, table, number, REMOVED_ROWS - spent)
+                gone = await rows.fetch(f"removal.delete_{table}", number, REMOVED_ROWS - spent)
+                spent += len(gone)
+                if table == "token":
+                    freed.update(key for (key,) in gone if key is not None)
                 if spent >= REMOVED_ROWS:
                     return removed, True
             await _remove_words_and_tags(rows, [row])
@@ -97,15 +110,6 @@ class Removal:
             await rows.fetch("removal.delete_execution_of_all", [number])
             removed.append(row["id"])
         return removed, False
-
-
-async def _numbers(rows: Transaction, statement: str, *parameters: object) -> list[int]:
-    return [number for (number,) in await rows.fetch(statement, *parameters)]
-
-
-async def _delete(rows: Transaction, table: str, number: int, limit: int) -> int:
-    """How many rows went."""
-    return len(await rows.fetch(f"removal.delete_{table}", number, limit))
 
 
 async def _remove_words_and_tags(rows: Transaction, found: Sequence[Row]) -> None:

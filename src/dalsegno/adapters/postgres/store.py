@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,15 +10,18 @@ import asyncpg
 
 from dalsegno.adapters.postgres.errors import driver_errors
 from dalsegno.adapters.postgres.migration import migrate
+from dalsegno.adapters.postgres.numbering import Numbers, day_at
+from dalsegno.adapters.postgres.offset import Offset, ticking
 from dalsegno.adapters.postgres.statements import SQL
+from dalsegno.adapters.postgres.warming import warm
 from dalsegno.adapters.postgres.ways import Way, find_way
 from dalsegno.ports.clock import Clock
 
 BEGIN = "BEGIN; SET LOCAL lock_timeout = '5s'; SET LOCAL idle_in_transaction_session_timeout = '10s'"
 """A process that stops in the middle of a transaction (SIGSTOP, a laptop's lid) must not hold its rows for ever."""
 
-BLOCK = 1000
-"""Numbers of executions that are taken at once: the increment of their sequence."""
+NO_END = 2**62
+"""Statements of a connection after which the pool would close it: whoever comes next would wait for all plans again."""
 
 Row = Any
 """asyncpg.Record: a tuple that also knows its columns. asyncpg ships no types."""
@@ -37,9 +39,8 @@ class PostgresStore:
         """Whom a claim tells when a line that a rate has stopped goes on."""
         self._pool = pool
         self._clock = clock
-        self._offset = 0.0
-        self._numbers: list[int] = []
-        self._largest = 0
+        self._offset = Offset(ticking())
+        self._numbers = Numbers()
 
     @classmethod
     async def open(
@@ -48,11 +49,20 @@ class PostgresStore:
         """Connects and brings the schema up to date. ``clock`` replaces the database's in tests."""
         with driver_errors():
             way = await find_way(url)
+            is_migrated = False
+
+            async def greet(connection: Connection) -> None:
+                """The first one migrates; whatever needs no other is over soon, and plans only what it uses."""
+                if is_migrated and not way.pooled:
+                    await warm(connection)
+
             pool = await asyncpg.create_pool(
                 url,
                 min_size=0,  # a floor that asyncpg cannot restore it complains about again and again
                 max_size=connections,
+                max_queries=NO_END,
                 command_timeout=60,
+                init=greet,
                 **way.options(),
             )
             try:
@@ -61,14 +71,15 @@ class PostgresStore:
             except BaseException:
                 await pool.close()
                 raise
+            is_migrated = True
         store = cls(pool, url, clock, way)
         [(seen,)] = await store.fetch("look.now")
         store.saw(seen)
         return store
 
     def now(self) -> float:
-        """The database's clock as last seen."""
-        return self._clock.now() if self._clock is not None else time.time() + self._offset
+        """The database's clock, as far as it is known here."""
+        return self._clock.now() if self._clock is not None else self._offset.now()
 
     def given_now(self) -> float | None:
         """The time to pass to statements; None lets the database look at its own clock."""
@@ -76,7 +87,7 @@ class PostgresStore:
 
     def saw(self, database_now: float) -> float:
         """Corrects the local clock. Returns what counts as now."""
-        self._offset = database_now - time.time()
+        self._offset.saw(database_now)
         return self._clock.now() if self._clock is not None else database_now
 
     async def fetch(self, statement: str, *parameters: object) -> list[Row]:
@@ -115,22 +126,21 @@ class PostgresStore:
                 await connection.execute("COMMIT")
 
     async def reserve_numbers(self, count: int, tx: Transaction | None = None) -> None:
-        """Makes sure that there are as many numbers for new executions."""
+        """Makes sure that there are as many numbers for new executions, of today by the database's own clock."""
+        self._numbers.forget_before(day_at(self._offset.now()))
         while len(self._numbers) < count:
             [(first,)] = await (self if tx is None else tx).fetch("look.next_numbers")
-            # Popped from the end: the smaller ones first, and those that were left over before all others.
-            self._numbers = [*range(first + BLOCK - 1, first - 1, -1), *self._numbers]
+            self._numbers.add(first)
 
     def take_number(self) -> int:
-        return self._numbers.pop()
+        return self._numbers.take()
 
     def numbers_left(self) -> int:
         return len(self._numbers)
 
     def block_after(self, tries: int) -> int:
-        """How many numbers to have at hand after so many were missing: always more than the time before."""
-        self._largest = max(self._largest * 2, tries, BLOCK)
-        return self._largest
+        """How many numbers to have at hand after so many were missing."""
+        return self._numbers.wanted_after(tries)
 
     async def close(self) -> None:
         with driver_errors():

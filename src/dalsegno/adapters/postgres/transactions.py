@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
+import msgspec
 
-from dalsegno.adapters.postgres.changes import TokenChanged
+from dalsegno.adapters.postgres.changes import StartedElsewhere, TokenChanged
 from dalsegno.adapters.postgres.commits import MOST_TRIES, Commits
 from dalsegno.adapters.postgres.errors import driver_errors
-from dalsegno.adapters.postgres.listener import CHANNEL, NEWS
+from dalsegno.adapters.postgres.listener import CHANNEL, Message
 from dalsegno.adapters.postgres.loaded import Loaded
 from dalsegno.adapters.postgres.loading import lock
 from dalsegno.adapters.postgres.store import Connection, PostgresStore, Transaction
 from dalsegno.adapters.postgres.wanted import wanted_by
 from dalsegno.adapters.postgres.ways import SESSION
+from dalsegno.adapters.postgres.workspace import PostgresWorkspace
 from dalsegno.core.settlement import settle
 from dalsegno.errors import Unavailable, UsageError
 from dalsegno.model.transition import Applied, Outcome, Transition
@@ -28,6 +31,8 @@ MOST_OPEN = 8
 """Connections for tasks that work in transactions; further ones wait for one of them."""
 BEGIN = "SET LOCAL idle_in_transaction_session_timeout = '60s'"
 """A task that does not go on for so long has lost its lease, too; its rows must not stay locked."""
+OVERTAKEN = (TokenChanged, StartedElsewhere, asyncpg.UniqueViolationError)
+"""Another process came between reading and writing, with another step of the execution or with the same start."""
 OURS = {name: SESSION[name] for name in ("search_path", "jit", "enable_seqscan", "plan_cache_mode")}
 
 
@@ -62,9 +67,11 @@ class PostgresTransactions:
             )
         with driver_errors():
             async with _our_session(connection):
-                outcome = await settle_within(self._commits, Transaction(connection), transition)
-            # Sent when the caller commits: only then is there something to find.
-            await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, NEWS)
+                tx = Transaction(connection)
+                outcome = await settle_within(self._commits, tx, transition, of_caller=True)
+            if isinstance(outcome, Applied):
+                # Sent when the caller commits: only then is there something to find.
+                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _news(outcome.next_due))
         return outcome
 
     async def close(self) -> None:
@@ -100,6 +107,7 @@ class PostgresStepTransaction:
                 outcome = await settle_within(self._commits, Transaction(self.connection), transition)
             if isinstance(outcome, Applied):
                 await self._end()
+                self._commits.suspects.settled([transition], [outcome])
             return outcome
 
     async def _end(self) -> None:
@@ -133,32 +141,66 @@ class PostgresStepTransaction:
             await self._pool.release(connection)
 
 
-async def settle_within(commits: Commits, tx: Transaction, transition: Transition) -> Outcome:
-    """In somebody else's transaction: waits for the execution's row, and leaves a refused try without a trace."""
+async def settle_within(
+    commits: Commits, tx: Transaction, transition: Transition, *, of_caller: bool = False
+) -> Outcome:
+    """In somebody else's transaction: waits for the execution's row, and leaves a refused try without a trace, and
+    without locks. ``of_caller``: nobody knows when the transaction ends."""
     await commits.store.reserve_numbers(1)
     for _ in range(MOST_TRIES):
         await tx.connection.execute("SAVEPOINT dalsegno")
         try:
-            outcome = await _settle(commits, tx, transition)
-        except TokenChanged:
+            if of_caller:
+                await tx.fetch("write.open_start", transition.execution)
+            outcome = await _settle(commits, tx, transition, of_caller=of_caller)
+        except OVERTAKEN:
             await tx.connection.execute("ROLLBACK TO dalsegno")
         except asyncpg.PostgresError:
             await tx.connection.execute("ROLLBACK TO dalsegno")
             raise
         else:
-            await tx.connection.execute("RELEASE dalsegno")
+            undo = "" if isinstance(outcome, Applied) else "ROLLBACK TO dalsegno; "
+            await tx.connection.execute(undo + "RELEASE dalsegno")
             return outcome
     raise Unavailable("other processes change the same tokens again and again; the step is tried again")
 
 
-async def _settle(commits: Commits, tx: Transaction, transition: Transition) -> Outcome:
+async def _settle(commits: Commits, tx: Transaction, transition: Transition, *, of_caller: bool) -> Outcome:
     await tx.fetch("load.wait", [transition.execution])
     loaded = Loaded()
     now = commits.store.saw(await lock(commits.store, tx, wanted_by([transition], careful=True), loaded))
     if loaded.busy:
         raise TokenChanged("it is being created at this moment")
-    outcome, _ = await commits.settle(tx, loaded, lambda rows: settle(transition, rows, now))
+
+    def job(rows: PostgresWorkspace) -> Outcome:
+        outcome = settle(transition, rows, now)
+        return _set_aside(outcome, rows, now) if of_caller and isinstance(outcome, Applied) else outcome
+
+    outcome, _ = await commits.settle(tx, loaded, job)
     return outcome
+
+
+def _set_aside(outcome: Applied, rows: PostgresWorkspace, now: float) -> Applied:
+    """Lines are changed under the locks of their keys, which commits and claims of all processes need: a transaction
+    that ends nobody knows when must not hold them. So tokens with a limit key are born asleep and due at once. Once
+    the caller has committed a wake finds them, and puts them in line."""
+    aside = set()
+    for row, _ in rows.changes.spawned.values():
+        if row.limit_key is not None and row.state == "ready":
+            row.state, row.due = "parked", now
+            aside.add(row.id)
+    if not aside:
+        return outcome
+    ready = tuple(each for each in outcome.ready if each.token not in aside)
+    due = now if outcome.next_due is None else min(now, outcome.next_due)
+    return msgspec.structs.replace(outcome, ready=ready, next_due=due)
+
+
+def _news(due: float | None) -> str:
+    """In whole seconds, rounded down: of many starts in one transaction PostgreSQL sends what is the same once, and
+    whoever looks too early sees when it is time."""
+    at = math.floor(due) if due is not None else None
+    return msgspec.json.encode(Message("", news=True, due=at)).decode()
 
 
 @asynccontextmanager

@@ -7,7 +7,6 @@ a transaction, too, and none is prepared under a name.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from secrets import token_hex
@@ -79,32 +78,42 @@ class Way(Struct, frozen=True):
         return {"server_settings": settings, "connection_class": kind, **self.caching()}
 
     def caching(self) -> dict[str, Any]:
-        """For connections that are somebody else's to use."""
-        return {"statement_cache_size": 0} if self.pooled else {}
+        """For connections that are somebody else's to use. A statement that is prepared stays so: asyncpg would prepare
+        it again from time to time, and PostgreSQL plan it again."""
+        return {"statement_cache_size": 0} if self.pooled else {"max_cached_statement_lifetime": 0}
 
 
 async def find_way(url: str) -> Way:
     """One connection, to see whether the session's settings are taken."""
-    way = Way(pooled=not await _takes_settings(url))
-    if way.pooled:
+    connection = await connect_alone(url, NAME, CONNECT_SECONDS)
+    if connection is None:
         logger.info("the store is behind a pooler: settings and statements go with each transaction")
-    return way
+        return Way(pooled=True)
+    connection.terminate()
+    return Way(pooled=False)
 
 
-async def _takes_settings(url: str) -> bool:
-    """By one that only this session can have: the others may be the user's own, whatever a pooler ignores."""
+async def connect_alone(url: str, settings: dict[str, str], seconds: float) -> Any:
+    """A connection whose session is nobody else's; None through a pooler, where nothing may be left in it. ``seconds``
+    are for each answer."""
+    # Only this session can have it; other settings may be the user's own, whatever is ignored.
     mark = token_hex(8)
     try:
         connection = await asyncpg.connect(
-            url, server_settings={**NAME, MARK: mark}, timeout=CONNECT_SECONDS, statement_cache_size=0
+            url,
+            server_settings={**settings, MARK: mark},
+            timeout=seconds,
+            command_timeout=seconds,
+            statement_cache_size=0,
         )
     except asyncpg.ProtocolViolationError as error:
         if "startup parameter" not in str(error):
             raise
-        return False
+        return None
+    is_alone = False
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
-            taken = await connection.fetchval("SELECT current_setting($1, true)", MARK)
-        return bool(taken == mark)
+        is_alone = await connection.fetchval("SELECT current_setting($1, true)", MARK) == mark
     finally:
-        connection.terminate()
+        if not is_alone:
+            connection.terminate()
+    return connection if is_alone else None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
+
+import msgspec
 
 from dalsegno.adapters.sqlite import listing
 from dalsegno.adapters.sqlite.definitions import remove_definition
@@ -94,7 +95,7 @@ class SqliteArchive:
         return execution_view(row) if row is not None else None
 
     async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
-        names = json.dumps(list(executions))
+        names = _names(executions)
         rows = await self.store.read(
             lambda connection: connection.execute(SQL["listing.states"], (names,)).fetchall()
         )
@@ -115,7 +116,7 @@ class SqliteArchive:
         return [Event(execution, *row) for row in rows]
 
     async def newest_events(self, executions: Sequence[str]) -> dict[str, int]:
-        names = json.dumps(list(executions))
+        names = _names(executions)
         rows = await self.store.read(
             lambda connection: connection.execute(SQL["listing.newest_events"], (names,)).fetchall()
         )
@@ -148,10 +149,15 @@ class SqliteArchive:
         removed: list[str] = []
         more = True
         while more:
-            work = partial(remove_named, names=json.dumps(list(executions)), most_rows=REMOVED_ROWS)
+            work = partial(remove_named, names=_names(executions), most_rows=REMOVED_ROWS)
             went, more = await self.store.write(work)
             removed += went
         return removed
+
+
+def _names(executions: Sequence[str]) -> str:
+    """As one parameter. Whoever waits for many executions asks about all of them, often."""
+    return msgspec.json.encode(executions).decode()
 
 
 def _put_definition(rows: SqliteWorkspace, new: Definition) -> Definition:

@@ -39,12 +39,16 @@ class SqliteRecords:
             lambda rows: rows.connection.execute(SQL["records.remove"], parameters).rowcount > 0
         )
 
-    async def append(self, log: str, data: bytes) -> int:
-        parameters = (log, self.store.clock.now(), data)
-        number = await self.store.write(
-            lambda rows: rows.connection.execute(SQL["records.append"], parameters).lastrowid
-        )
-        return number or 0
+    async def append(self, log: str, *data: bytes) -> int:
+        now = self.store.clock.now()
+
+        def insert(rows: SqliteWorkspace) -> int:
+            number: int | None = None
+            for each in data:
+                number = rows.connection.execute(SQL["records.append"], (log, now, each)).lastrowid
+            return number or 0
+
+        return await self.store.write(insert)
 
     async def entries(self, log: str, before: int | None = None, limit: int = 100) -> list[LogEntry]:
         last = before if before is not None else 2**62

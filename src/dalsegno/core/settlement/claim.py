@@ -114,8 +114,9 @@ def release_row(token: TokenRow, lost: bool, rows: Workspace, now: float) -> Non
 def drop_late(
     token: TokenRow, execution: ExecutionRow, rows: Workspace, now: float
 ) -> tuple[ReadyToken, ...]:
-    """A commit of a leased token came after the end of its scope, so its run is over: its slot must not stay taken
-    until the execution ends. Returns who may go on instead."""
+    """A commit of a leased token came after the end of its scope or execution, so its run is over: its slot must not
+    stay taken until the execution ends; and the ending may not have seen a lease that was given at the same moment, so
+    that nobody has opened the lines yet. Returns who may go on instead."""
     if token.limit_key is None:
         return ()
     token.owner = None

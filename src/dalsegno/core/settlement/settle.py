@@ -64,7 +64,7 @@ def _refusal(
             return AlreadyApplied()
         return Stale("finished" if execution.state in ENDED else "fence")
     if execution.state in ENDED:
-        return Stale("finished")
+        return Stale("finished", drop_late(token, execution, rows, now))
     if transition.epoch != execution.epoch:
         return Stale("version")
     if token.scope and is_closed(rows, execution.id, token.scope):

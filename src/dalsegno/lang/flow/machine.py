@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from dalsegno.lang.effects import (
@@ -216,6 +217,11 @@ def _numbered(outcomes: Mapping[str, Outcome], first: int = 0) -> Known:
     """By promise number, with the place in the order of completions; ids that are none of ours are ignored."""
     found: Known = {}
     for place, (name, outcome) in enumerate(outcomes.items(), first):
-        if name[:1] == PROMISE_PREFIX and name[1:].isdecimal() and name.isascii():
+        if _is_promise(name):
             found.setdefault(promise_number(name), (place, outcome))
     return found
+
+
+@lru_cache(maxsize=4096)
+def _is_promise(name: str) -> bool:
+    return name[:1] == PROMISE_PREFIX and name[1:].isdecimal() and name.isascii()

@@ -13,9 +13,10 @@ from dalsegno.server.alerting import Alerting, State
 from dalsegno.server.alerts import STATE, Alert
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.alerts import AlertInfo, AlertSetting, Tested
 
-router = APIRouter(prefix="/alerts", tags=["alerts"])
+router = APIRouter(prefix="/alerts", tags=["alerts"], route_class=Route)
 
 Id = Annotated[str, Path(max_length=100, description="The alert's id.", examples=["ops"])]
 

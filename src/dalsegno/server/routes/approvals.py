@@ -18,6 +18,7 @@ from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, not_given_out
 from dalsegno.server.problems import MEDIA_TYPE
 from dalsegno.server.reference import FOLDER
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.approvals import (
     ApprovalInfo,
     DecisionInfo,
@@ -27,7 +28,7 @@ from dalsegno.server.schemas.approvals import (
 )
 from dalsegno.server.schemas.values import moment
 
-router = APIRouter(tags=["approvals"])
+router = APIRouter(tags=["approvals"], route_class=Route)
 
 ExecutionId = Annotated[str, Path(max_length=100)]
 NodeId = Annotated[str, Path(max_length=500, examples=["gate"])]

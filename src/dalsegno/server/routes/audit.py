@@ -10,9 +10,10 @@ from dalsegno.server.access import needs
 from dalsegno.server.audit import LOG, Entry
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.access import AuditEntry
 
-router = APIRouter(prefix="/audit", tags=["access"])
+router = APIRouter(prefix="/audit", tags=["access"], route_class=Route)
 
 
 @router.get("", dependencies=[needs("admin")])

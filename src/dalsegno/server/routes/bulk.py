@@ -10,9 +10,10 @@ from dalsegno.errors import Forbidden
 from dalsegno.server.access import caller_of, needs
 from dalsegno.server.bulk import remove_one, run_bulk
 from dalsegno.server.office import TheOffice
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.bulk import BulkReply, BulkRequest
 
-router = APIRouter(prefix="/executions", tags=["executions"])
+router = APIRouter(prefix="/executions", tags=["executions"], route_class=Route)
 
 
 @router.post("/bulk", dependencies=[needs("run")])

@@ -10,9 +10,10 @@ from dalsegno.server.access import needs
 from dalsegno.server.deliveries import book_of
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.credentials import CredentialInfo, CredentialSetting, Rotated
 
-router = APIRouter(prefix="/credentials", tags=["credentials"])
+router = APIRouter(prefix="/credentials", tags=["credentials"], route_class=Route)
 
 Name = Annotated[str, Path(max_length=100, description="The credential's name.", examples=["crm-key"])]
 

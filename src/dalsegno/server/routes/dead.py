@@ -11,9 +11,10 @@ from dalsegno.engine.dead import DeadLetters, DeadPlace
 from dalsegno.server.access import needs
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, not_given_out, to_cursor
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.operation import DeadLetterInfo, Handled
 
-router = APIRouter(prefix="/dead", tags=["operation"])
+router = APIRouter(prefix="/dead", tags=["operation"], route_class=Route)
 
 LetterId = Annotated[str, Path(max_length=300, description="As the list shows it.")]
 

@@ -14,6 +14,7 @@ from dalsegno.server.deploying import check_source, deploy_source, detail_of, di
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.removing import remove_definition
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.definitions import (
     AliasTarget,
     Checked,
@@ -25,7 +26,7 @@ from dalsegno.server.schemas.definitions import (
 )
 from dalsegno.server.sources import Source, openapi_body
 
-router = APIRouter(prefix="/definitions", tags=["definitions"])
+router = APIRouter(prefix="/definitions", tags=["definitions"], route_class=Route)
 
 WorkflowName = Annotated[str, Path(max_length=300)]
 Alias = Annotated[str, Path(max_length=100)]

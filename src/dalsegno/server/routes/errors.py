@@ -9,9 +9,10 @@ from fastapi import APIRouter, Path
 from dalsegno import errors as taxonomy
 from dalsegno.errors import DalSegnoError, NotFound
 from dalsegno.server.causes import CAUSES, NODE_CODES
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.operation import ErrorInfo, Errors
 
-router = APIRouter(prefix="/errors", tags=["operation"])
+router = APIRouter(prefix="/errors", tags=["operation"], route_class=Route)
 
 
 def _names() -> dict[str, str]:

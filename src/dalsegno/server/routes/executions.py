@@ -16,6 +16,7 @@ from dalsegno.server.inline import start_inline
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page
 from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for, one_key
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.executions import (
     CancelRequest,
     EventInfo,
@@ -33,7 +34,7 @@ from dalsegno.server.schemas.executions import (
 from dalsegno.server.stream import check_seen
 from dalsegno.server.tracing import TraceParent, traced
 
-router = APIRouter(prefix="/executions", tags=["executions"])
+router = APIRouter(prefix="/executions", tags=["executions"], route_class=Route)
 
 ExecutionId = Annotated[str, Path(max_length=100)]
 
@@ -66,13 +67,12 @@ async def start(
     plan = client.pending.planned if request.pending else client.launcher.planned
     if request.definition is not None:
         started = await start_inline(office, request.definition, request.input, options, plan)
-        return answer_for(await client.status(started.execution), response, is_new=started.is_new)
+        return await answer_for(office, started, response)
     program = await client.definitions.by_name(name, version)
     started = await client.launcher.create(*await plan(program, request.input, options), options)
-    view = await client.status(started.execution)
     if not started.is_new:
-        await check_same_start(client, view, request.input, options)
-    return answer_for(view, response, is_new=started.is_new)
+        await check_same_start(client, await client.status(started.execution), request.input, options)
+    return await answer_for(office, started, response)
 
 
 def _target(request: StartRequest) -> tuple[str, Version]:
@@ -203,7 +203,7 @@ async def retry(
     """A new execution from everything that failed or was interrupted. The same key again is the same new execution
     (200 instead of 201)."""
     again = await office.client.repetition.rerun(execution, None, None, idempotency_key)
-    return answer_for(await office.client.status(again.execution), response, is_new=again.is_new)
+    return await answer_for(office, again, response)
 
 
 @router.post(
@@ -222,7 +222,7 @@ async def rerun(
     """A new execution from these nodes on, with the recorded context, edited as asked. The same key again is the same
     new execution (200 instead of 201); with other nodes or another context it is refused (409)."""
     again = await office.client.repetition.rerun(execution, request.nodes, request.context, idempotency_key)
-    return answer_for(await office.client.status(again.execution), response, is_new=again.is_new)
+    return await answer_for(office, again, response)
 
 
 async def _info(office: Office, execution: str) -> ExecutionInfo:

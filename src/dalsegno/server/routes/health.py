@@ -9,9 +9,10 @@ from dalsegno.server.access import needs
 from dalsegno.server.health import examine
 from dalsegno.server.office import TheOffice
 from dalsegno.server.reaching import ask_store
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.operation import Alive, Health
 
-router = APIRouter(prefix="/health", tags=["operation"])
+router = APIRouter(prefix="/health", tags=["operation"], route_class=Route)
 
 
 @router.get("", dependencies=[needs("read")])

@@ -13,6 +13,7 @@ from dalsegno.lang import SnapshotError
 from dalsegno.model.execution import SCRIPTED, ExecutionView
 from dalsegno.server.access import needs
 from dalsegno.server.office import Office, TheOffice
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.schemas.inspection import (
     BarrierInfo,
@@ -24,7 +25,7 @@ from dalsegno.server.schemas.inspection import (
 )
 from dalsegno.server.schemas.values import moment
 
-router = APIRouter(tags=["executions"])
+router = APIRouter(tags=["executions"], route_class=Route)
 
 
 class _WorkerInfo(msgspec.Struct):

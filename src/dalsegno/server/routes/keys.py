@@ -9,9 +9,10 @@ from fastapi import APIRouter, Path, Query, Request, status
 from dalsegno.server.access import caller_of, needs
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.access import KeyInfo, KeyRequest, NewKey
 
-router = APIRouter(prefix="/keys", tags=["access"])
+router = APIRouter(prefix="/keys", tags=["access"], route_class=Route)
 
 KeyId = Annotated[str, Path(max_length=100, description="The id of a key, or its name.")]
 

@@ -11,10 +11,11 @@ from dalsegno.errors import NotFound
 from dalsegno.server.access import needs
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.limits import LimitInfo, LimitRequest
 from dalsegno.server.schemas.values import PRINTABLE
 
-router = APIRouter(prefix="/limits", tags=["operation"])
+router = APIRouter(prefix="/limits", tags=["operation"], route_class=Route)
 
 Key = Annotated[
     str,

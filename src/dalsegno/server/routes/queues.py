@@ -7,9 +7,10 @@ from fastapi import APIRouter
 from dalsegno.engine.serving import served_queues
 from dalsegno.server.access import needs
 from dalsegno.server.office import TheOffice
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.operation import Queues, QueueStatus
 
-router = APIRouter(prefix="/queues", tags=["operation"])
+router = APIRouter(prefix="/queues", tags=["operation"], route_class=Route)
 
 
 @router.get("", dependencies=[needs("read")])

@@ -12,10 +12,11 @@ from dalsegno.server.access import needs
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.schemas.schedules import ScheduleInfo, ScheduleRequest, ScheduleSetting
 
-router = APIRouter(prefix="/schedules", tags=["schedules"])
+router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=Route)
 
 Name = Annotated[str, Path(max_length=200, description="The schedule's name.", examples=["nightly"])]
 Times = Annotated[int, Query(ge=1, le=100, description="How many of its next times.")]
@@ -71,7 +72,7 @@ async def trigger(
     was started then is returned (200 instead of 201)."""
     order = await book_of(office).trigger(name, idempotency_key)
     started = await office.client.launcher.start_ordered(order)
-    return answer_for(await office.client.status(started.execution), response, is_new=started.is_new)
+    return await answer_for(office, started, response)
 
 
 @router.get("/{name:whole}", dependencies=[needs("read")])

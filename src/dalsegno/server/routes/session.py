@@ -7,11 +7,12 @@ from fastapi import APIRouter, Request, Response, status
 from dalsegno.errors import Unauthenticated
 from dalsegno.server.access import KEY_WANTED, Caller, caller_of
 from dalsegno.server.office import TheOffice
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.access import SessionInfo, SignIn
 from dalsegno.server.sessions import COOKIE
 from dalsegno.server.visit import Visit
 
-router = APIRouter(prefix="/session", tags=["access"])
+router = APIRouter(prefix="/session", tags=["access"], route_class=Route)
 
 
 @router.post("", status_code=status.HTTP_201_CREATED)

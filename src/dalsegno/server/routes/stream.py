@@ -8,6 +8,7 @@ from fastapi import APIRouter, Header, Path, Query
 
 from dalsegno.server.access import needs
 from dalsegno.server.office import TheOffice
+from dalsegno.server.route import Route
 from dalsegno.server.stream import (
     EventStream,
     broadcast_of,
@@ -17,7 +18,7 @@ from dalsegno.server.stream import (
     execution_stream,
 )
 
-router = APIRouter(tags=["live"])
+router = APIRouter(tags=["live"], route_class=Route)
 
 HIGHEST = 2**53
 

@@ -13,6 +13,7 @@ from dalsegno.server.access import needs
 from dalsegno.server.inline import start_inline
 from dalsegno.server.office import TheOffice
 from dalsegno.server.repeating import IdempotencyKey, one_key
+from dalsegno.server.route import Route
 from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.executions import ExecutionInfo, NodeInfo
 from dalsegno.server.schemas.submissions import (
@@ -23,7 +24,7 @@ from dalsegno.server.schemas.submissions import (
     TriggerRequest,
 )
 
-router = APIRouter(tags=["submissions"])
+router = APIRouter(tags=["submissions"], route_class=Route)
 
 
 @router.post(

@@ -11,6 +11,7 @@ from dalsegno.engine.tracing import traceparent_of
 from dalsegno.server.access import needs
 from dalsegno.server.office import TheOffice
 from dalsegno.server.remote import hung_up, orchestrator_of
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.tasks import (
     Accepted,
     Claimed,
@@ -22,7 +23,7 @@ from dalsegno.server.schemas.tasks import (
     TaskInfo,
 )
 
-router = APIRouter(prefix="/tasks", tags=["remote workers"])
+router = APIRouter(prefix="/tasks", tags=["remote workers"], route_class=Route)
 
 TaskId = Annotated[str, Path(max_length=200, description="As it was handed out.")]
 

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Path, Query
 
 from dalsegno.server.access import needs
 from dalsegno.server.office import Office, TheOffice
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.executions import Execution
 
-router = APIRouter(prefix="/executions", tags=["executions"])
+router = APIRouter(prefix="/executions", tags=["executions"], route_class=Route)
 
 
 @router.get("/{execution}/wait", dependencies=[needs("read")])

@@ -10,10 +10,11 @@ from dalsegno.server.access import needs
 from dalsegno.server.deliveries import book_of
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.webhooks import WebhookInfo, WebhookSetting
 from dalsegno.server.webhooks import Webhook, missing_workflow
 
-router = APIRouter(prefix="/webhooks", tags=["webhooks"])
+router = APIRouter(prefix="/webhooks", tags=["webhooks"], route_class=Route)
 
 Id = Annotated[str, Path(max_length=100, description="The webhook's id.", examples=["github-push"])]
 

@@ -9,10 +9,11 @@ from dalsegno.engine.worker_info import WorkerInfo, read_info
 from dalsegno.ports.ledger import WorkerView
 from dalsegno.server.access import needs
 from dalsegno.server.office import TheOffice
+from dalsegno.server.route import Route
 from dalsegno.server.schemas.operation import RunningInfo, Workers, WorkerStatus
 from dalsegno.server.schemas.values import moment
 
-router = APIRouter(prefix="/workers", tags=["operation"])
+router = APIRouter(prefix="/workers", tags=["operation"], route_class=Route)
 
 
 @router.get("", dependencies=[needs("read")])

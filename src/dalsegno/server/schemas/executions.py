@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dalsegno.core.begun import Begun
 from dalsegno.core.diagnosis import Wait
 from dalsegno.core.summary import NodeSummary
 from dalsegno.model.event import Event
@@ -118,6 +119,27 @@ class Execution(ExecutionInfo):
             input=value_of(view.input),
             output=value_of(view.output),
             error=value_of(view.error),
+        )
+
+    @classmethod
+    def begun(cls, begun: Begun) -> Execution:
+        """As its start left it."""
+        new = begun.execution
+        return cls(
+            id=new.id,
+            workflow=new.workflow,
+            version=new.version,
+            definition=new.definition,
+            kind=new.kind,
+            state=begun.state,
+            created_at=moment(new.created_at),
+            priority=new.priority,
+            tags=dict(new.tags),
+            idempotency_key=new.idempotency_key,
+            parent=new.parent,
+            relation=new.relation,
+            events=begun.events,
+            input=value_of(new.input),
         )
 
 

@@ -233,6 +233,23 @@ class LedgerSlots(Topic):
         assert [ready.token for ready in late.ready] == ["mail-0"]
         assert "mail-0" in names(await stack.claim())
 
+    async def test_m2_given_back_by_the_late_commit_of_an_execution_only_once(
+        self, stack: ContractStack
+    ) -> None:
+        """Its ending may not have seen a lease of the same moment, so the late commit says who is next, too."""
+        await fill(stack, "mail", 3)
+        [lease] = await stack.claim()
+        await stack.apply(cancel(lease.execution))
+
+        [late] = await stack.commit(step(lease))
+
+        assert isinstance(late, Stale)
+        assert (late.reason, [ready.token for ready in late.ready]) == ("finished", ["mail-1"])
+        assert names(await stack.claim()) == ["mail-1"]
+        assert await stack.commit(step(lease)) == [Stale("finished")]
+        assert await stack.claim(worker="w2") == []
+        assert (await stack.limits.get("mail")).in_use == 1
+
     async def test_m1_bounded_over_pause_and_resume(self, stack: ContractStack) -> None:
         await fill(stack, "mail", 2)
         [lease] = await stack.claim()

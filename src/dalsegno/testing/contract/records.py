@@ -79,6 +79,13 @@ class RecordsAndLogs(Topic):
         rest = await stack.records.entries("audit", before=first[-1].number)
         assert [entry.data for entry in rest] == [b"\x02", b"\x01", b"\x00"]
 
+    async def test_r4_ordered_log_takes_many_at_once(self, stack: ContractStack) -> None:
+        first = await stack.records.append("audit", b"a")
+        last = await stack.records.append("audit", b"b", b"c", b"d")
+        found = await stack.records.entries("audit")
+        assert [entry.data for entry in found] == [b"d", b"c", b"b", b"a"]
+        assert (found[-1].number, found[0].number) == (first, last)
+
     async def test_r4_ordered_log_is_trimmed_at_its_old_end(self, stack: ContractStack) -> None:
         began = stack.clock.now()
         for number in range(4):

@@ -36,7 +36,10 @@ flight.state IN ('RUNNING', 'PENDING') AND (candidate.scope = '' OR NOT EXISTS (
         SELECT array_to_string((string_to_array(candidate.scope, '/'))[1:depth], '/') AS path
     ) AS around
     LEFT JOIN scope ON scope.execution = candidate.execution AND scope.path = around.path
-    LEFT JOIN barrier ON barrier.execution = scope.execution AND barrier.id = scope.barrier
+    LEFT JOIN LATERAL (
+        -- By its whole key, also where the plan is made while there are no barriers (`load`).
+        SELECT barrier.state FROM barrier WHERE barrier.execution = scope.execution AND barrier.id = scope.barrier OFFSET 0
+    ) AS barrier ON true
     WHERE around.path <> '' AND (scope.path IS NULL OR scope.ended OR barrier.state IS DISTINCT FROM 'waiting')
 )) AS runs
 
@@ -164,18 +167,24 @@ ORDER BY judged.place, judged.priority DESC, judged.ready_at, judged.turn;
 SELECT DISTINCT token.limit_key
 FROM unnest($1::text[], $2::text[]) AS wanted (execution, token)
 JOIN flight ON flight.id = wanted.execution
-JOIN token ON token.execution = flight.number AND token.id = wanted.token
+CROSS JOIN LATERAL (
+    SELECT * FROM token WHERE token.execution = flight.number AND token.id = wanted.token OFFSET 0
+) AS token
 WHERE token.limit_key IS NOT NULL;
 
 -- :name named_in_line
 -- Those of the named tokens that are ready, with their keys after the columns of `plain`.
 WITH candidate AS MATERIALIZED (
-    SELECT token.*
+    SELECT found.*
     FROM unnest($1::text[], $2::text[]) AS wanted (execution, token)
     JOIN flight ON flight.id = wanted.execution
-    JOIN token ON token.execution = flight.number AND token.id = wanted.token
-    WHERE token.state || '' = 'ready' AND token.limit_key IS NOT NULL
-    FOR UPDATE OF token SKIP LOCKED
+    CROSS JOIN LATERAL (
+        SELECT token.*
+        FROM token
+        WHERE token.execution = flight.number AND token.id = wanted.token
+          AND token.state || '' = 'ready' AND token.limit_key IS NOT NULL
+        FOR UPDATE SKIP LOCKED
+    ) AS found
 ), judged AS MATERIALIZED (
     SELECT candidate.*,
            -- :include run_of
@@ -194,12 +203,15 @@ FROM judged;
 -- a limit key; such a one is not leased here. (The state is compared in a way that fits no index: when few are ready, the
 -- planner would rather walk all of them than look up each.)
 WITH candidate AS MATERIALIZED (
-    SELECT token.*
+    SELECT found.*
     FROM unnest($2::text[], $3::text[]) AS wanted (execution, token)
     JOIN flight ON flight.id = wanted.execution
-    JOIN token ON token.execution = flight.number AND token.id = wanted.token
-    WHERE token.state || '' = 'ready'
-    FOR UPDATE OF token SKIP LOCKED
+    CROSS JOIN LATERAL (
+        SELECT token.*
+        FROM token
+        WHERE token.execution = flight.number AND token.id = wanted.token AND token.state || '' = 'ready'
+        FOR UPDATE SKIP LOCKED
+    ) AS found
 ), judged AS MATERIALIZED (
     SELECT candidate.*,
            -- :include run_of
@@ -226,49 +238,75 @@ SET state = 'leased', owner = $1, fence = fence + 1
 FROM unnest($2::bigint[], $3::text[]) AS chosen (execution, id)
 WHERE token.execution = chosen.execution AND token.id = chosen.id;
 
--- :name due
--- Locks parked tokens whose time has come together with their executions, earliest first, those that nobody else holds.
--- Columns as for `load.locked`.
-SELECT
-       -- :include flight_columns
-       ,
-       -- :include token_columns
+-- :part from_due
+-- Locks parked tokens whose time has come ($1: now) together with their executions, earliest first, at most $2, those
+-- that nobody else holds.
 FROM token
 JOIN flight ON flight.number = token.execution
 WHERE token.state = 'parked' AND token.due IS NOT NULL
   AND token.due <= coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8)
 ORDER BY token.due, token.number
 LIMIT $2
-FOR UPDATE OF token, flight SKIP LOCKED;
+FOR UPDATE OF token, flight SKIP LOCKED
+
+-- :name due
+-- Tokens that are due, for the rules to wake. Columns as for `load.locked`.
+SELECT
+       -- :include flight_columns
+       ,
+       -- :include token_columns
+-- :include from_due
+;
 
 -- :name wake_plain
--- Parked tokens whose time has come, earliest first, those that nobody else holds: what `wake_row` does to one in the
--- root of a running execution that is neither at a barrier nor limited is done here. Of the others it only says that
--- they are due.
+-- Tokens that are due: what `wake_row` does to one in the root of a running execution that is neither at a barrier nor
+-- limited is done here. Of the others it only says that they are due. Of those that are awake, $5 of the queues $4 are
+-- leased to worker $3, unless they killed workers before: that is for a claim to judge.
+-- With each row, or alone where nothing is due: the time, when the first of all other parked tokens comes due (in the
+-- past, if somebody else holds it), and when the first line that a rate has stopped goes on.
 WITH due AS MATERIALIZED (
-    SELECT token.execution, token.id, token.queue, token.priority, token.due, token.number, flight.id AS run,
-           flight.state = 'RUNNING' AND token.scope = '' AND token.barrier IS NULL AND token.limit_key IS NULL AS plain
-    FROM token
-    JOIN flight ON flight.number = token.execution
-    WHERE token.state = 'parked' AND token.due IS NOT NULL
-      AND token.due <= coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8)
-    ORDER BY token.due, token.number
-    LIMIT $2
-    FOR UPDATE OF token, flight SKIP LOCKED
+    SELECT token.execution, token.id, token.scope, token.kind, token.node, token.data, token.queue, token.priority,
+           token.live, token.fence, token.attempt, token.losses, token.due, token.number, 'timer' AS reason,
+           coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8) AS ready_at,
+           flight.state = 'RUNNING' AND token.scope = '' AND token.barrier IS NULL AND token.limit_key IS NULL AS plain,
+           -- :include run_of
+    -- :include from_due
+), judged AS MATERIALIZED (
+    SELECT due.*, fits AND row_number() OVER (PARTITION BY fits ORDER BY due.due, due.number) <= $5 AS leased
+    FROM due
+    CROSS JOIN LATERAL (SELECT plain AND losses < 3 AND queue = ANY ($4::text[])) AS what (fits)
 ), woken AS (
     UPDATE token
-    SET state = 'ready', reason = 'timer', awaits = NULL, turn = chosen.turn,
-        ready_at = coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8)
-    FROM (SELECT nextval('turn') AS turn, due.execution, due.id FROM due WHERE due.plain) AS chosen
+    SET state = CASE WHEN chosen.leased THEN 'leased' ELSE 'ready' END, owner = CASE WHEN chosen.leased THEN $3 END,
+        fence = token.fence + CASE WHEN chosen.leased THEN 1 ELSE 0 END, reason = chosen.reason, awaits = NULL,
+        turn = chosen.turn, ready_at = chosen.ready_at
+    FROM (SELECT nextval('turn') AS turn, judged.* FROM judged WHERE judged.plain) AS chosen
     WHERE token.execution = chosen.execution AND token.id = chosen.id
 ), counted AS (
     UPDATE flight
     SET version = version + 1
     WHERE number = ANY (ARRAY(SELECT due.execution FROM due WHERE due.plain))
+), first AS MATERIALIZED (
+    SELECT token.execution, token.id, token.due
+    FROM token
+    WHERE token.state = 'parked' AND token.due IS NOT NULL
+    ORDER BY token.due
+    LIMIT (SELECT count(*) + 1 FROM due)
 )
-SELECT plain, id, run, queue, priority
-FROM due
-ORDER BY due, number;
+SELECT extract(epoch FROM statement_timestamp())::float8,
+       (
+           SELECT min(first.due)
+           FROM first
+           WHERE (first.execution, first.id) NOT IN (SELECT due.execution, due.id FROM due)
+       ),
+       (SELECT opens_at FROM line WHERE opens_at IS NOT NULL ORDER BY opens_at LIMIT 1),
+       judged.plain, judged.leased,
+       -- :include lease_columns
+       , judged.execution, judged.run_state, judged.run_seq, judged.run_live, judged.run_priority,
+       judged.run_touched_at, judged.run_notify, judged.run_version + 1
+FROM (SELECT) AS always
+LEFT JOIN judged ON true
+ORDER BY judged.due, judged.number;
 
 -- :name soonest
 -- When the first parked token comes due, and when the first line that a rate has stopped goes on.

@@ -10,6 +10,23 @@ FROM (
     ORDER BY 1
 ) AS ordered;
 
+-- :name lock_soon
+-- The same for claims: of the keys $1 those are waited for that $2 says, but not long; the others are taken if they are
+-- free. Returns the keys that are locked now.
+SELECT ordered.key
+FROM (
+    SELECT asked.key, asked.waits, hashtextextended(asked.key, 1685286003) AS lock
+    FROM unnest($1::text[], $2::boolean[]) AS asked (key, waits)
+    CROSS JOIN (SELECT set_config('lock_timeout', '1s', true)) AS patience (seconds)
+    WHERE patience.seconds <> ''
+    ORDER BY 3
+    OFFSET 0
+) AS ordered
+WHERE CASE
+    WHEN ordered.waits THEN (SELECT true FROM pg_advisory_xact_lock(ordered.lock))
+    ELSE pg_try_advisory_xact_lock(ordered.lock)
+END;
+
 -- :name line_up
 -- A token of this key became ready. A line that is shut stays so, unless the newcomer goes before all others in it.
 INSERT INTO line (queue, key, priority, turn_at, turn)
@@ -21,10 +38,15 @@ ON CONFLICT (queue, key) DO UPDATE SET
     opens_at = CASE WHEN excluded.priority > line.priority THEN NULL ELSE line.opens_at END;
 
 -- :name open
--- Whatever frees a slot of a key lets claims look at its lines again.
+-- Whatever frees a slot of a key lets claims look at its lines again. Returns those that were shut.
 UPDATE line
 SET shut = false, opens_at = NULL
-WHERE key = ANY ($1::text[]) AND shut;
+WHERE key = ANY ($1::text[]) AND shut
+RETURNING queue, key;
+
+-- :name tell
+-- A message to all processes, in a transaction of its own.
+SELECT pg_notify($1, $2);
 
 -- :name hold
 INSERT INTO slot_holder (key, execution)

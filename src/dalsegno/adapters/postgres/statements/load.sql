@@ -1,6 +1,10 @@
 -- What a commit needs to know. Everything here runs in the transaction that holds the executions' flight rows, so
 -- whatever it reads stays so; but for ready tokens, which claims may lease meanwhile (the fence tells).
 -- Keys come as parallel arrays, in text where there may be many. What is not found is missing from the answer.
+--
+-- A plan may be made while a table is empty, and lasts. Then half a key looks as good as the whole one, and a row would be
+-- sought among all of its execution, or a subquery read for all executions at once. Where the planner has that choice a
+-- subquery of its own (`OFFSET 0`, `LIMIT 1`) takes it away.
 
 -- :part token_columns
 token.execution, token.id, token.scope, token.kind, token.node, token.data, token.queue, token.priority,
@@ -28,9 +32,9 @@ WITH seen AS MATERIALIZED (
 SELECT seen.number, seen.id, locked.state, locked.definition, locked.epoch, locked.seq, locked.live, locked.priority,
        locked.paused_at, locked.touched_at, locked.ended_at, locked.kind, locked.notify,
        locked.version, locked.version <> seen.version AS moved,
-       CASE WHEN seen.ends THEN EXISTS (
-           SELECT 1 FROM left_context WHERE left_context.execution = seen.number AND left_context.scope = ''
-       ) END AS has_left,
+       CASE WHEN seen.ends THEN (
+           SELECT true FROM left_context WHERE left_context.execution = seen.number AND left_context.scope = '' LIMIT 1
+       ) IS TRUE END AS has_left,
        CASE WHEN seen.ends THEN ARRAY(
            SELECT held.limit_key
            FROM token AS held
@@ -43,7 +47,9 @@ SELECT seen.number, seen.id, locked.state, locked.definition, locked.epoch, lock
 FROM seen
 LEFT JOIN locked ON locked.number = seen.number
 LEFT JOIN unnest($3::text::integer[], $4::text::text[]) AS wanted (place, token) ON wanted.place = seen.place
-LEFT JOIN token ON token.execution = seen.number AND token.id = wanted.token;
+LEFT JOIN LATERAL (
+    SELECT * FROM token WHERE token.execution = seen.number AND token.id = wanted.token OFFSET 0
+) AS token ON true;
 
 -- :name wait
 -- The same lock, waiting for whoever holds it.
@@ -76,8 +82,12 @@ WHERE token.execution = ANY ($1::bigint[]) AND token.state IN ('ready', 'leased'
 SELECT
        -- :include token_columns
 FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, awaits)
-JOIN token ON token.execution = wanted.execution AND token.awaits = wanted.awaits
-WHERE token.state = 'parked';
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM token
+    WHERE token.execution = wanted.execution AND token.awaits = wanted.awaits AND token.state = 'parked'
+    OFFSET 0
+) AS token;
 
 -- :name scopes
 -- With the barrier each of them feeds, and whether anything was left in it.

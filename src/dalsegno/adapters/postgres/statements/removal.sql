@@ -82,9 +82,10 @@ WHERE number = ANY ($1::bigint[]);
 -- One row comes back for each that went.
 
 -- :name delete_token
+-- By its key: a claim may change its place meanwhile. The limit key comes back of those that are leased.
 DELETE FROM token
-WHERE ctid = ANY (ARRAY(SELECT ctid FROM token WHERE execution = $1 LIMIT $2))
-RETURNING 1;
+WHERE execution = $1 AND id = ANY (ARRAY(SELECT id FROM token WHERE execution = $1 LIMIT $2))
+RETURNING CASE WHEN state = 'leased' THEN limit_key END;
 
 -- :name delete_scope
 DELETE FROM scope

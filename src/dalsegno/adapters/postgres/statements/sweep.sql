@@ -18,11 +18,12 @@ LIMIT $1
 FOR UPDATE SKIP LOCKED;
 
 -- :name tokens
+-- Waits for claims that hold some of them, and so tells what is leased at last.
 DELETE FROM token
 WHERE (execution, id) IN (
     SELECT found.execution, found.id FROM token AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2
 )
-RETURNING execution, id, state, kind, node, scope, live;
+RETURNING execution, id, state, kind, node, scope, live, limit_key;
 
 -- :name events
 -- Events that the sweep adds continue the sequence.
@@ -37,6 +38,17 @@ FROM (
     SELECT number, max(seq) AS seq FROM unnest($1::bigint[], $2::integer[]) AS rows (number, seq) GROUP BY number
 ) AS given
 WHERE flight.number = given.number;
+
+-- :name present
+-- Which tables hold rows of these executions besides their tokens; most executions have none.
+SELECT EXISTS (SELECT 1 FROM scope WHERE scope.execution = ANY ($1::bigint[])) AS scope,
+       EXISTS (SELECT 1 FROM barrier WHERE barrier.execution = ANY ($1::bigint[])) AS barrier,
+       EXISTS (SELECT 1 FROM slot WHERE slot.execution = ANY ($1::bigint[])) AS slot,
+       EXISTS (SELECT 1 FROM gate WHERE gate.execution = ANY ($1::bigint[])) AS gate,
+       EXISTS (SELECT 1 FROM left_context WHERE left_context.execution = ANY ($1::bigint[])) AS left_context,
+       EXISTS (SELECT 1 FROM inbox WHERE inbox.execution = ANY ($1::bigint[])) AS inbox,
+       EXISTS (SELECT 1 FROM mailbox WHERE mailbox.execution = ANY ($1::bigint[])) AS mailbox,
+       EXISTS (SELECT 1 FROM machine WHERE machine.execution = ANY ($1::bigint[])) AS machine;
 
 -- :name scope
 DELETE FROM scope

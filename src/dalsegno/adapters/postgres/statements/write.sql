@@ -76,25 +76,16 @@ WITH
 )
 SELECT count(*) FROM consumed;
 
--- :name held_steps
--- The same in one round trip, for executions whose rows this process knows ($38: their versions, in the order of $33):
--- nobody has changed one whose version is still the same, and it is locked here while it is written. Returns the numbers
--- of those that were written; the others are left alone whole. Fails if a token is not as it must be.
-WITH
--- :include given_steps
-, held AS MATERIALIZED (
-    SELECT flight.number
-    FROM flight
-    JOIN unnest($33::text::bigint[], $38::text::bigint[]) AS known (number, version)
-        ON known.number = flight.number AND known.version = flight.version
-    ORDER BY flight.number
-    FOR UPDATE OF flight SKIP LOCKED
-), consumed AS (
+-- :part held_writes
+-- What steps write, of the executions that are held. Only this process's memory says that a token is leased, so that is
+-- checked here. (In a way that fits no index: the planner might walk all leases instead of looking up each token.)
+consumed AS (
     UPDATE token
     SET state = 'consumed', owner = NULL, data = '', digest = given.digest
     FROM given_consumed AS given
     JOIN held ON held.number = given.execution
     WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence
+      AND token.state || '' = 'leased'
     RETURNING 1
 ), spawned AS (
     INSERT INTO token (number, turn, execution, id, data, state, scope, kind, node, queue, priority, live, ready_at,
@@ -117,14 +108,10 @@ WITH
     FROM given_output AS given
     JOIN held ON held.number = given.execution
     ON CONFLICT (execution, id) DO UPDATE SET data = excluded.data
-), advanced AS (
-    UPDATE flight
-    SET epoch = given.epoch, seq = given.seq, live = given.live, touched_at = given.touched_at,
-        version = version + 1
-    FROM given_flight AS given
-    JOIN held ON held.number = given.number
-    WHERE flight.number = given.number
 )
+
+-- :part held_numbers
+-- Fails if a token is not as it must be.
 SELECT held.number, extract(epoch FROM clock_timestamp())::float8,
        1 / CASE
            WHEN (SELECT count(*) FROM consumed) = (
@@ -132,11 +119,79 @@ SELECT held.number, extract(epoch FROM clock_timestamp())::float8,
            ) THEN 1
            ELSE 0
        END
-FROM held;
+FROM held
+
+-- :name held_steps
+-- The same in one round trip, for executions whose rows this process knows ($38: their versions, in the order of $33):
+-- nobody has changed one whose version is still the same, and it is locked here while it is written. Returns the numbers
+-- of those that were written; the others are left alone whole.
+WITH
+-- :include given_steps
+, held AS MATERIALIZED (
+    SELECT flight.number
+    FROM flight
+    JOIN unnest($33::text::bigint[], $38::text::bigint[]) AS known (number, version)
+        ON known.number = flight.number AND known.version = flight.version
+    ORDER BY flight.number
+    FOR UPDATE OF flight SKIP LOCKED
+),
+-- :include held_writes
+, advanced AS (
+    UPDATE flight
+    SET epoch = given.epoch, seq = given.seq, live = given.live, touched_at = given.touched_at,
+        version = version + 1
+    FROM given_flight AS given
+    JOIN held ON held.number = given.number
+    WHERE flight.number = given.number
+)
+-- :include held_numbers
+;
+
+-- :name held_endings
+-- The same, where some of the executions end, too ($39 to $43, in the order of $33; no state: it goes on). One that ends
+-- is left alone if anything was left at its root or if it holds slots: then there is more to do.
+WITH
+-- :include given_steps
+, held AS MATERIALIZED (
+    SELECT flight.number, known.state, known.ended_at, known.output, known.context, known.error
+    FROM flight
+    JOIN unnest($33::text::bigint[], $38::text::bigint[], $39::text[], $40::float8[], $41::bytea[], $42::bytea[],
+                $43::bytea[])
+        AS known (number, version, state, ended_at, output, context, error)
+        ON known.number = flight.number AND known.version = flight.version
+    -- Asked for one by one: the planner may turn EXISTS into a walk over all there are.
+    WHERE known.state IS NULL OR coalesce(
+        (SELECT 1 FROM left_context WHERE left_context.execution = known.number AND left_context.scope = '' LIMIT 1),
+        (SELECT 1 FROM token AS slot
+         WHERE slot.execution = known.number AND slot.state = 'leased' AND slot.limit_key IS NOT NULL LIMIT 1),
+        (SELECT 1 FROM slot_holder WHERE slot_holder.execution = known.number LIMIT 1)
+    ) IS NULL
+    ORDER BY flight.number
+    FOR UPDATE OF flight SKIP LOCKED
+),
+-- :include held_writes
+, advanced AS (
+    UPDATE flight
+    SET epoch = given.epoch, seq = given.seq, live = given.live, touched_at = given.touched_at,
+        version = version + 1, state = coalesce(held.state, flight.state), ended_at = held.ended_at
+    FROM given_flight AS given
+    JOIN held ON held.number = given.number
+    WHERE flight.number = given.number
+), ended AS (
+    UPDATE execution
+    SET state = held.state, ended_at = held.ended_at, output = held.output, context = held.context,
+        error = held.error
+    FROM held
+    WHERE execution.number = held.number AND held.state IS NOT NULL
+)
+-- :include held_numbers
+;
 
 -- :name executions
 -- Starts. In the order of their ids, so that two processes that start the same ones do not wait for each other in turn.
--- Fails when one exists: creation is judged before.
+-- Fails when one exists: creation is judged before. Fails at once, with a division by zero, when a caller starts one in a
+-- transaction of its own that is still open (see `open_start`): its insert would wait for that. The lock is only tried
+-- and given back: so many would fill the server's table of locks.
 INSERT INTO execution (number, id, workflow, version, definition, kind, state, created_at, priority, parent, relation,
                        idempotency_key, paused_at, ended_at, tags, error, context, output, input)
 SELECT *
@@ -144,7 +199,26 @@ FROM unnest($1::bigint[], $2::text[], $3::text[], $4::integer[], $5::text[], $6:
             $9::integer[], $10::text[], $11::text[], $12::text[], $13::float8[], $14::float8[], $15::text[],
             $16::bytea[], $17::bytea[], $18::bytea[], $19::bytea[])
     AS given (number, id)
+WHERE 1 / CASE
+    WHEN pg_try_advisory_lock_shared(hashtextextended(given.id, 1685286004))
+        THEN pg_advisory_unlock_shared(hashtextextended(given.id, 1685286004))::integer
+    ELSE 0
+END = 1
 ORDER BY given.id;
+
+-- :name open_start
+-- A caller starts execution $1 in a transaction of its own. Waits for another caller that does the same.
+SELECT pg_advisory_xact_lock(hashtextextended($1::text, 1685286004));
+
+-- :name open_starts
+-- Those of the executions $1 that are being started so, until their callers' transactions end.
+SELECT asked.id
+FROM unnest($1::text[]) AS asked (id)
+WHERE NOT CASE
+    WHEN pg_try_advisory_lock_shared(hashtextextended(asked.id, 1685286004))
+        THEN pg_advisory_unlock_shared(hashtextextended(asked.id, 1685286004))
+    ELSE false
+END;
 
 -- :name flights
 INSERT INTO flight (number, id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at, kind,

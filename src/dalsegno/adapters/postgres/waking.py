@@ -1,0 +1,101 @@
+"""Due timers: made ready, or handed to a worker of this process that waits for work."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from dalsegno.adapters.postgres.claims import Claims
+from dalsegno.adapters.postgres.store import PostgresStore, Row
+from dalsegno.adapters.postgres.takers import Takers
+from dalsegno.adapters.postgres.wanted import Key
+from dalsegno.adapters.postgres.workspace import PostgresWorkspace
+from dalsegno.core.settlement import ready_token, wake_row
+from dalsegno.errors import OperatorError, Unavailable
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import ReadyToken
+from dalsegno.ports.ledger import Woken
+
+IS_PLAIN, IS_LEASED, WOKEN = 3, 4, 5
+"""Columns of ``leases.wake_plain``: whether it is awake now (nothing: no token is due), whether it is leased, and the
+rest as for a claim."""
+READY = operator.itemgetter(0, 1, 7, 8)
+"""Of a lease's columns: those of a ReadyToken."""
+NOBODY: tuple[str, list[str], int] = ("", [], 0)
+
+
+class PlainWake(Struct, frozen=True):
+    rows: list[Row]
+    """Of ``leases.wake_plain``."""
+    leases: list[Lease]
+    """What was leased to the worker that waited here."""
+    unwanted: bool = False
+    """Whether that one waited no more, and they were handed back."""
+
+
+class Waking:
+    def __init__(self, store: PostgresStore, claims: Claims, takers: Takers) -> None:
+        self.store = store
+        self.claims = claims
+        self.takers = takers
+
+    async def wake(self, limit: int) -> Woken:
+        """One statement, as a rule. What comes due meanwhile is left to the next call: in a burst there is always more,
+        and nobody is told of what is ready before this returns."""
+        woken = await self._wake_plain(limit)
+        seen, due, opens_at = woken.rows[0][:IS_PLAIN]
+        now = self.store.saw(seen)
+        plain = [row for row in woken.rows if row[IS_PLAIN]]
+        ready = tuple(
+            ReadyToken(*READY(row[WOKEN:])) for row in plain if woken.unwanted or not row[IS_LEASED]
+        )
+        others = sum(row[IS_PLAIN] is False for row in woken.rows)
+        handed = 0 if woken.unwanted else len(woken.leases)
+        if not others and not _has_come(opens_at, now):
+            return Woken(ready, _first(due, opens_at), handed)
+        if others:
+            ready += await self._wake_by_rules(limit - len(plain))
+        if _has_come(opens_at, now):
+            ready += tuple(await self.claims.limited.open_due())
+        [(_, due, opens_at)] = await self.store.fetch("leases.soonest")
+        return Woken(ready, _first(due, opens_at), handed)
+
+    async def _wake_plain(self, limit: int) -> PlainWake:
+        """Whoever waits for work here gets what is awake. If it does not wait any more, it is ready for everybody."""
+        taker = self.takers.promise()
+        wanted = (taker.worker, list(taker.queues), taker.limit) if taker is not None else NOBODY
+        try:
+            rows = await self.store.fetch("leases.wake_plain", self.store.given_now(), limit, *wanted)
+        except BaseException as error:
+            if taker is not None:
+                lost = error if isinstance(error, OperatorError) else Unavailable("a wake was interrupted")
+                self.takers.break_promise(taker, lost)
+            raise
+        if taker is None:
+            return PlainWake(rows, [])
+        leases = [self.claims.given(taker.worker, row[WOKEN:]) for row in rows if row[IS_LEASED]]
+        if self.takers.keep(taker, leases):
+            return PlainWake(rows, leases)
+        await self.claims.release(taker.worker, leases)
+        return PlainWake(rows, leases, unwanted=True)
+
+    async def _wake_by_rules(self, limit: int) -> tuple[ReadyToken, ...]:
+        """Tokens of paused executions, in scopes that may be closed, at barriers, with limits."""
+        async with self.store.transaction() as tx:
+            rows = await tx.fetch("leases.due", self.store.given_now(), limit)
+            return await self.claims.change(tx, rows, _wake)
+
+
+def _has_come(at: float | None, now: float) -> bool:
+    return at is not None and at <= now
+
+
+def _first(*times: float | None) -> float | None:
+    return min((at for at in times if at is not None), default=None)
+
+
+def _wake(rows: PostgresWorkspace, keys: Sequence[Key], now: float) -> tuple[ReadyToken, ...]:
+    tokens = [rows.token(*key) for key in keys]
+    return tuple(ready_token(token) for token in tokens if token is not None and wake_row(token, rows, now))

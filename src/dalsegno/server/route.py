@@ -1,0 +1,56 @@
+"""What every route asks of a request before its body is read and its parameters are.
+
+Done here and not by dependencies: the framework's resolver takes longer for each of those than the check itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.params import Depends as Dependency
+from fastapi.routing import APIRoute
+
+from dalsegno.server.access import caller_of, check_scope, scope_of
+from dalsegno.server.parameters import refuse_unknown
+from dalsegno.server.texts import refuse_nul
+
+
+class Route(APIRoute):
+    """One whose path and query are ours to read, and which names the scopes it needs (`access.needs`)."""
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        dependencies: Sequence[Dependency] | None = None,
+        **more: Any,
+    ) -> None:
+        given = dependencies or ()
+        self.scopes = tuple(scope for each in given if (scope := scope_of(each)) is not None)
+        others = [each for each in given if scope_of(each) is None]
+        super().__init__(path, endpoint, dependencies=others, **more)
+        self.known = frozenset(_query_names(self.dependant))
+        """Parameters of its query."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def checked(request: Request) -> Response:
+            refuse_nul(request)
+            refuse_unknown(request, self.known)
+            for scope in self.scopes:
+                check_scope(caller_of(request), scope)
+            return await handle(request)
+
+        return checked
+
+
+def _query_names(dependant: Dependant) -> Iterable[str]:
+    for field in dependant.query_params:
+        yield field.alias
+    for below in dependant.dependencies:
+        yield from _query_names(below)

@@ -1,0 +1,96 @@
+"""Starts of workflows and tasks with options chosen beforehand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias
+
+from msgspec import Raw
+
+from dalsegno.core.values import encode_value
+from dalsegno.engine.client import Client
+from dalsegno.engine.starting import StartOptions
+from dalsegno.engine.workflows import Workflows
+from dalsegno.errors import InvalidInput, UsageError
+from dalsegno.handle import Handle, Runtime
+from dalsegno.lang.python import DurableTask, DurableWorkflow
+
+Target: TypeAlias = str | DurableTask[..., Any] | DurableWorkflow[..., Any]
+
+
+class Program(Runtime, Protocol):
+    """What a start needs of the application it is for."""
+
+    @property
+    def client(self) -> Client: ...
+
+    @property
+    def workflows(self) -> Workflows: ...
+
+    def task_queue(self, task: str) -> str | None: ...
+
+
+class Starter:
+    """Starts with options chosen beforehand."""
+
+    __slots__ = ("_app", "_options")
+
+    def __init__(self, app: Program, options: StartOptions) -> None:
+        self._app = app
+        self._options = options
+
+    def start(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        return self._app.host.call(self._start(workflow, args, fields))
+
+    async def astart(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        return await self._app.host.acall(self._start(workflow, args, fields))
+
+    def submit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        return self._app.host.call(self._start(workflow, args, fields, pending=True))
+
+    async def asubmit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        return await self._app.host.acall(self._start(workflow, args, fields, pending=True))
+
+    async def _start(
+        self, workflow: Target, args: tuple[Any, ...], fields: Mapping[str, Any], *, pending: bool = False
+    ) -> Handle:
+        if not isinstance(workflow, str):
+            return await self._start_own(workflow, args, fields, pending=pending)
+        if len(args) > 1 or (fields and args and args[0] is not None):
+            raise UsageError("give the input either as one value or as keywords, not both")
+        payload = fields or (args[0] if args else None)
+        client = self._app.client
+        create = client.submit if pending else client.start
+        return Handle(self._app, await create(workflow, payload, self._options))
+
+    async def _start_own(
+        self,
+        target: DurableTask[..., Any] | DurableWorkflow[..., Any],
+        args: tuple[Any, ...],
+        fields: Mapping[str, Any],
+        *,
+        pending: bool,
+    ) -> Handle:
+        """A function of this program: its arguments are checked against its signature, its result is decoded."""
+        try:
+            payload = target.bind(*args, **fields)
+        except TypeError as error:
+            raise InvalidInput(str(error)) from None
+        client = self._app.client
+        if isinstance(target, DurableTask):
+            if pending:
+                raise UsageError(
+                    f"'{target.name}' is a task: only workflows are submitted; start it with a delay instead"
+                )
+            queue = self._app.task_queue(target.name)
+            execution = await client.start_task(target.name, payload, self._options, queue)
+        else:
+            await self._app.workflows.ensure_all(client)
+            definition = await self._app.workflows.ensure(client, target.name)
+            version = self._options.version if self._options.version is not None else definition.version
+            options = dataclasses.replace(self._options, version=version)
+            raw = Raw(encode_value(payload, "the input"))
+            create = client.submit if pending else client.start
+            execution = await create(target.name, raw, options)
+        return Handle(self._app, execution, target.decode_result)

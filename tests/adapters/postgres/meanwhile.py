@@ -1,0 +1,61 @@
+"""For tests of those who wait: what they wait for, and what happens meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+SOON = 5.0
+"""Much less than the time after which a worker looks by itself."""
+WAITS = """
+SELECT EXISTS (
+    SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database
+    WHERE datname = current_database() AND locktype = 'relation' AND NOT granted
+)
+"""
+
+Act = Callable[[], Awaitable[None]]
+
+
+async def until(come: Callable[[], object], seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not come():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.005)
+
+
+async def until_somebody_waits(watching: Any, seconds: float = 20.0) -> None:
+    """For a table that another session has locked."""
+    async with asyncio.timeout(seconds):
+        while not await watching.fetchval(WAITS):  # noqa: ASYNC110 - PostgreSQL does not tell of it
+            await asyncio.sleep(0.005)
+
+
+async def nothing() -> None:
+    pass
+
+
+def act_beside(
+    monkeypatch: pytest.MonkeyPatch,
+    owner: object,
+    method: str,
+    *,
+    about: str | None = None,
+    before: Act = nothing,
+    after: Act = nothing,
+) -> None:
+    """Calls of a method, of a class or of one object, do something else, too: before they begin, or before they return.
+    If it says what about, only those that are given this text."""
+    call = getattr(owner, method)
+
+    async def stand_in(*given: Any) -> Any:
+        if about is not None and about not in given:
+            return await call(*given)
+        await before()
+        result = await call(*given)
+        await after()
+        return result
+
+    monkeypatch.setattr(owner, method, stand_in)
