@@ -88,10 +88,10 @@ def test_nothing_overlaps_where_that_is_not_wanted(stage: Stage) -> None:
     book.add("often", "every 10m", "hold", overlap="skip")
     stage.pass_time(600)
     until_started(stage, "often", ["RUNNING"])
-    for _ in range(3):
+    handle = stage.app.handle(book.get("often").execution)
+    for passed in range(1, 4):
         stage.pass_time(600)
-        handle = stage.app.handle(book.get("often").execution)
-        stage.until("the time was passed over", handle, lambda: book.get("often").next[0] > stage.clock.now())
+        stage.until("the time was passed over", handle, lambda n=passed: book.get("often").passed == n)
     assert children(stage, "often") == ["RUNNING"]
     stage.door("door").open()
     until_started(stage, "often", ["COMPLETED"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import httpx
@@ -160,6 +161,16 @@ async def test_a_silent_worker_loses_its_task_and_its_late_answer_is_refused(
     late = await complete(http, task, {"small": "late"})
     assert (late.status_code, late.json()["code"]) == (409, "DS-350")
     assert (await complete(http, again, {"small": "ok"})).status_code == 200
+    assert (await ended(http, execution))["state"] == "COMPLETED"
+
+
+async def test_a_server_that_stood_still_does_not_blame_its_workers(
+    http: httpx.AsyncClient, execution: str
+) -> None:
+    (task,) = await claim(http)
+    time.sleep(1.2)  # noqa: ASYNC251  the whole process, longer than a worker may be silent
+    await asyncio.sleep(0.05)  # the server looks for silent ones before it reads what came in meanwhile
+    assert (await complete(http, task, {"small": 1})).status_code == 200
     assert (await ended(http, execution))["state"] == "COMPLETED"
 
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from dalsegno import App
-from dalsegno.remote_worker import RemoteWorker, TaskLost
+from dalsegno.remote_worker import RemoteTask, RemoteWorker, TaskLost
 from dalsegno.server import ServerSettings
 from tests.server.conftest import LiveServer
 from tests.server.test_stream_kill import ServerProcess
@@ -119,6 +119,19 @@ def test_a_failing_function_is_retried_and_its_error_told(live: LiveServer, call
     )
 
 
+def complete_in_time(worker: RemoteWorker, task: RemoteTask) -> None:
+    """Where the machine stands still for a second, the task is taken from this worker as well, and comes again."""
+    for _ in range(20):
+        try:
+            return worker.complete(task, "in time")
+        except TaskLost:
+            again = worker.claim(wait=20)
+            assert again is not None
+            assert again.fence > task.fence
+            task = again
+    raise AssertionError("it lost the task again and again")
+
+
 def test_a_late_result_is_told_to_be_lost(live: LiveServer, caller: httpx.Client) -> None:
     worker = RemoteWorker(live.url, queues=["images"])
     worker.task("resize")(lambda given: given)
@@ -133,7 +146,7 @@ def test_a_late_result_is_told_to_be_lost(live: LiveServer, caller: httpx.Client
     with pytest.raises(TaskLost, match="not yours"):
         worker.complete(task, "late")
     assert task.lost.is_set()
-    other.complete(again, "in time")
+    complete_in_time(other, again)
     assert until_ended(caller, execution)["output"] == "in time"
 
 

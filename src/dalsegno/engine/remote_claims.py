@@ -72,7 +72,7 @@ class Claims:
             raise
         finally:
             session.polls -= 1
-            session.spoke_at = self.ledger.now()
+            session.hear(self.ledger.now())
         if found and gone is not None and await gone():
             await self.custody.give_back(found)
             return []

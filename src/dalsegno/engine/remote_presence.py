@@ -96,8 +96,12 @@ class Presence:
             self._watch = asyncio.create_task(self._watch_over(), name="remote workers")
 
     async def _watch_over(self) -> None:
+        clock = asyncio.get_running_loop().time
+        pause = max(min(TICK, self.settings.first / 4), 0.02)
         while True:
-            await asyncio.sleep(max(min(TICK, self.settings.first / 4), 0.02))
+            until = clock() + pause
+            await asyncio.sleep(pause)
+            self._forgive(clock() - until)
             try:
                 await self._look_after_all()
             except OperatorError as error:
@@ -105,6 +109,12 @@ class Presence:
             except Exception:
                 # One task that breaks it must not leave all others unwatched.
                 logger.exception("looking after remote workers broke; trying again")
+
+    def _forgive(self, stood_still: float) -> None:
+        """What workers said while this process (or its machine) stood still is still to be read: that time is not
+        theirs."""
+        for session in self.sessions.all():
+            session.deaf += stood_still
 
     async def _look_after_all(self) -> None:
         now = self.ledger.now()
@@ -124,7 +134,7 @@ class Presence:
         row = next((each for each in await self.ledger.workers() if each.id == session.name), None)
         if row is not None and row.expires_at > session.written + 0.001:
             session.written = row.expires_at
-            session.spoke_at = self.ledger.now()
+            session.hear(self.ledger.now())
             return
         self.sessions.drop(session)
         for claim in session.waiting.values():

@@ -41,6 +41,8 @@ class Session:
     name: str
     since: float
     spoke_at: float
+    deaf: float = 0.0
+    """Seconds since then in which this server stood still and could not have heard it."""
     queues: tuple[str, ...] = ()
     written: float = 0.0
     """Until when the ledger keeps its leases, as written last."""
@@ -66,8 +68,12 @@ class Session:
         )
         return write_info(about)
 
+    def hear(self, now: float) -> None:
+        self.spoke_at = max(now, self.spoke_at)
+        self.deaf = 0.0
+
     def silence(self, now: float) -> float:
-        return 0.0 if self.polls else now - self.spoke_at
+        return 0.0 if self.polls else now - self.spoke_at - self.deaf
 
     def patience(self, lease: float, first: float) -> float:
         """How long it may be silent: shorter while it has shown of none of its tasks that it knows of them."""
@@ -88,7 +94,7 @@ class Sessions:
         if session is None:
             session = Session(worker, f"{PREFIX}{worker}:{self.incarnation}", now, now)
             self._by_worker[worker] = session
-        session.spoke_at = max(now, session.spoke_at)
+        session.hear(now)
         return session
 
     def all(self) -> list[Session]:
