@@ -6,7 +6,8 @@ from fastapi import APIRouter
 from starlette.routing import Match
 from starlette.types import Scope
 
-from dalsegno.server.application import PREFIX, ROUTERS
+from dalsegno.server.application import ROUTERS
+from dalsegno.server.route import PREFIX
 from dalsegno.server.table import PlainRoutes, Table
 
 router = APIRouter(prefix="/things")

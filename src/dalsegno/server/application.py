@@ -18,6 +18,7 @@ from dalsegno.server.head import HeadAsGet
 from dalsegno.server.metrics import Counted
 from dalsegno.server.office import Office
 from dalsegno.server.operation import operated
+from dalsegno.server.route import PREFIX
 from dalsegno.server.routes.alerts import router as alerts
 from dalsegno.server.routes.approvals import router as approvals
 from dalsegno.server.routes.audit import router as audit
@@ -53,7 +54,6 @@ Durable workflows over HTTP: deploy graphs and scripts, start them, watch them l
 Errors are problem documents (RFC 9457) with a stable code; `/v1/errors/{code}` tells cause and cure.
 """
 
-PREFIX = "/v1"
 ROUTERS = (
     definitions,
     stream,

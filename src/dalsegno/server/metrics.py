@@ -23,6 +23,7 @@ from dalsegno.engine.processes import dead_among
 from dalsegno.errors import OperatorError
 from dalsegno.ports.ledger import QueueView, WorkerView
 from dalsegno.server.meter import Histogram, Meter
+from dalsegno.server.route import PREFIX
 from dalsegno.version import __version__
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 5.0
 LONGEST_OUTBOX = 10_000
-PREFIX = "/v1"
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 BROKE = 500
 """What breaks before it has replied is a bug of ours."""

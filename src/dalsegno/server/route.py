@@ -17,6 +17,9 @@ from dalsegno.server.access import caller_of, check_scope, scope_of
 from dalsegno.server.parameters import refuse_unknown
 from dalsegno.server.texts import refuse_nul
 
+PREFIX = "/v1"
+"""Of all paths of the API, but those that other software expects elsewhere."""
+
 
 class Route(APIRoute):
     """One whose path and query are ours to read, and which names the scopes it needs (`access.needs`)."""

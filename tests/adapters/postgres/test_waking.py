@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import asyncpg
 import pytest
 
@@ -11,6 +9,7 @@ from dalsegno.adapters.postgres import PostgresLedger, PostgresStore
 from dalsegno.ports.ledger import Woken
 from dalsegno.testing.contract.build import pause, start, token
 from tests.adapters.postgres.conftest import OpenLedger
+from tests.adapters.postgres.meanwhile import act_beside
 
 VERSION = "SELECT version FROM dalsegno.flight"
 
@@ -18,21 +17,15 @@ VERSION = "SELECT version FROM dalsegno.flight"
 async def test_what_comes_due_during_a_wake_is_left_to_the_next(
     ledger: PostgresLedger, open_ledger: OpenLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, fetch, number = await open_ledger(), PostgresStore.fetch, 0
+    other, number = await open_ledger(), 0
 
     async def park_one() -> None:
         nonlocal number
         number += 1
         await other.commit([start(f"run-{number}", token("t", due=other.now() - 1))])
 
-    async def fetch_while_more_is_parked(store: PostgresStore, name: str, *arguments: Any) -> Any:
-        rows = await fetch(store, name, *arguments)
-        if name == "leases.wake_plain":
-            await park_one()
-        return rows
-
     await park_one()
-    monkeypatch.setattr(PostgresStore, "fetch", fetch_while_more_is_parked)
+    act_beside(monkeypatch, PostgresStore, "fetch", about="leases.wake_plain", after=park_one)
 
     assert [ready.execution for ready in (await ledger.wake()).ready] == ["run-1"]
     assert [ready.execution for ready in (await ledger.wake()).ready] == ["run-2"]

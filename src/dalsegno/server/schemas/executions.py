@@ -11,7 +11,7 @@ from dalsegno.core.begun import Begun
 from dalsegno.core.diagnosis import Wait
 from dalsegno.core.summary import NodeSummary
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ExecutionState, ExecutionView
+from dalsegno.model.execution import ExecutionState, ExecutionView, NewExecution
 from dalsegno.server.schemas.values import Asked, Delay, Tags, maybe_moment, moment, value_of
 
 EXAMPLE_ID = "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4"
@@ -83,20 +83,10 @@ class ExecutionInfo(BaseModel):
     @staticmethod
     def fields(view: ExecutionView) -> dict[str, Any]:
         return {
-            "id": view.id,
-            "workflow": view.workflow,
-            "version": view.version,
-            "definition": view.definition,
-            "kind": view.kind,
+            **_what_starts_say(view),
             "state": view.state,
-            "created_at": moment(view.created_at),
             "ended_at": maybe_moment(view.ended_at),
             "paused_at": maybe_moment(view.paused_at),
-            "priority": view.priority,
-            "tags": dict(view.tags),
-            "idempotency_key": view.idempotency_key,
-            "parent": view.parent,
-            "relation": view.relation,
             "events": view.seq,
         }
 
@@ -125,22 +115,24 @@ class Execution(ExecutionInfo):
     def begun(cls, begun: Begun) -> Execution:
         """As its start left it."""
         new = begun.execution
-        return cls(
-            id=new.id,
-            workflow=new.workflow,
-            version=new.version,
-            definition=new.definition,
-            kind=new.kind,
-            state=begun.state,
-            created_at=moment(new.created_at),
-            priority=new.priority,
-            tags=dict(new.tags),
-            idempotency_key=new.idempotency_key,
-            parent=new.parent,
-            relation=new.relation,
-            events=begun.events,
-            input=value_of(new.input),
-        )
+        return cls(**_what_starts_say(new), state=begun.state, events=begun.events, input=value_of(new.input))
+
+
+def _what_starts_say(of: NewExecution | ExecutionView) -> dict[str, Any]:
+    """What stays as it was given when the execution was created."""
+    return {
+        "id": of.id,
+        "workflow": of.workflow,
+        "version": of.version,
+        "definition": of.definition,
+        "kind": of.kind,
+        "created_at": moment(of.created_at),
+        "priority": of.priority,
+        "tags": dict(of.tags),
+        "idempotency_key": of.idempotency_key,
+        "parent": of.parent,
+        "relation": of.relation,
+    }
 
 
 class NodeInfo(BaseModel):
