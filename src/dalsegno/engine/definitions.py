@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from dalsegno.engine.scripting.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
+from dalsegno.engine.shared_looks import SharedLooks
 from dalsegno.errors import BadConfiguration, NotFound
 from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.plan import Node, Plan
@@ -70,6 +71,7 @@ class Definitions:
         self._clock = clock
         self._limits = limits.document
         self._current: dict[str, tuple[Program | ScriptProgram, float]] = {}
+        self._looks: SharedLooks[Program | ScriptProgram] = SharedLooks()
         self.types = types
         self._capacity = capacity
         self._programs: OrderedDict[str, Program] = OrderedDict()
@@ -135,20 +137,22 @@ class Definitions:
         return program
 
     async def by_name(self, name: str, version: Version = None) -> Program | ScriptProgram:
-        """The current version is looked up at most every ``CURRENT_FOR`` seconds; ``forget`` after a deploy here."""
-        if (
-            version is None
-            and (known := self._current.get(name)) is not None
-            and known[1] > self._clock.now()
-        ):
+        """The current version is looked up at most every ``CURRENT_FOR`` seconds, and once for all who ask for it at the
+        same time; ``forget`` after a deploy here."""
+        if version is not None:
+            return await self._find(name, version)
+        known = self._current.get(name)
+        if known is not None and known[1] > self._clock.now():
             return known[0]
-        program = await self._find(name, version)
-        if version is None:
+
+        def keep(program: Program | ScriptProgram) -> None:
             self._current[name] = (program, self._clock.now() + CURRENT_FOR)
-        return program
+
+        return await self._looks.of(name, lambda: self._find(name, None), keep)
 
     def forget(self, name: str) -> None:
         self._current.pop(name, None)
+        self._looks.forget(name)
 
     async def _find(self, name: str, version: Version) -> Program | ScriptProgram:
         definition = await self.archive.definition(name, version)
