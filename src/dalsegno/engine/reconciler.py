@@ -107,7 +107,7 @@ class Reconciler:
         self.tended()
 
     async def take_back_leases(self) -> None:
-        dead = dead_among([worker.id for worker in await self.ledger.workers()])
+        dead = dead_among(await self.ledger.known_workers())
         lost = await self.ledger.expire(dead)
         if lost:
             self.repairs["expired-lease"] += len(lost)

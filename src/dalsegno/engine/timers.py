@@ -21,7 +21,7 @@ LONGEST_SLEEP = 5.0
 """Another process may have parked something and died before it fired: that is noticed after this time."""
 BATCH = 500
 OUT_OF_REACH = 1.0
-BREATH = 0.004
+BREATH = 0.002
 """Between two looks, so that timers due in a burst are fired together and not one by one."""
 LONGEST_BREATH = 0.064
 """Between two looks at something that is due and that somebody else holds."""

@@ -140,7 +140,11 @@ class Ledger(Protocol):
         when their execution ended are recorded as ``NodeCancelled`` first, tasks as ``TaskCancelled``. What branches
         left at the root of an execution that did not complete stays: it is part of the final context."""
 
-    async def workers(self) -> list[WorkerView]: ...
+    async def workers(self) -> list[WorkerView]:
+        """With what they hold. For whoever looks, not for the engine's loops."""
+
+    async def known_workers(self) -> list[str]:
+        """Their names alone, in order."""
 
     async def queues(self) -> list[QueueView]:
         """Those in which something is ready or leased, by name. For whoever looks, not for the engine's loops."""

@@ -11,7 +11,7 @@ from tests.adapters.postgres.test_archive_plans import plan_of
 
 TOPICS = ("load", "write", "leases", "limits", "sweep", "look")
 STATEMENTS = sorted(name for name in SQL if name.split(".")[0] in TOPICS)
-ALL_WORKERS = {"leases.gone", "leases.workers"}
+ALL_WORKERS = {"leases.gone", "leases.known_workers", "leases.workers"}
 """They look at all workers: one row for each process."""
 IN_ORDER = (
     "leases.claim",

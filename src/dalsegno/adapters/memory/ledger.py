@@ -222,6 +222,9 @@ class MemoryLedger:
             for worker, (expires, info) in sorted(self.store.workers.items())
         ]
 
+    async def known_workers(self) -> list[str]:
+        return sorted(self.store.workers)
+
     async def queues(self) -> list[QueueView]:
         found: dict[str, list[TokenRow]] = {}
         for token in self._tokens(lambda token: token.state in ("ready", "leased")):

@@ -138,6 +138,9 @@ class PostgresLedger:
     async def workers(self) -> list[WorkerView]:
         return [WorkerView(*row) for row in await self.store.fetch("leases.workers")]
 
+    async def known_workers(self) -> list[str]:
+        return [name for (name,) in await self.store.fetch("leases.known_workers")]
+
     async def queues(self) -> list[QueueView]:
         return [QueueView(*row) for row in await self.store.fetch("look.queues")]
 

@@ -26,7 +26,7 @@ NOTHING: dict[str, tuple[Any, ...]] = {
     "write.held_steps": (*NO_STEPS, NO_VERSIONS),
     "write.held_endings": (*NO_STEPS, NO_VERSIONS, *NO_ENDINGS),
     "leases.claim": ("", [], 0, None),
-    "leases.wake_plain": (None, 0, "", [], 0),
+    "leases.wake_plain": (None, 0, 0.0, "", [], 0),
     "load.locked": ("{}", "{}", "{}", "{}"),
 }
 """Parameters with which a statement changes nothing."""

@@ -135,6 +135,9 @@ class SqliteLedger:
     async def workers(self) -> list[WorkerView]:
         return [WorkerView(*row) for row in await self._all("worker.list")]
 
+    async def known_workers(self) -> list[str]:
+        return [name for (name,) in await self._all("worker.names")]
+
     async def queues(self) -> list[QueueView]:
         return await self.store.read(looks.queues)
 

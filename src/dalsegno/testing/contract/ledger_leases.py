@@ -223,6 +223,16 @@ class LedgerLostWorkers(Topic):
         assert first.expires_at == stack.clock.now() + LEASE_SECONDS
         assert (second.id, second.leases, second.info) == ("w2", 0, b"")
 
+    async def test_l6_workers_are_known_by_name_until_they_are_gone(self, stack: ContractStack) -> None:
+        await stack.begin(token("a"))
+        assert await stack.ledger.known_workers() == []
+        for worker in ("w2", "w1"):
+            stack.ledger.heartbeat(worker, LEASE_SECONDS)
+
+        assert await stack.ledger.known_workers() == ["w1", "w2"]
+        await stack.ledger.expire(dead=["w1"])
+        assert await stack.ledger.known_workers() == ["w2"]
+
 
 class LedgerNamedLeases(Topic):
     """``lease``: what a broker's message is exchanged for."""

@@ -239,12 +239,12 @@ FROM unnest($2::bigint[], $3::text[]) AS chosen (execution, id)
 WHERE token.execution = chosen.execution AND token.id = chosen.id;
 
 -- :part from_due
--- Locks parked tokens whose time has come ($1: now) together with their executions, earliest first, at most $2, those
--- that nobody else holds.
+-- Locks parked tokens whose time has come ($1: now) or comes within $3 seconds, together with their executions, earliest
+-- first, at most $2, those that nobody else holds.
 FROM token
 JOIN flight ON flight.number = token.execution
 WHERE token.state = 'parked' AND token.due IS NOT NULL
-  AND token.due <= coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8)
+  AND token.due <= coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8) + $3::float8
 ORDER BY token.due, token.number
 LIMIT $2
 FOR UPDATE OF token, flight SKIP LOCKED
@@ -260,24 +260,29 @@ SELECT
 
 -- :name wake_plain
 -- Tokens that are due: what `wake_row` does to one in the root of a running execution that is neither at a barrier nor
--- limited is done here. Of the others it only says that they are due. Of those that are awake, $5 of the queues $4 are
--- leased to worker $3, unless they killed workers before: that is for a claim to judge.
+-- limited is done here. Of the others it only says that they are due. Of those that are awake, $6 of the queues $5 are
+-- leased to worker $4, unless they killed workers before: that is for a claim to judge. Those that come due within $3
+-- seconds are leased, too, or left alone.
 -- With each row, or alone where nothing is due: the time, when the first of all other parked tokens comes due (in the
 -- past, if somebody else holds it), and when the first line that a rate has stopped goes on.
 WITH due AS MATERIALIZED (
     SELECT token.execution, token.id, token.scope, token.kind, token.node, token.data, token.queue, token.priority,
            token.live, token.fence, token.attempt, token.losses, token.due, token.number, 'timer' AS reason,
-           coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8) AS ready_at,
+           greatest(token.due, coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8)) AS ready_at,
            flight.state = 'RUNNING' AND token.scope = '' AND token.barrier IS NULL AND token.limit_key IS NULL AS plain,
            -- :include run_of
     -- :include from_due
-), judged AS MATERIALIZED (
-    SELECT due.*, fits AND row_number() OVER (PARTITION BY fits ORDER BY due.due, due.number) <= $5 AS leased
+), wanted AS (
+    SELECT due.*, fits AND row_number() OVER (PARTITION BY fits ORDER BY due.due, due.number) <= $6 AS leased
     FROM due
-    CROSS JOIN LATERAL (SELECT plain AND losses < 3 AND queue = ANY ($4::text[])) AS what (fits)
+    CROSS JOIN LATERAL (SELECT plain AND losses < 3 AND queue = ANY ($5::text[])) AS what (fits)
+), judged AS MATERIALIZED (
+    SELECT wanted.*
+    FROM wanted
+    WHERE leased OR wanted.due <= coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8)
 ), woken AS (
     UPDATE token
-    SET state = CASE WHEN chosen.leased THEN 'leased' ELSE 'ready' END, owner = CASE WHEN chosen.leased THEN $3 END,
+    SET state = CASE WHEN chosen.leased THEN 'leased' ELSE 'ready' END, owner = CASE WHEN chosen.leased THEN $4 END,
         fence = token.fence + CASE WHEN chosen.leased THEN 1 ELSE 0 END, reason = chosen.reason, awaits = NULL,
         turn = chosen.turn, ready_at = chosen.ready_at
     FROM (SELECT nextval('turn') AS turn, judged.* FROM judged WHERE judged.plain) AS chosen
@@ -285,7 +290,7 @@ WITH due AS MATERIALIZED (
 ), counted AS (
     UPDATE flight
     SET version = version + 1
-    WHERE number = ANY (ARRAY(SELECT due.execution FROM due WHERE due.plain))
+    WHERE number = ANY (ARRAY(SELECT judged.execution FROM judged WHERE judged.plain))
 ), first AS MATERIALIZED (
     SELECT token.execution, token.id, token.due
     FROM token
@@ -297,7 +302,7 @@ SELECT extract(epoch FROM statement_timestamp())::float8,
        (
            SELECT min(first.due)
            FROM first
-           WHERE (first.execution, first.id) NOT IN (SELECT due.execution, due.id FROM due)
+           WHERE (first.execution, first.id) NOT IN (SELECT judged.execution, judged.id FROM judged)
        ),
        (SELECT opens_at FROM line WHERE opens_at IS NOT NULL ORDER BY opens_at LIMIT 1),
        judged.plain, judged.leased,
@@ -376,6 +381,9 @@ SELECT worker.id, expires_at, (
 ), info
 FROM worker
 ORDER BY worker.id;
+
+-- :name known_workers
+SELECT id FROM worker ORDER BY id;
 
 -- :name holds_suspect
 SELECT 1

@@ -32,3 +32,6 @@ SELECT worker.id, expires_at, (SELECT count(*) FROM token WHERE state = 'leased'
 FROM worker
 WHERE expires_at IS NOT NULL
 ORDER BY worker.id;
+
+-- :name names
+SELECT id FROM worker WHERE expires_at IS NOT NULL ORDER BY id;
