@@ -117,6 +117,7 @@ async def _postgres(url: str, clock: Clock | None) -> Stack:
         neighbours=neighbours,
         transactions=transactions,
         commits_at_once=postgres.COMMITS_AT_ONCE,
+        breath_of_timers=postgres.BREATH_OF_TIMERS,
     )
 
 

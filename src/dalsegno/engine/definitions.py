@@ -137,8 +137,8 @@ class Definitions:
         return program
 
     async def by_name(self, name: str, version: Version = None) -> Program | ScriptProgram:
-        """The current version is looked up at most every ``CURRENT_FOR`` seconds, and once for all who ask for it at the
-        same time; ``forget`` after a deploy here."""
+        """The current version is looked up at most every ``CURRENT_FOR`` seconds, and once for all who ask for it at
+        the same time; ``forget`` after a deploy here."""
         if version is not None:
             return await self._find(name, version)
         known = self._current.get(name)

@@ -108,7 +108,7 @@ class Engine:
             self.settings.cancel_grace,
         )
         self.steps.transactions = self.scripts.transactions = self.transactions
-        self.timers = Timers(stack.ledger, stack.broker)
+        self.timers = Timers(stack.ledger, stack.broker, stack.breath_of_timers)
         self.reconciler = Reconciler(
             stack.ledger,
             stack.archive,

@@ -14,8 +14,8 @@ class SharedLooks(Generic[T]):
         self._under_way: dict[str, asyncio.Future[T | None]] = {}
 
     async def of(self, key: str, look: Callable[[], Awaitable[T]], keep: Callable[[T], None]) -> T:
-        """What ``look`` finds, now or in a call that is under way already; ``keep`` gets it once. Where that call breaks,
-        each of those who waited looks for itself: it may be the caller that was at fault, or was cancelled."""
+        """What ``look`` finds, now or in a call that is under way already; ``keep`` gets it once. Where that call
+        breaks, each of those who waited looks for itself: the caller may have been at fault, or was cancelled."""
         while (other := self._under_way.get(key)) is not None:
             if (found := await asyncio.shield(other)) is not None:
                 return found

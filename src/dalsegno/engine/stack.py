@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from dalsegno.engine.timers import BREATH
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.broker import Broker
@@ -40,3 +41,5 @@ class Stack:
     commits_at_once: int = 1
     """How many batches of one process its ledger works on at a time: more than one pays where another process does the
     work."""
+    breath_of_timers: float = BREATH
+    """Between two looks for due timers: shorter where a look already waits for what is about to come due."""

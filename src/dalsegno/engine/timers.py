@@ -21,16 +21,17 @@ LONGEST_SLEEP = 5.0
 """Another process may have parked something and died before it fired: that is noticed after this time."""
 BATCH = 500
 OUT_OF_REACH = 1.0
-BREATH = 0.002
+BREATH = 0.004
 """Between two looks, so that timers due in a burst are fired together and not one by one."""
 LONGEST_BREATH = 0.064
 """Between two looks at something that is due and that somebody else holds."""
 
 
 class Timers:
-    def __init__(self, ledger: Ledger, broker: Broker) -> None:
+    def __init__(self, ledger: Ledger, broker: Broker, breath: float = BREATH) -> None:
         self.ledger = ledger
         self.broker = broker
+        self.breath = breath
         self.longest_sleep: Callable[[], float] = lambda: LONGEST_SLEEP
         self.fired = 0
         self.looked_at: float | None = None
@@ -63,7 +64,7 @@ class Timers:
     async def run(self) -> None:
         while True:
             reached = await self._try_to_drain()
-            await asyncio.sleep(BREATH)
+            await asyncio.sleep(self.breath)
             # What was noticed during the breath counts too: from here to the wait nothing else runs.
             self._sooner.clear()
             pause = max(self._until_next(), self._breath()) if reached else OUT_OF_REACH

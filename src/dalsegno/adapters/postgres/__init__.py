@@ -12,8 +12,10 @@ from dalsegno.adapters.postgres.partitions import keep_ahead
 from dalsegno.adapters.postgres.records import PostgresRecords
 from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.adapters.postgres.transactions import PostgresTransactions
+from dalsegno.adapters.postgres.waking import BREATH_OF_TIMERS
 
 __all__ = [
+    "BREATH_OF_TIMERS",
     "COMMITS_AT_ONCE",
     "Listener",
     "PostgresArchive",

@@ -28,6 +28,7 @@ READY = operator.itemgetter(0, 1, 7, 8)
 AHEAD = 0.003
 """About as long as a wake takes: what comes due during it is leased with it, and given to the worker at its time. In a
 burst that is most of them. Without a worker that waits nothing is taken ahead: others may have time sooner."""
+BREATH_OF_TIMERS = 0.002
 NOBODY: tuple[str, list[str], int] = ("", [], 0)
 
 
@@ -94,7 +95,7 @@ class Waking:
         """Nothing begins before its time, nor can it be claimed before."""
         self.store.saw(rows[0][0])
         last = max((row[READY_AT] for row in rows if row[IS_LEASED]), default=0.0)
-        while (left := last - self.store.now()) > 0:
+        while (left := last - self.store.now()) > 0:  # noqa: ASYNC110 - time itself; some loops count in milliseconds
             await asyncio.sleep(left)
 
     async def _wake_by_rules(self, limit: int) -> tuple[ReadyToken, ...]:

@@ -1,0 +1,132 @@
+"""What comes due during a wake is leased with it, and begins at its time: neither before nor a wake later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from dalsegno.adapters.postgres import PostgresLedger, PostgresStore, waking
+from dalsegno.adapters.postgres.takers import Taker
+from dalsegno.errors import Unavailable
+from dalsegno.ports.ledger import Woken
+from dalsegno.testing.contract.build import start, token
+from tests.adapters.postgres.meanwhile import SOON
+
+AHEAD = 0.6
+SOON_DUE = 0.3
+"""Sure to come after the wake has been sent, and within its reach."""
+
+
+@pytest.fixture
+async def ledger(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PostgresLedger]:
+    """By the database's own clock, with much time ahead."""
+    monkeypatch.setattr(waking, "AHEAD", AHEAD)
+    ledger = PostgresLedger(await PostgresStore.open(postgres_url))
+    yield ledger
+    await ledger.close()
+
+
+@pytest.fixture
+def taker(ledger: PostgresLedger) -> Taker:
+    """A worker that found nothing and waits."""
+    taker = Taker("w1", frozenset(["default"]), 10, asyncio.Event(), 0.0)
+    ledger.takers.add(taker)
+    return taker
+
+
+async def park(ledger: PostgresLedger, **dues: float) -> dict[str, float]:
+    """One run each, due so many seconds from now."""
+    now = ledger.now()
+    found = {run: now + seconds for run, seconds in dues.items()}
+    await ledger.commit([start(run, token("t", due=due)) for run, due in found.items()])
+    return found
+
+
+async def states(ledger: PostgresLedger) -> dict[str, str]:
+    found = {run: await ledger.inspect(run) for run in ("past", "soon", "late")}
+    return {run: view.tokens[0].state for run, view in found.items() if view is not None}
+
+
+async def test_what_comes_due_soon_is_leased_and_given_when_it_is_due(
+    ledger: PostgresLedger, taker: Taker
+) -> None:
+    due = await park(ledger, past=-1, soon=SOON_DUE, late=60)
+
+    woken = await ledger.wake()
+
+    assert ledger.now() >= due["soon"]
+    assert woken == Woken((), due["late"], handed=2)
+    leases = await taker.kept_promise()
+    assert [(lease.execution, lease.ready_at >= due[lease.execution]) for lease in leases] == [
+        ("past", True),
+        ("soon", True),
+    ]
+    assert await states(ledger) == {"past": "leased", "soon": "leased", "late": "parked"}
+
+
+async def test_without_a_worker_that_waits_nothing_is_touched_before_its_time(ledger: PostgresLedger) -> None:
+    due = await park(ledger, past=-1, soon=SOON_DUE)
+
+    woken = await ledger.wake()
+
+    assert ([ready.execution for ready in woken.ready], woken.next_due) == (["past"], due["soon"])
+    assert await states(ledger) == {"past": "ready", "soon": "parked"}
+
+
+async def test_what_the_worker_has_no_room_for_is_left_until_its_time(
+    ledger: PostgresLedger, taker: Taker
+) -> None:
+    taker.limit = 1
+    due = await park(ledger, past=-1, soon=SOON_DUE)
+
+    woken = await ledger.wake()
+
+    assert woken == Woken((), due["soon"], handed=1)
+    assert await states(ledger) == {"past": "leased", "soon": "parked"}
+
+
+async def test_what_the_rules_must_judge_is_left_until_its_time(ledger: PostgresLedger, taker: Taker) -> None:
+    due = ledger.now() + SOON_DUE
+    await ledger.commit([start("soon", token("t", due=due, key="k"))])
+
+    assert await ledger.wake() == Woken((), due)
+
+    assert await states(ledger) == {"soon": "parked"}
+    assert not taker.news.is_set()
+
+
+async def test_if_the_worker_goes_meanwhile_others_get_it_at_its_time(
+    ledger: PostgresLedger, taker: Taker
+) -> None:
+    due = await park(ledger, soon=SOON_DUE)
+    waking_up = asyncio.create_task(ledger.wake())
+    while "leased" not in (await states(ledger)).values():  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0.01)
+    ledger.takers.remove(taker)
+    assert await ledger.claim("w2", ["default"], 1) == []
+
+    woken = await waking_up
+
+    assert ledger.now() >= due["soon"]
+    assert ([ready.execution for ready in woken.ready], woken.handed) == (["soon"], 0)
+    [lease] = await ledger.claim("w2", ["default"], 1)
+    assert lease.fence == 2
+
+
+async def test_a_wake_that_is_broken_off_before_the_time_tells_the_worker(
+    ledger: PostgresLedger, taker: Taker
+) -> None:
+    """It holds something that it will not be told of: it has to give up its name."""
+    await park(ledger, soon=SOON_DUE)
+    waking_up = asyncio.create_task(ledger.wake())
+    while "leased" not in (await states(ledger)).values():  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0.01)
+
+    waking_up.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waking_up
+    with pytest.raises(Unavailable, match="interrupted"):
+        await asyncio.wait_for(taker.kept_promise(), SOON)
