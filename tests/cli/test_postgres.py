@@ -57,8 +57,8 @@ def test_migrate_refuses_a_database_of_a_newer_version(
 
 def test_doctor_looks_at_the_server(invoke: Invoke, postgres_url: str) -> None:
     found = statuses(invoke, postgres_url)
-    names = ("database", "durability", "wake-ups", "server's clock", "schema", "workers", "executions")
-    assert {found[name] for name in names} == {"ok"}
+    database = ("database", "durability", "clearing up", "wake-ups", "server's clock")
+    assert {found[name] for name in (*database, "schema", "workers", "executions")} == {"ok"}
 
 
 def test_doctor_warns_of_a_server_that_may_lose_commits(
@@ -66,6 +66,14 @@ def test_doctor_warns_of_a_server_that_may_lose_commits(
 ) -> None:
     server = postgres_factory(fsync="off")
     assert statuses(invoke, server.url)["durability"] == "warn"
+
+
+def test_doctor_warns_of_a_server_that_clears_nothing_up(
+    invoke: Invoke, postgres_factory: Callable[..., PostgresServer]
+) -> None:
+    server = postgres_factory(autovacuum="off")
+    assert statuses(invoke, server.url)["clearing up"] == "warn"
+    assert "autovacuum" in invoke("doctor", "--store", server.url).stdout
 
 
 def test_doctor_says_that_there_is_no_server(invoke: Invoke) -> None:

@@ -322,6 +322,23 @@ def test_start_needs_a_transaction_of_the_caller(till: Till) -> None:
         connection.close()
 
 
+def test_start_with_a_delay_begins_in_time(tmp_path: Path) -> None:
+    """Nothing else tells the process of it: on SQLite it would look by itself only after five seconds."""
+    path = tmp_path / "delayed.db"
+    app = App(f"sqlite:///{path}")
+    with app.running():
+        app.deploy_script("workflow later(inputs) {\n  return inputs.n\n}\n")
+        time.sleep(0.1)  # the first look for timers is over
+        connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+        connection.execute("BEGIN IMMEDIATE")
+        handle = app.with_options(connection=connection, delay=0.5).start("later", n=7)
+        began = time.monotonic()
+        connection.execute("COMMIT")
+        connection.close()
+        assert handle.result(30) == 7
+        assert 0.4 < time.monotonic() - began < 3.5
+
+
 # -- kill -9 --------------------------------------------------------------------------------------------------
 
 PROGRAM = """

@@ -88,6 +88,8 @@ class Client:
         """Runs what may be the user's own code where turns of Python workflows run; None: here."""
         self.task_limit: Callable[[str], Mapping[str, Any] | None] = lambda name: None
         """The ``concurrency`` that a task registered in this process asks for."""
+        self.notice_due: Callable[[float], None] = lambda due: None
+        """Hears when something that no commit of this process tells of comes due."""
         self.worker: Worker | None = None
         """This process's own worker, if one runs: it goes on with what is started here."""
 

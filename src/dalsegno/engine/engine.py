@@ -126,6 +126,7 @@ class Engine:
         )
         self.client.cancel_grace = self.settings.cancel_grace
         self.client.task_limit = self._task_limit
+        self.client.notice_due = self.timers.notice
         if isinstance(threads, Tasks):
             self.client.in_thread = threads.call
         self.outbox = Outbox(self.client)

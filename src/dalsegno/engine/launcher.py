@@ -121,4 +121,7 @@ class Launcher:
         transactions = self.client.stack.transactions
         if transactions is None:
             raise UsageError("a start in your own transaction needs a store on SQLite or PostgreSQL")
-        return await transactions.start(connection, transition)
+        outcome = await transactions.start(connection, transition)
+        if isinstance(outcome, Applied) and outcome.next_due is not None:
+            self.client.notice_due(outcome.next_due)
+        return outcome

@@ -19,6 +19,7 @@ ABOUT = """
 SELECT current_setting('server_version_num')::integer / 10000 AS major, current_setting('server_version') AS version,
        current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on'
            AND current_setting('synchronous_commit') <> 'off' AS durable,
+       current_setting('autovacuum') = 'on' AND current_setting('track_counts') = 'on' AS vacuums,
        pg_is_in_recovery() AS standby,
        extract(epoch FROM clock_timestamp())::float8 AS now
 """
@@ -29,6 +30,8 @@ class Facts(Struct, frozen=True):
     version: str
     durable: bool
     """Whether what it has confirmed is on disk."""
+    vacuums: bool
+    """Whether it clears away dead rows by itself."""
     standby: bool
     clock_ahead: float
     """Seconds by which its clock is before this machine's."""
@@ -44,7 +47,10 @@ async def examine_database(url: str, listen_at: str) -> Facts:
         finally:
             await connection.close()
     ahead = row["now"] - time.time()
-    return Facts(row["major"], row["version"], row["durable"], row["standby"], ahead, await _wakes(listen_at))
+    wakes = await _wakes(listen_at)
+    return Facts(
+        row["major"], row["version"], row["durable"], row["vacuums"], row["standby"], ahead, wakes
+    )
 
 
 async def _wakes(url: str) -> bool:

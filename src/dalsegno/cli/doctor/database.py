@@ -37,10 +37,16 @@ async def examine_server(url: str) -> list[Check]:
             cure="Set fsync, full_page_writes and synchronous_commit on, unless losing the last moments is fine.",
         ),
         judge(
+            "clearing up",
+            "dead rows are removed" if facts.vacuums else "dead rows are never removed: everything gets slower",
+            warn=not facts.vacuums,
+            cure="Set autovacuum and track_counts on: every step leaves dead rows behind.",
+        ),
+        judge(
             "wake-ups",
             "reach this machine" if facts.wakes else "do not reach this machine: work is found by looking",
             warn=not facts.wakes,
-            cure=f"Behind a pooler in transaction mode, give a direct URL in {LISTEN_VARIABLE}.",
+            cure=f"Behind a pooler, give a direct URL in {LISTEN_VARIABLE}.",
         ),
         judge(
             "server's clock",
