@@ -48,9 +48,7 @@ async def examine_database(url: str, listen_at: str) -> Facts:
             await connection.close()
     ahead = row["now"] - time.time()
     wakes = await _wakes(listen_at)
-    return Facts(
-        row["major"], row["version"], row["durable"], row["vacuums"], row["standby"], ahead, wakes
-    )
+    return Facts(row["major"], row["version"], row["durable"], row["vacuums"], row["standby"], ahead, wakes)
 
 
 async def _wakes(url: str) -> bool:

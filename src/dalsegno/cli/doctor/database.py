@@ -38,7 +38,9 @@ async def examine_server(url: str) -> list[Check]:
         ),
         judge(
             "clearing up",
-            "dead rows are removed" if facts.vacuums else "dead rows are never removed: everything gets slower",
+            "dead rows are removed"
+            if facts.vacuums
+            else "dead rows are never removed: everything gets slower",
             warn=not facts.vacuums,
             cure="Set autovacuum and track_counts on: every step leaves dead rows behind.",
         ),
