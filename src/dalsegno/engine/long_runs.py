@@ -2,12 +2,60 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+
 from dalsegno.core.body import Body
 from dalsegno.core.situation import RunRecord, Situation, encode_record, run_event
+from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
 from dalsegno.model.event import NewEvent
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
+
+AFTER = 0.1
+"""A run longer than this is shown as started while it goes on."""
+
+
+class LongRuns:
+    """``running`` and ``started`` are the worker's: what it runs, and since when."""
+
+    def __init__(
+        self,
+        running: Mapping[str, Lease],
+        started: Mapping[str, float],
+        committer: Committer,
+        definitions: Definitions,
+    ) -> None:
+        self.running = running
+        self.started = started
+        self.committer = committer
+        self.definitions = definitions
+        self.busy = asyncio.Event()
+        """Whether anything may be running."""
+        self._shown: set[str] = set()
+
+    async def show(self) -> None:
+        """Runs that take long are recorded as started once, so that a watcher sees what is going on."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await self.busy.wait()
+            await asyncio.sleep(AFTER)
+            if not self.running:
+                self.busy.clear()
+            self._show(clock())
+
+    def _show(self, now: float) -> None:
+        self._shown &= self.started.keys()
+        late = [token for token, since in self.started.items() if since < now - AFTER]
+        for token in late:
+            lease = self.running.get(token)
+            if token in self._shown or lease is None or lease.kind not in ("node", "task"):
+                continue
+            self._shown.add(token)
+            at, ago = self.committer.ledger.now(), now - self.started[token]
+            if started := started_transition(lease, self.definitions, at, ago):
+                self.committer.commit(started)
 
 
 def started_transition(lease: Lease, definitions: Definitions, now: float, ago: float) -> Transition | None:

@@ -15,7 +15,7 @@ from dalsegno.core.script_tasks import put_off
 from dalsegno.core.situation import Situation
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.continuation import Continuation, kept_leases
-from dalsegno.engine.long_runs import started_transition
+from dalsegno.engine.long_runs import LongRuns
 from dalsegno.engine.observing import Observer
 from dalsegno.engine.raised import is_failure
 from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
@@ -38,9 +38,6 @@ BROKEN_PAUSE = 1.0
 CANNOT_RUN_PAUSE = 2.0
 LONGEST_PAUSE = 15.0
 SCRIPT_TOKENS = frozenset(("resume", "task", "timer", "schedule", "start"))
-
-SHOW_STARTED_AFTER = 0.1
-"""A run longer than this is shown as started while it goes on."""
 
 
 class Worker:
@@ -89,12 +86,12 @@ class Worker:
         """Tasks of scripts in progress, by their tokens."""
         self._called_off: set[str] = set()
         self._free = asyncio.Event()
-        self._busy = asyncio.Event()
+        self._long_runs = LongRuns(self.running, self.started, committer, steps.definitions)
         self._stopping = False
 
     async def run(self) -> None:
         """Takes work until stopped. What is running then is finished by ``stop``."""
-        watch = asyncio.create_task(self._show_started())
+        watch = asyncio.create_task(self._long_runs.show())
         try:
             while not self._stopping:
                 room = self.concurrency - len(self.running)
@@ -177,7 +174,7 @@ class Worker:
 
     def _launch(self, lease: Lease, body: Body | None, name: str) -> None:
         self.running[lease.token] = lease
-        self._busy.set()
+        self._long_runs.busy.set()
         task = asyncio.get_running_loop().create_task(self._drive(lease, body, name))
         self._tasks[task] = name
         task.add_done_callback(self._tasks.pop)
@@ -375,30 +372,6 @@ class Worker:
             retryable=False,
         )
         return halt(Situation(program.plan, lease, body or decode_body(lease.data), now, now), failure)
-
-    async def _show_started(self) -> None:
-        """Runs that take long are recorded as started once, so that a watcher sees what is going on."""
-        clock = asyncio.get_running_loop().time
-        shown: set[str] = set()
-        while True:
-            await self._busy.wait()
-            await asyncio.sleep(SHOW_STARTED_AFTER)
-            if not self.running:
-                self._busy.clear()
-            late = clock() - SHOW_STARTED_AFTER
-            shown &= self.started.keys()
-            for token, since in list(self.started.items()):
-                lease = self.running.get(token)
-                if (
-                    since < late
-                    and token not in shown
-                    and lease is not None
-                    and lease.kind in ("node", "task")
-                ):
-                    shown.add(token)
-                    definitions, now = self.steps.definitions, self.ledger.now()
-                    if started := started_transition(lease, definitions, now, clock() - since):
-                        self.committer.commit(started)
 
 
 def _also_handed_over(leases: Sequence[Lease]) -> list[Lease]:
