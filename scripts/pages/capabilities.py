@@ -16,10 +16,15 @@ STACKS = (
         "in this process; other processes' commits are noticed by watching the write-ahead log",
         "the same file",
     ),
+    (
+        "`postgresql://user@host/database`",
+        "rows locked in the database, settled in the process; batches of transitions in one statement",
+        "claims that pass over what others hold; other processes are woken by `NOTIFY`",
+        "the same database, history in partitions by day",
+    ),
 )
 UNFINISHED = """
-PostgreSQL and Redis have ledgers under construction. They are not reachable by a URL yet; the table shows how far they
-have come.
+Redis has a ledger under construction. It is not reachable by a URL yet; the table shows how far it has come.
 """
 INTRODUCTION = """
 An adapter is bound to the topics of the contract suite that it claims to support, and passes all their tests; see

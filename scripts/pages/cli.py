@@ -26,7 +26,7 @@ execution may be named by its id, by the first characters of it, or by `last`, t
 
 | environment | meaning |
 | --- | --- |
-| `DALSEGNO_STORE` | the store, where `--store` is not given; default `sqlite:///dalsegno.db` |
+| `DALSEGNO_STORE` | the store, where `--store` is not given; else that of `App(…)`, else `sqlite:///dalsegno.db` |
 | `DALSEGNO_LISTEN` | a direct URL of the same PostgreSQL database, where the store's goes through a pooler |
 | `DALSEGNO_HEALTH_PORT` | where `worker` and `scheduler` answer `/live`, `/ready` and `/metrics` |
 | `DALSEGNO_EGRESS_ALLOW` | what HTTP nodes of a worker may reach beside public addresses |

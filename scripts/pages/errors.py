@@ -34,7 +34,9 @@ A node's failure is a value, not an exception: an error object with one of these
 def error_classes() -> Iterator[type[DalSegnoError]]:
     """Every class that carries a code of its own, by code."""
     found: set[type[DalSegnoError]] = {
-        each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, DalSegnoError)
+        each
+        for each in vars(errors).values()
+        if inspect.isclass(each) and issubclass(each, DalSegnoError) and "code" in vars(each)
     }
     found |= {ExpressionError, FlowSyntaxError, InvalidScript, SnapshotError, TemplateErrors}
     found |= {NotStorable, OutsideWorkflow, UnsupportedPython}

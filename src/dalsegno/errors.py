@@ -211,6 +211,14 @@ class BadConfiguration(OperatorError):
     code = "DS-260"
 
 
+class CodeMissing(BadConfiguration):
+    """This process has not imported the module of a Python workflow."""
+
+    def __init__(self, message: str, module: str) -> None:
+        super().__init__(message)
+        self.module = module
+
+
 class NoSecretKey(OperatorError):
     code = "DS-342"
 

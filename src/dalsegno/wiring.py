@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
+from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 from dalsegno.engine.stack import Stack
 from dalsegno.errors import BadConfiguration
@@ -17,6 +19,9 @@ LISTEN_VARIABLE = "DALSEGNO_LISTEN"
 STORE_VARIABLE = "DALSEGNO_STORE"
 DEFAULT_STORE = "sqlite:///dalsegno.db"
 POSTGRES = ("postgresql", "postgres")
+LOGIN = re.compile(r"^((?:[\w+.-]+://)?+[^:/@?#]*):.*@")
+"""A user and a password, up to the last ``@``: unescaped, a password may hold any character that parts a URL."""
+PASSWORD_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&#]*")
 
 
 class SystemClock:
@@ -25,13 +30,19 @@ class SystemClock:
 
 def default_store() -> str:
     """The URL of the store that is meant where none is named."""
-    return os.environ.get(STORE_VARIABLE, DEFAULT_STORE)
+    named = store_of_environment()
+    return named if named is not None else DEFAULT_STORE
+
+
+def store_of_environment() -> str | None:
+    """Set but empty is refused by whoever opens it: a deployment that lost its setting must not go on with a file."""
+    return os.environ.get(STORE_VARIABLE)
 
 
 async def open_stack(url: str, clock: Clock | None = None) -> Stack:
     """Opens the stack behind a store URL: ``memory:``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``,
     ``postgresql://user@host/database``. ``clock`` replaces the system's, or the database's, in tests."""
-    scheme = urlsplit(url).scheme
+    scheme = _scheme_of(url)
     if scheme == "memory":
         return _memory(url, clock or SystemClock())
     if scheme == "sqlite":
@@ -80,17 +91,13 @@ async def _sqlite(url: str, clock: Clock) -> Stack:
 
 
 async def _postgres(url: str, clock: Clock | None) -> Stack:
-    try:
-        from dalsegno.adapters import postgres  # noqa: PLC0415 - only what is used is loaded
-    except ModuleNotFoundError as error:
-        if error.name != "asyncpg":
-            raise
-        raise BadConfiguration(
-            "a store on PostgreSQL needs the driver asyncpg: install dalsegno[postgres]"
-        ) from None
+    require_postgres_driver()
+    from dalsegno.adapters import postgres  # noqa: PLC0415 - only what is used is loaded
+
+    listen_at = _listening_at(url)
     store = await postgres.PostgresStore.open(url, clock)
     ledger = postgres.PostgresLedger(store)
-    listener = postgres.Listener(os.environ.get(LISTEN_VARIABLE) or url)
+    listener = postgres.Listener(listen_at)
     broker = postgres.PostgresBroker(ledger, listener, ledger.takers)
     neighbours = postgres.PostgresNeighbours(ledger, listener, broker)
     transactions = postgres.PostgresTransactions(store, ledger.commits)
@@ -121,17 +128,43 @@ async def _postgres(url: str, clock: Clock | None) -> Stack:
     )
 
 
+def _listening_at(url: str) -> str:
+    """Where wake-ups are heard. What goes wrong there later is no reason to stop: a URL that nobody can read is."""
+    given = os.environ.get(LISTEN_VARIABLE)
+    if not given:
+        return url
+    host = urlsplit(given).netloc.rpartition("@")[2]
+    ports = [server.rpartition("]")[2].partition(":")[2] for server in host.split(",")]
+    if not is_postgres(given) or not all(port.isdecimal() for port in ports if port):
+        raise BadConfiguration(
+            f"{LISTEN_VARIABLE} is no URL of a PostgreSQL server; write postgresql://user@host:5432/database"
+        )
+    return given
+
+
 def is_postgres(url: str) -> bool:
-    return urlsplit(url).scheme in POSTGRES
+    return _scheme_of(url) in POSTGRES
+
+
+def _scheme_of(url: str) -> str:
+    """Also of a URL whose rest cannot be read."""
+    scheme, colon, _ = url.partition(":")
+    return scheme.lower() if colon else ""
+
+
+def require_postgres_driver() -> None:
+    """Before the adapter is imported."""
+    if find_spec("asyncpg") is None:
+        raise BadConfiguration(
+            "a store on PostgreSQL needs the driver asyncpg: pip install 'dalsegno[postgres]'"
+        )
 
 
 def shown_url(url: str) -> str:
-    """A store's URL as it may be printed: without its password."""
-    parts = urlsplit(url)
-    if parts.password is None:
+    """A store's URL as it may be printed: without its password, and rather without too much than with a part of it."""
+    if url.startswith(("sqlite:", "memory:")):
         return url
-    login, _, place = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{login.partition(':')[0]}:***@{place}"))
+    return PASSWORD_OPTION.sub(r"\1***", LOGIN.sub(r"\1:***@", url, count=1))
 
 
 def sqlite_path(url: str) -> Path:

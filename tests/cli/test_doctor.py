@@ -42,6 +42,20 @@ def test_work_that_nobody_serves_is_a_warning_with_a_cure(invoke: Invoke, folder
     assert "dalsegno worker --queues default" in invoke("doctor").stdout
 
 
+def test_scripts_that_wait_for_others_are_not_stuck(invoke: Invoke, folder: Path) -> None:
+    """Neither a signal nor a child leaves a token: their scripts are rows that sleep, and are not to be cancelled."""
+    write(
+        folder,
+        child_flow="workflow child(inputs) { return await Signal.next('go') }\n",
+        parent_flow='return await Workflow.run("child", {})\n',
+    )
+    invoke("deploy", "child.flow")
+    invoke("run", "parent.flow", "--timeout", "2s")
+    told = json.loads(invoke("doctor", "--json").stdout)
+    [check] = [check for check in told["checks"] if check["name"] == "executions"]
+    assert (check["status"], check["detail"]) == ("ok", "2 unfinished, none stuck")
+
+
 def test_a_file_that_is_no_store_fails_with_a_cure(invoke: Invoke, folder: Path) -> None:
     (folder / "text.db").write_text("this is no database, and long enough to be seen as none" * 20)
     result = invoke("doctor", "--store", "sqlite:///text.db")

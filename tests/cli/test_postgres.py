@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import pytest
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, write
 from tests.servers.postgres import PostgresServer
+
+
+def has_schema(server: PostgresServer, url: str) -> bool:
+    return server.psql("SELECT to_regnamespace('dalsegno') IS NOT NULL", url.rpartition("/")[2]) == "t"
 
 
 def statuses(invoke: Invoke, store: str) -> dict[str, str]:
@@ -56,9 +61,37 @@ def test_migrate_refuses_a_database_of_a_newer_version(
 
 
 def test_doctor_looks_at_the_server(invoke: Invoke, postgres_url: str) -> None:
+    invoke("migrate", "--store", postgres_url)
     found = statuses(invoke, postgres_url)
     database = ("database", "durability", "clearing up", "wake-ups", "server's clock")
     assert {found[name] for name in (*database, "schema", "workers", "executions")} == {"ok"}
+
+
+def test_doctor_says_that_the_schema_is_missing_and_installs_nothing(
+    invoke: Invoke, postgres_url: str, postgres_server: PostgresServer
+) -> None:
+    told = invoke("doctor", "--store", postgres_url)
+    assert told.exit_code == 0
+    assert "not installed" in told.stdout
+    assert "dalsegno migrate --store" in " ".join(told.stdout.split())
+    assert statuses(invoke, postgres_url)["schema"] == "warn"
+    assert not has_schema(postgres_server, postgres_url)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("ls",), ("show", "last"), ("resume", "last"), ("dead", "ls"), ("deploy", "--dry-run", "hello.yaml")],
+)
+def test_commands_that_only_look_install_nothing(
+    invoke: Invoke, folder: Path, postgres_url: str, postgres_server: PostgresServer, command: tuple[str, ...]
+) -> None:
+    write(folder, hello_yaml=HELLO)
+    told = invoke(*command, "--store", postgres_url)
+    assert not has_schema(postgres_server, postgres_url)
+    if command[0] != "deploy":  # it can tell what it would do
+        assert told.exit_code == 2
+        assert f"there is no store at {postgres_url}: the schema `dalsegno` is not installed" in told.stderr
+        assert f"dalsegno migrate --store {postgres_url}" in told.stderr
 
 
 def test_doctor_warns_of_a_server_that_may_lose_commits(
@@ -81,6 +114,17 @@ def test_doctor_says_that_there_is_no_server(invoke: Invoke) -> None:
     assert result.exit_code == 1
     assert "cannot be reached" in result.stdout
     assert "secret" not in result.output
+
+
+@pytest.mark.parametrize("command", ["ls", "migrate", "worker", "doctor"])
+def test_missing_driver_is_told_with_what_installs_it(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    result = invoke(command, "--store", "postgresql://me@127.0.0.1:9/db")
+    assert result.exit_code == (1 if command == "doctor" else 2)
+    assert "pip install 'dalsegno[postgres]'" in " ".join(result.output.split())
+    assert "sqlite:///" not in result.output
 
 
 @pytest.mark.parametrize("command", [("run", "hello.yaml"), ("deploy", "hello.yaml")])

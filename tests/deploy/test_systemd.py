@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.files import DEPLOY, PROGRAM, UNITS
+from tests.deploy.files import DEPLOY, PROGRAM, UNITS, settings
 
 WORST = 20
 """Of 100: systemd's own judgement of what a process could reach."""
@@ -53,3 +53,21 @@ def test_units_leave_little_to_harm(units: list[Path]) -> None:
         if path.suffix == ".service":
             done = analyze("security", "--offline=true", f"--threshold={WORST}", path)
             assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_a_machine_that_boots_before_its_database_comes_up(units: list[Path]) -> None:
+    """``Restart=`` does not repair a failed dependency: who requires the migration would stay down for ever."""
+    for path in units:
+        if path.suffix == ".service":
+            found = settings(path)
+            assert "Requires" not in found, path.name
+            assert found["Restart"] == ["on-failure" if "migrate" in path.name else "always"]
+            assert found["StartLimitIntervalSec"] == ["0"], f"{path.name} gives up after a few tries"
+
+
+def test_the_migration_still_goes_first(units: list[Path]) -> None:
+    for path in units:
+        if path.suffix == ".service" and "migrate" not in path.name:
+            found = settings(path)
+            assert "dalsegno-migrate.service" in found["Wants"][0].split(), path.name
+            assert "dalsegno-migrate.service" in found["After"][0].split(), path.name

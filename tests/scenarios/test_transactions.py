@@ -235,13 +235,16 @@ def test_wrong_form_says_which_is_right(till: Till) -> None:
     async def work(ctx: TaskContext) -> None:
         ctx.transaction(lambda connection: None)
 
-    name, words = (
-        ("work", "async with ctx.transaction()") if till.on_postgres else ("block", "ctx.transaction(lambda")
-    )
-    ended = till.stage.run_script(f'workflow w(inputs) {{\n  return await Task.run("{name}", null)\n}}\n')
+    @app.task
+    def plain_block(ctx: TaskContext) -> None:
+        with ctx.transaction():  # type: ignore[attr-defined]
+            pass
 
-    assert ended.state == "FAILED"
-    assert words in ended.error["message"]
+    words = "async with ctx.transaction()" if till.on_postgres else "ctx.transaction(lambda"
+    for name in ("plain_block", "work" if till.on_postgres else "block"):
+        ended = till.stage.run_script(f'workflow w(inputs) {{\n  return await Task.run("{name}", null)\n}}\n')
+        assert ended.state == "FAILED"
+        assert words in ended.error["message"]
 
 
 def test_store_in_memory_has_no_transactions() -> None:

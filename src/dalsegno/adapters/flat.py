@@ -61,6 +61,8 @@ class Flattener:
         park, effects = transition.park, transition.effects
         if park is not None and park.awaits is not None:
             raise _unsupported("a token that waits for a signal or a child")
+        if park is not None and park.queue is not None:
+            raise _unsupported("a token that moves to another queue")
         creates = effects[0].execution if effects and isinstance(effects[0], CreateExecution) else None
         return (
             transition.execution,

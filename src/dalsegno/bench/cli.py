@@ -16,6 +16,7 @@ from dalsegno.bench.report import Report
 from dalsegno.engine.loop import run
 from dalsegno.engine.memory import tune_memory
 from dalsegno.errors import UsageError
+from dalsegno.wiring import shown_url
 
 Workload = Callable[..., Awaitable[Report]]
 WORKLOADS = (
@@ -117,6 +118,7 @@ def bench(
     tune_memory()
     console = Console(stderr=True)
     report = _measure(chosen, store, given, lambda line: console.print(f"  {line}", style="dim"))
+    report.store = shown_url(report.store)
     if as_json:
         typer.echo(json.dumps(report.as_dict()))
     else:

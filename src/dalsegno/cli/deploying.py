@@ -158,7 +158,7 @@ async def rehearse(
 
 @asynccontextmanager
 async def _looking(where: Where) -> AsyncIterator[DeskArchive | None]:
-    if where.server is None and not store_exists(where.app.url):
+    if where.server is None and not await store_exists(where.app.url):
         yield None
         return
     async with reached(where) as desk:

@@ -98,7 +98,7 @@ class ScriptFollowing:
 
     def told(self) -> list[str]:
         pending = self._seen.pending if self._seen is not None else ()
-        signals = [each.name for each in pending if each.kind == "signal"]
+        signals = [each.name for each in pending if each.kind == "signal" and not each.came]
         sending = [f"send it: {self.command.signal(self.execution, name)}" for name in signals]
         news = [line for line in sending if line not in self._told]
         self._told = set(sending)

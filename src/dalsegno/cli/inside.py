@@ -20,8 +20,8 @@ async def look_inside(
     except (UsageError, SnapshotError, BadConfiguration) as error:
         if source is None or not source.file:
             return None, str(error)
-        return None, f"they need the workflow's own code; give it with --app {_short(source.file)}"
+        return None, f"they need the workflow's own code; give it with --app {short_path(source.file)}"
 
 
-def _short(file: str) -> str:
+def short_path(file: str) -> str:
     return min(relpath(file), file, key=len)

@@ -127,7 +127,7 @@ def go_on(
     """An execution to its end: in this process, or watched while a server runs it."""
     if where.server is not None:
         return run(watch_execution(where, find, seconds, quiet=quiet, as_json=json, fresh=fresh))
-    require_store(where.app.url)
+    run(require_store(where.app.url))
     return Session(where.app, where.command, json, quiet, seconds).run(find)
 
 

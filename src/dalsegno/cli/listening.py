@@ -15,6 +15,7 @@ import uvicorn
 
 from dalsegno.app import App
 from dalsegno.cli.output import emit, span
+from dalsegno.cli.patience import NEVER_OPENED, open_patiently
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.serving import egress_words, log_lines
 from dalsegno.cli.session import Stopping, stop_signals
@@ -71,15 +72,18 @@ async def listen(plan: Plan) -> None:
     tune_memory()
     with bound(plan.settings.host, plan.settings.port) as listener:
         settings = replace(plan.settings, port=listener.getsockname()[1])
-        await plan.app.host_here()  # a store that cannot be opened is told here, not in a traceback
-        try:
-            stack = plan.app.client.stack
-            door = await check_listening(stack.records, stack.clock, settings)
-            application = create_application(plan.app, settings, plan.roles)
-            with stop_signals() as stopping:
+        with stop_signals() as stopping:
+            # A store that cannot be opened is told here, not in a traceback.
+            if not await open_patiently(plan.app, stopping):
+                say(NEVER_OPENED)
+                return
+            try:
+                stack = plan.app.client.stack
+                door = await check_listening(stack.records, stack.clock, settings)
+                application = create_application(plan.app, settings, plan.roles)
                 await _serve(plan, settings, application, listener, door, stopping)
-        finally:
-            await plan.app.aclose()
+            finally:
+                await plan.app.aclose()
     say("stopped")
 
 

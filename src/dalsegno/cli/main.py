@@ -32,6 +32,7 @@ from dalsegno.cli.commands import (
     watch,
     webhook,
     worker,
+    workers,
 )
 from dalsegno.cli.group import HELP_OPTIONS, Commands
 from dalsegno.version import __version__
@@ -52,6 +53,7 @@ for part in (
     start,
     executions,
     watch,
+    workers,
     control,
     dead,
     approvals,

@@ -6,8 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from dalsegno.cli.problems import Refusal
-from dalsegno.cli.stores import store_exists
-from dalsegno.wiring import SystemClock, is_postgres, sqlite_path
+from dalsegno.wiring import SystemClock, is_postgres, require_postgres_driver, sqlite_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,7 @@ async def bring_up_to_date(url: str, *, check: bool, finish: bool) -> SchemaStat
 
 
 async def _postgres(url: str, *, check: bool, finish: bool) -> SchemaState:
+    require_postgres_driver()
     from dalsegno.adapters.postgres.upgrading import upgrade  # noqa: PLC0415 - only who has such a store has the driver
 
     return SchemaState(*await upgrade(url, check=check, finish=finish))
@@ -46,7 +46,7 @@ def _sqlite(url: str, *, check: bool) -> SchemaState:
 
     path, newest = sqlite_path(url), len(migrations())
     before = 0
-    if store_exists(url):
+    if path.exists():
         connection = connect_reader(path)
         try:
             before = version_of(connection, path, newest)

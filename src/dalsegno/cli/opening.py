@@ -15,6 +15,7 @@ from dalsegno.engine.client import Client
 from dalsegno.errors import NotFound
 from dalsegno.model.ids import ID_LENGTH
 from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.wiring import store_of_environment
 
 LAST = "last"
 BY_ORDER = frozenset(("child", "started", "task"))
@@ -24,13 +25,16 @@ SEARCHED = 1000
 
 
 def make_app(store: str | None = None, name: str | None = None) -> App:
-    """The application the options describe, not yet open. ``--store`` wins over what the application chose."""
+    """The application the options describe, not yet open."""
     return on_store(load_app(name) if name is not None else App(store), store)
 
 
 def on_store(app: App, store: str | None) -> App:
-    if store is not None:
-        app.url = store
+    """``--store`` wins over the environment, and that over what the program wrote in ``App(…)``: a program that was
+    tried on a file is deployed as it is."""
+    named = store if store is not None else store_of_environment()
+    if named is not None:
+        app.url = named
     require_url(app.url)
     return app
 
@@ -39,7 +43,7 @@ def on_store(app: App, store: str | None) -> App:
 async def opened(app: App, *, create: bool = False) -> AsyncIterator[Client]:
     """The client of an open store; nothing runs in this process."""
     if not create:
-        require_store(app.url)
+        await require_store(app.url)
     await app.host_here()
     try:
         yield app.client

@@ -45,7 +45,7 @@ AppName: TypeAlias = Annotated[
         "--app",
         metavar="MODULE:NAME",
         help="A Python App whose tasks, nodes and workflows are used: MODULE:NAME or FILE.py:NAME; the NAME is app if "
-        "it is not given.",
+        "it is not given. Its own store is taken where neither --store nor DALSEGNO_STORE names one.",
         show_default=False,
     ),
 ]

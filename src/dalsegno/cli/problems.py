@@ -13,7 +13,6 @@ from rich.markup import escape
 from dalsegno.cli.group import ClickException
 from dalsegno.cli.output import emit, stderr
 from dalsegno.errors import (
-    BadConfiguration,
     Conflict,
     DalSegnoError,
     Forbidden,
@@ -39,7 +38,6 @@ INTERRUPTED = 130
 HINTS: dict[type[DalSegnoError], str] = {
     NotFound: "`dalsegno ls` lists the executions of a store; --store (or DALSEGNO_STORE) says which store.",
     Conflict: "`dalsegno show EXECUTION` tells what state it is in.",
-    BadConfiguration: "A store is named like sqlite:///dalsegno.db, by --store or DALSEGNO_STORE.",
     Unavailable: "`dalsegno doctor` looks for the cause.",
     StoreFull: "`dalsegno doctor` shows the free space.",
     StoreReadOnly: "`dalsegno doctor` shows what is missing.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from dalsegno.cli.output import iso
 from dalsegno.cli.result import Command
 from dalsegno.core.diagnosis import Wait
 from dalsegno.engine.processes import dead_among
+from dalsegno.model.token import DEFAULT_QUEUE, SYSTEM_QUEUE, module_of
 
 
 class _Info(msgspec.Struct):
@@ -28,7 +29,7 @@ async def workers_for(client: Desk) -> set[str]:
     for worker in workers:
         if worker.expires_at > now and worker.id not in dead:
             served.update(msgspec.json.decode(worker.info, type=_Info).queues if worker.info else ())
-            served.add("system")
+            served.add(SYSTEM_QUEUE)
     return served
 
 
@@ -79,18 +80,38 @@ class Judge:
     def _queued(self, wait: Wait, queue: str) -> Reason:
         if queue in self.queues:
             return Reason(wait, served=True)
-        flag = f" --queues {queue}" if queue not in ("default", "system") else ""
+        module, flag = module_of(queue), _flag(queue)
         if self.queues:
-            hint = f"no living worker serves it: start one with `dalsegno worker{flag}`"
+            lacking = "serves it" if module is None else f"has imported '{module}'"
+            hint = f"no living worker {lacking}: start one with `dalsegno worker{flag}`"
         else:
-            hint = f"it is ready to run, but {self._nobody(flag)}"
+            app = f"{module}:app" if module is not None else None
+            hint = f"it is ready to run, but {self._nobody(flag, app)}"
         return Reason(wait, served=False, hint=hint)
 
-    def _nobody(self, flag: str = "") -> str:
-        here = self.command.line("resume", self.execution)
+    def without_code(self, wait: Wait, app: str) -> Reason:
+        """A program that every worker so far put off: ``app`` is where its code is."""
+        flag = f" --app {app}"
+        if not self.queues:
+            return Reason(wait, served=False, hint=self._nobody(flag, app))
+        served = wait.queue in self.queues
+        return Reason(wait, served=served, hint=f"start a worker that has it, with `dalsegno worker{flag}`")
+
+    def _nobody(self, flag: str = "", app: str | None = None) -> str:
+        """``app``: without which this program could not go on with it either."""
+        command = replace(self.command, app=app) if app is not None else self.command
+        here = command.line("resume", self.execution)
         return (
             f"no living worker runs on this store: go on here with `{here}`, or start `dalsegno worker{flag}`"
         )
+
+
+def _flag(queue: str) -> str:
+    """What a worker is started with so that it serves a queue."""
+    module = module_of(queue)
+    if module is not None:
+        return f" --app {module}:app"
+    return f" --queues {queue}" if queue not in (DEFAULT_QUEUE, SYSTEM_QUEUE) else ""
 
 
 def gone_hint(command: Command, execution: str) -> str:

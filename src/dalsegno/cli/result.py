@@ -21,7 +21,7 @@ from dalsegno.cli.source_text import SourceText, stored_source
 from dalsegno.cli.stack import print_stack
 from dalsegno.core.values import decode_value
 from dalsegno.model.execution import ENDED, ExecutionView
-from dalsegno.wiring import default_store
+from dalsegno.wiring import default_store, shown_url, store_of_environment
 
 COMPLETED = 0
 NOT_COMPLETED = 1
@@ -123,8 +123,12 @@ class Command:
             usual = self.store == default_store()
         return shlex.join(words if usual else (*words, *self._place()))
 
-    def _place(self) -> tuple[str, str]:
-        return ("--server", self.server) if self.server is not None else ("--store", self.store)
+    def _place(self) -> tuple[str, ...]:
+        if self.server is not None:
+            return ("--server", self.server)
+        if self.store == store_of_environment():
+            return ()
+        return ("--store", shown_url(self.store))  # a password is for whoever types it in again
 
 
 def _print_summary(result: Result, command: Command) -> None:

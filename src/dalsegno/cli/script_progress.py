@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from dalsegno.cli.activity import TASKS, Activity, activities
+from dalsegno.cli.activity import TASKS, Activity, activities, gone_tokens
 from dalsegno.cli.desk import Desk
 from dalsegno.cli.glancing import NewEvents, Quiet
 from dalsegno.core.script_summary import TaskTally
@@ -33,7 +33,7 @@ BLOCK = "block"
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A timer, a signal or a child that has not come yet. Equal ones are counted."""
+    """A timer, a signal or a child that has not come yet, or was not taken yet. Equal ones are counted."""
 
     kind: Literal["timer", "signal", "child", "limit"]
     """limit: the execution's own timeout, the end of its time to clean up, or a time limit around its await."""
@@ -41,6 +41,13 @@ class Pending:
     due: float | None = None
     execution: str = ""
     count: int = 1
+    came: bool = False
+    """Of a signal: whether it has come, and only the program has not taken it yet."""
+
+
+Turning = Literal["", "queued", "put off", "running", "gone"]
+"""queued: it waits for a worker · put off: the worker that took it does not have its code · running: a worker runs it ·
+gone: it was running in a process of this machine that has died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +58,8 @@ class ScriptMoment:
     tasks: Mapping[str, NodeSummary]
     line: int = 0
     """Where it is suspended; 0 before its first stop and after its end."""
-    turning: Literal["", "queued", "running"] = ""
-    """Whether the program itself has something to do: it waits for a worker, or one runs it."""
+    turning: Turning = ""
+    """Whether the program itself has something to do."""
     cancelling: bool = False
     activities: Mapping[str, Activity] = field(default_factory=dict)
     pending: tuple[Pending, ...] = ()
@@ -61,6 +68,8 @@ class ScriptMoment:
     now: float = 0.0
     limits: tuple[float, ...] = ()
     """When the time limits around its await are over."""
+    resume: TokenView | None = None
+    """With which a worker goes on with the program, while that has something to do."""
 
 
 class ScriptProgress:
@@ -144,7 +153,7 @@ class ScriptProgress:
             execution,
             self._tally.summaries(execution, tokens),
             machine.line if machine is not None and not over else 0,
-            _turning(tokens) if not over else "",
+            _turning(_resume(tokens)) if not over else "",
             machine is not None and bool(machine.cancel) and not over,
             activities(tokens, TASKS),
             () if over else pending,
@@ -152,6 +161,7 @@ class ScriptProgress:
             dict(self._ended),
             self.client.stack.clock.now(),
             () if over else self._limits,
+            _resume(tokens),
         )
 
     async def _children(self) -> list[Pending]:
@@ -171,8 +181,11 @@ def _pending(
     timers = [token for token in tokens if token.kind == "timer" and token.state == "parked"]
     limits = {token.node: token.due for token in timers if token.node}
     awaited = machine.wake.signals if machine is not None else ()
+    came = {signal.name for signal in machine.signals} if machine is not None else set[str]()
     signals = [
-        Pending("signal", name, _first(limits.get(name), around if name in awaited else ()))
+        Pending("signal", name, came=True)
+        if name in came
+        else Pending("signal", name, _first(limits.get(name), around if name in awaited else ()))
         for name in dict.fromkeys((*awaited, *limits))
     ]
     blocks = [Pending("limit", BLOCK, around[0])] if around and not awaited else []
@@ -188,11 +201,20 @@ def _first(due: float | None, others: Sequence[float]) -> float | None:
     return min(others if due is None else (due, *others), default=None)
 
 
-def _turning(tokens: Iterable[TokenView]) -> Literal["", "queued", "running"]:
-    states = {token.state for token in tokens if token.kind == "resume"}
-    if "leased" in states:
-        return "running"
-    return "queued" if states & {"ready", "held"} else ""
+def _resume(tokens: Iterable[TokenView]) -> TokenView | None:
+    return next((token for token in tokens if token.kind == "resume"), None)
+
+
+def _turning(resume: TokenView | None) -> Turning:
+    match resume.state if resume is not None else "":
+        case "leased":
+            return "gone" if resume is not None and gone_tokens((resume,)) else "running"
+        case "parked":  # it sleeps only after a worker could not run it
+            return "put off"
+        case "ready" | "held":
+            return "queued"
+        case _:
+            return ""
 
 
 def event_data(event: Event) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class ScriptView:
         lines = self._lines(moment)
         if lines:
             parts += [Text(), *lines, Text()]
-        signals = [each for each in moment.pending if each.kind == "signal"]
+        signals = [each for each in moment.pending if each.kind == "signal" and not each.came]
         room = self.console.height - len(parts) - len(signals) - 2
         parts.append(self._rows(moment, max(room, FEWEST_ROWS)))
         parts += [self._how_to_signal(moment, each) for each in signals]
@@ -68,6 +68,11 @@ class ScriptView:
             held = moment.execution.state == "PAUSED"
             doing = "held: the execution is paused" if held else "waits for a worker"
             yield self._row(self.signs.states["QUEUED"], "QUEUED", "the program", doing)
+        elif moment.turning == "put off":
+            doing = "waits for a worker that has its code"
+            yield self._row(self.signs.states["QUEUED"], "QUEUED", "the program", doing)
+        elif moment.turning == "gone":
+            yield self._row(self.signs.states["FAILED"], "FAILED", "the program", "lost its process")
         if moment.cancelling:
             yield self._row(self.signs.states["CANCELLED"], "CANCELLED", "cancelled", "it may clean up first")
 
@@ -78,6 +83,8 @@ class ScriptView:
             if each.kind == "timer":
                 more = f" {self.signs.dot} {each.count - 1:,} more later" if each.count > 1 else ""
                 yield self._row(sign, "WAITING", "timer", f"fires in {left}{more}")
+            elif each.came:
+                yield self._row(sign, "WAITING", f"signal {each.name}", "has come, and is not taken yet")
             elif each.kind == "signal":
                 doing = f"has not come {self.signs.dot} gives up in {left}" if left else "has not come"
                 yield self._row(sign, "WAITING", f"signal {each.name}", doing)

@@ -6,16 +6,19 @@ from collections.abc import Collection, Iterator
 
 from dalsegno.cli.activity import Activity
 from dalsegno.cli.desk import Desk
-from dalsegno.cli.inside import look_inside
+from dalsegno.cli.inside import look_inside, short_path
 from dalsegno.cli.reasons import Judge, Reason, gone_hint, workers_for
 from dalsegno.cli.result import Command
 from dalsegno.cli.script_progress import BLOCK, Pending, ScriptMoment, ScriptProgress
 from dalsegno.cli.signals import kept_signals
-from dalsegno.core.diagnosis import Wait, WaitKind, timers_apart
-from dalsegno.engine.scripting.looking import AwaitedThing
+from dalsegno.cli.source_text import stored_source
+from dalsegno.core.diagnosis import WHEN_RESUMED, Wait, WaitKind, timers_apart
+from dalsegno.engine.lost_workers import lost_workers
+from dalsegno.engine.scripting.looking import WITHOUT_CODE, AwaitedThing, signal_came
 from dalsegno.model.execution import ExecutionView
 from dalsegno.model.ids import promise_token_id
-from dalsegno.model.token import SYSTEM_QUEUE
+from dalsegno.model.inspection import Inspection
+from dalsegno.model.token import TokenView
 
 _KINDS: dict[str, WaitKind] = {
     "task": "task",
@@ -26,13 +29,15 @@ _KINDS: dict[str, WaitKind] = {
 }
 
 
-async def script_reasons(client: Desk, view: ExecutionView, command: Command) -> list[Reason]:
+TIME_HAS_COME = "a timer's time has come; it fires when the execution is resumed"
+
+
+async def script_reasons(client: Desk, inspection: Inspection, command: Command) -> list[Reason]:
+    view = inspection.execution
     moment = await ScriptProgress(client, view.id).look(complete=True)
     judge = Judge(await workers_for(client), command, view.id, client.stack.clock.now())
     reasons = [Reason(wait) for wait in _held_up(moment)]
-    if moment.turning == "queued" and view.state != "PAUSED":
-        sentence = "the program has something to do and waits for a worker"
-        reasons.append(judge.of(Wait("queued", "", "", sentence, queue=SYSTEM_QUEUE)))
+    reasons += await _of_the_program(client, moment, inspection, judge)
     things = await _awaited(client, moment)
     is_timed = any(thing.kind == "timer" for thing in things)
     timers = await _timers(client, view.id, moment.limits) if is_timed else []
@@ -40,6 +45,44 @@ async def script_reasons(client: Desk, view: ExecutionView, command: Command) ->
     reasons += [judge.of(wait) for wait in timers]
     reasons += [Reason(wait) for wait in _limits(moment)]
     return [*reasons, *(Reason(wait) for wait in await _kept(client, view.id))]
+
+
+async def _of_the_program(
+    client: Desk, moment: ScriptMoment, inspection: Inspection, judge: Judge
+) -> list[Reason]:
+    """What the program itself waits for, if it has something to do."""
+    resume = moment.resume
+    if resume is None:
+        return []
+    match moment.turning:
+        case "gone":
+            was = Wait("running", "", "", "the program was running")
+            return [Reason(was, gone=True, hint=gone_hint(judge.command, judge.execution))]
+        case "running":
+            return [Reason(await _running(client, resume, inspection))]
+        case "put off":
+            put_off = Wait("queued", "", "", WITHOUT_CODE, resume.due, resume.queue)
+            return [judge.without_code(put_off, await _home(client, moment.execution))]
+        case "queued" if moment.execution.state == "PAUSED":
+            return [Reason(Wait("queued", "", "", f"the program has something to do; {WHEN_RESUMED}"))]
+        case "queued":
+            sentence = "the program has something to do and waits for a worker"
+            return [judge.of(Wait("queued", "", "", sentence, queue=resume.queue))]
+        case _:
+            return []
+
+
+async def _running(client: Desk, resume: TokenView, inspection: Inspection) -> Wait:
+    lost = (await lost_workers(client.stack.ledger, inspection)).get(resume.owner or "")
+    if lost is not None:
+        return Wait("lost", "", "", f"the program was running; {lost.sentence}", lost.due)
+    return Wait("running", "", "", "the program itself is running")
+
+
+async def _home(client: Desk, view: ExecutionView) -> str:
+    """Where its code is, as ``--app`` takes it."""
+    source = await stored_source(client, view)
+    return short_path(source.file) if source is not None and source.file else "MODULE:NAME"
 
 
 async def _awaited(client: Desk, moment: ScriptMoment) -> list[AwaitedThing]:
@@ -60,7 +103,9 @@ async def _timers(client: Desk, execution: str, limits: Collection[float]) -> li
         for number in range(start, stop)
     }
     timers = [
-        Wait("timer", "", "", "a timer has not fired yet", token.due)
+        Wait("timer", "", "", TIME_HAS_COME)
+        if token.state == "held"
+        else Wait("timer", "", "", "a timer has not fired yet", token.due)
         for token in inspection.tokens
         if token.kind == "timer" and not token.node and token.id in awaited and token.due not in limits
     ]
@@ -80,8 +125,6 @@ async def _kept(client: Desk, execution: str) -> list[Wait]:
 def _held_up(moment: ScriptMoment) -> Iterator[Wait]:
     if moment.execution.state == "PAUSED":
         yield Wait("paused", "", "", "the execution is paused; resume it to go on")
-    if moment.turning == "running":
-        yield Wait("running", "", "", "the program itself is running")
     if moment.cancelling:
         yield Wait("running", "", "", "it was asked to end and cleans up")
 
@@ -98,6 +141,9 @@ def _limits(moment: ScriptMoment) -> Iterator[Wait]:
 def _reason(thing: AwaitedThing, moment: ScriptMoment, judge: Judge) -> Reason:
     wait = Wait(_KINDS[thing.kind], thing.name, "", thing.sentence, thing.due, count=thing.count)
     activity = moment.activities.get(thing.name) if thing.kind == "task" else None
+    if thing.came:
+        sentence = signal_came(thing.name, moment.execution)
+        return Reason(Wait("kept", thing.name, "", sentence, count=thing.count))
     if thing.kind == "signal":
         sentence = f"signal '{thing.name}' has not come"
         sent = f"send it with `{judge.command.signal(moment.execution.id, thing.name)}`"
@@ -107,6 +153,9 @@ def _reason(thing: AwaitedThing, moment: ScriptMoment, judge: Judge) -> Reason:
         lost = Wait("task", thing.name, "", was, count=thing.count)
         return Reason(lost, gone=True, hint=gone_hint(judge.command, moment.execution.id))
     if activity is not None and activity.queued and not activity.running:
+        if moment.execution.state == "PAUSED":  # who serves its queue does not matter yet
+            held = f"task '{thing.name}' is ready; {WHEN_RESUMED}"
+            return Reason(Wait("task", thing.name, "", held, count=thing.count))
         queued = Wait("task", thing.name, "", thing.sentence, queue=activity.queue, count=thing.count)
         return judge.of(queued)
     return judge.of(wait)
@@ -119,7 +168,7 @@ def _out(moment: ScriptMoment) -> Iterator[AwaitedThing]:
     for each in moment.pending:
         if each.kind != "limit" or each.name == BLOCK:
             name = each.name if each.kind != "limit" else ""
-            yield AwaitedThing(each.kind, name, _sentence(each), each.due, each.count)
+            yield AwaitedThing(each.kind, name, _sentence(each), each.due, each.count, came=each.came)
 
 
 def _task(name: str, activity: Activity) -> AwaitedThing:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from dalsegno.app import App
 from dalsegno.cli.output import emit, span
+from dalsegno.cli.patience import NEVER_OPENED, open_patiently
 from dalsegno.cli.probing import health_address, health_port
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.session import stop_signals
@@ -43,6 +44,9 @@ async def schedule(app: App, *, quiet: bool, as_json: bool, health: str | None =
     say = logging.getLogger("dalsegno.cli").info
     address = health_address(health)
     with stop_signals() as stopping, ExitStack() as port:
+        if not await open_patiently(app, stopping):
+            say(NEVER_OPENED)
+            return
         async with app.running(worker=False):
             clock = app.engine.stack.clock
             began = clock.now()
@@ -61,6 +65,9 @@ async def serve(app: App, *, quiet: bool, as_json: bool, health: str | None = No
     say = logging.getLogger("dalsegno.cli").info
     address = health_address(health)
     with stop_signals() as stopping, ExitStack() as port:  # the port answers while what runs is finished
+        if not await open_patiently(app, stopping):
+            say(NEVER_OPENED)
+            return
         async with app.running():
             engine, clock = app.engine, app.engine.stack.clock
             began = clock.now()

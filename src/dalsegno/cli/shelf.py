@@ -18,7 +18,7 @@ async def listed(
         return await _listed_there(store, server, where, limit)
     url = store if store is not None else default_store()
     require_url(url)
-    require_store(url)
+    await require_store(url)
     stack = await open_stack(url)
     try:
         return await stack.archive.executions(where, limit=limit), stack.clock.now()

@@ -16,12 +16,21 @@ from dalsegno.cli.reasons import Judge, Reason, gone_hint, workers_for
 from dalsegno.cli.result import Command
 from dalsegno.cli.script_waits import script_reasons
 from dalsegno.cli.tree import countdown
-from dalsegno.core.diagnosis import Wait, waits
+from dalsegno.core.diagnosis import Wait, never_silent, waits
 from dalsegno.engine.lost_workers import lost_workers
-from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionView
+from dalsegno.model.inspection import Inspection
 from dalsegno.model.token import TokenView
 
-LOOKS = {"running": "RUNNING", "lost": "FAILED", "queued": "QUEUED", "paused": "PAUSED"}
+LOOKS = {
+    "running": "RUNNING",
+    "lost": "FAILED",
+    "stuck": "FAILED",
+    "queued": "QUEUED",
+    "paused": "PAUSED",
+}
+PROGRAMS = SCRIPTED | {"task"}
+"""Kinds of executions whose tokens tell only half of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +52,21 @@ class Explanation:
 async def explain(client: Desk, execution: str, command: Command) -> Explanation:
     view = await client.status(execution)
     inspection = await client.stack.ledger.inspect(execution)
-    if inspection is None or view.state in ENDED:
+    if inspection is None:  # it ended between the two looks, if it had not ended before
+        return Explanation(await client.status(execution), [], client.stack.clock.now())
+    if view.state in ENDED:
         return Explanation(view, [], client.stack.clock.now())
-    if view.kind != "graph" and view.state != "PENDING":
-        return Explanation(view, await script_reasons(client, view, command), client.stack.clock.now())
-    now = client.stack.clock.now()
+    if view.kind in PROGRAMS and view.state != "PENDING":
+        reasons = await script_reasons(client, inspection, command)
+    else:
+        reasons = await _graph_reasons(client, inspection, command)
+    silent = never_silent(inspection, [reason.wait for reason in reasons]) if not reasons else []
+    return Explanation(view, [*reasons, *map(Reason, silent)], client.stack.clock.now())
+
+
+async def _graph_reasons(client: Desk, inspection: Inspection, command: Command) -> list[Reason]:
+    """Also of what waits to begin, and of schedules: tokens tell all there is."""
+    execution, now = inspection.execution.id, client.stack.clock.now()
     judge = Judge(await workers_for(client), command, execution, now)
     gone = gone_tokens(inspection.tokens)
     alive = tuple(token for token in inspection.tokens if token.id not in gone)
@@ -64,7 +83,7 @@ async def explain(client: Desk, execution: str, command: Command) -> Explanation
         if wait.kind == "running":
             was = replace(wait, sentence=wait.sentence.replace(" is running ", " was running "))
             reasons.append(Reason(was, gone=True, hint=hint))
-    return Explanation(view, reasons, now)
+    return reasons
 
 
 def asking_nodes(tokens: Iterable[TokenView]) -> set[str]:

@@ -13,7 +13,7 @@ from dalsegno.core.await_outside import awaited_child, signal_of
 from dalsegno.core.body import Awaiting, decode_body
 from dalsegno.core.limits import held_back
 from dalsegno.model.barrier import BarrierView
-from dalsegno.model.execution import ENDED
+from dalsegno.model.execution import ENDED, SCRIPTED
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.token import TokenView
 
@@ -33,8 +33,12 @@ WaitKind = Literal[
     "task",
     "limit",
     "trigger",
+    "stuck",
 ]
 
+
+WHEN_RESUMED = "it goes on when the execution is resumed"
+"""What is said of whatever only a pause holds back."""
 
 TIMERS_TOLD = 5
 """Timers of one kind that are told one by one; what is left is counted."""
@@ -145,7 +149,9 @@ def _wait(
         )
     if token.state == "leased":
         return Wait("running", node, scope, f"node '{node}' is running (attempt {token.attempt})")
-    if token.state in ("ready", "held"):
+    if token.state == "held":
+        return Wait("queued", node, scope, f"{_why_held(token)}; {WHEN_RESUMED}")
+    if token.state == "ready":
         sentence = f"node '{node}' waits for a worker that serves queue '{token.queue}'"
         return Wait("queued", node, scope, sentence, queue=token.queue)
     if token.awaits is not None:
@@ -159,6 +165,17 @@ def _wait(
             "retry", node, scope, f"node '{node}' is tried again (attempt {token.attempt})", token.due
         )
     return Wait("timer", node, scope, f"node '{node}' sleeps until its time has come", token.due)
+
+
+def _why_held(token: TokenView) -> str:
+    """What made a token ready during the pause. Who serves its queue does not matter before that is over."""
+    match token.reason:
+        case "arrival":
+            return f"what node '{token.node}' waited for has come"
+        case "timer":
+            return f"the time of node '{token.node}' has come"
+        case _:
+            return f"node '{token.node}' is ready"
 
 
 def _for_outside(token: TokenView) -> Wait:
@@ -236,6 +253,22 @@ def _together(same: Sequence[Wait]) -> Wait:
         due=min(dues) if dues else None,
         count=sum(wait.count for wait in same),
     )
+
+
+def never_silent(inspection: Inspection, found: Sequence[Wait]) -> list[Wait]:
+    """Whoever asks why an execution has not ended gets an answer, also where none of its rows gives one."""
+    if found or inspection.execution.state in ENDED:
+        return list(found)
+    return [Wait("stuck", "", "", _unexplained(inspection))]
+
+
+def _unexplained(inspection: Inspection) -> str:
+    if inspection.execution.kind in SCRIPTED:
+        return (
+            "nothing of it is queued, running or timed: it waits for an execution that it started, or nothing brings "
+            "it on any more (`dalsegno doctor` tells)"
+        )
+    return diagnose(inspection) or "it has just moved on; ask again"
 
 
 def diagnose(inspection: Inspection) -> str | None:

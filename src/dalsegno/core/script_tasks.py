@@ -86,9 +86,13 @@ def retry_task(
 
 
 def put_off(
-    lease: Lease, due: float, data: bytes | None = None, events: tuple[NewEvent, ...] = ()
+    lease: Lease,
+    due: float,
+    data: bytes | None = None,
+    events: tuple[NewEvent, ...] = (),
+    queue: str | None = None,
 ) -> Transition:
-    """The token goes to sleep, and is tried again later."""
+    """The token goes to sleep, and is tried again later, by those who serve ``queue`` if another one is given."""
     return Transition(
         lease.execution,
         (),
@@ -97,7 +101,7 @@ def put_off(
         lease.fence,
         lease.scope,
         lease.live,
-        Park(due, lease.data if data is None else data, lease.attempt + 1),
+        Park(due, lease.data if data is None else data, lease.attempt + 1, queue=queue),
         lease.epoch,
     )
 

@@ -10,7 +10,7 @@ import msgspec
 from dalsegno.core import commands
 from dalsegno.core.body import Body, decode_body
 from dalsegno.core.context import Context, decode_page
-from dalsegno.core.diagnosis import Wait, waits
+from dalsegno.core.diagnosis import Wait, never_silent, waits
 from dalsegno.core.orders import StartOrder
 from dalsegno.core.script_bodies import with_own_input
 from dalsegno.core.script_ending import CANCEL_GRACE, cancel_script
@@ -265,13 +265,14 @@ class Client:
             raise _no_execution(execution)
         lost = await lost_workers(self.stack.ledger, inspection)
         if inspection.execution.kind not in SCRIPTED or inspection.execution.state == "PENDING":
-            return await self._said(waits(inspection, await self.open_slots(inspection), lost))
+            found = waits(inspection, await self.open_slots(inspection), lost)
+            return await self._said(never_silent(inspection, found))
         try:
             seen = await self.picture(execution, variables=False)
         except BadConfiguration:
             seen = None
         machine = await self.stack.ledger.machine(execution)
-        return await self._said(script_waits(inspection, seen, machine, lost))
+        return await self._said(never_silent(inspection, script_waits(inspection, seen, machine, lost)))
 
     async def _said(self, waiting: list[Wait]) -> list[Wait]:
         return await naming_the_unserved(self.stack.ledger, waiting)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from dalsegno.engine.scripting.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.shared_looks import SharedLooks
-from dalsegno.errors import BadConfiguration, NotFound
+from dalsegno.errors import CodeMissing, NotFound
 from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.plan import Node, Plan
 from dalsegno.lang import FlowProgram
@@ -120,9 +120,10 @@ class Definitions:
         """Its native parts live in the user's module; nothing is imported because a record says so."""
         stored = stored_program(definition.source)
         if self._is_absent(stored):
-            raise BadConfiguration(
+            raise CodeMissing(
                 f"the Python workflow '{definition.name}' lives in module '{stored.module}', which this process has"
-                f" not imported; start the worker with its application (dalsegno worker --app {stored.module}:app)"
+                f" not imported; start the worker with its application (dalsegno worker --app {stored.module}:app)",
+                stored.module,
             )
         return PythonProgram.load(definition.source, self._resolve)
 

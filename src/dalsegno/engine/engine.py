@@ -206,6 +206,7 @@ class Engine:
             queues=settings.queues,
             concurrency=settings.concurrency,
         )
+        self.worker.modules = self.workflows.modules
         self._heartbeat = self.make_heartbeat(
             self.stack.ledger,
             self.worker.names,

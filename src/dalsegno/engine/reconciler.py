@@ -168,7 +168,7 @@ class Reconciler:
         if not machine.snapshot:
             return False
         if machine.wake.due is None or machine.wake.due > self.ledger.now():
-            return bool(inspection.tokens or machine.wake.signals) or await self._has_children(execution.id)
+            return bool(inspection.tokens or machine.wake.signals) or await self.has_children(execution.id)
         outcomes = await self.ledger.commit([Transition(execution.id, (WakeMachine(),))])
         self.repairs["woke-script"] += 1
         for outcome in outcomes:
@@ -176,7 +176,7 @@ class Reconciler:
                 await self.broker.announce(outcome.ready)
         return True
 
-    async def _has_children(self, execution: str) -> bool:
+    async def has_children(self, execution: str) -> bool:
         """Whether a child runs, or is still to be started or told about."""
         where = ExecutionFilter(parent=execution, relations=("child",), states=ALIVE)
         if await self.archive.executions(where, limit=1):

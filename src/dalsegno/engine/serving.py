@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -9,8 +10,12 @@ from msgspec.structs import replace
 from dalsegno.core.diagnosis import Wait
 from dalsegno.engine.processes import dead_among
 from dalsegno.engine.worker_info import read_info
-from dalsegno.model.token import SYSTEM_QUEUE
+from dalsegno.errors import OperatorError
+from dalsegno.model.token import SYSTEM_QUEUE, module_of
 from dalsegno.ports.ledger import Ledger
+
+FRESH = 1.0
+"""Seconds for which it is remembered who serves what."""
 
 
 async def served_queues(ledger: Ledger) -> set[str]:
@@ -27,14 +32,40 @@ async def served_queues(ledger: Ledger) -> set[str]:
     return served
 
 
+class ServedQueues:
+    """As they were a moment ago: for those who ask often."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._known: set[str] = set()
+        self._until = -math.inf
+
+    async def look(self) -> set[str]:
+        """Nothing is known of a store that cannot be asked."""
+        if self._ledger.now() >= self._until:
+            try:
+                self._known = await served_queues(self._ledger)
+            except OperatorError:
+                return set()
+            self._until = self._ledger.now() + FRESH
+        return self._known
+
+
 async def naming_the_unserved(ledger: Ledger, waiting: Sequence[Wait]) -> list[Wait]:
     """What waits in a queue that nobody serves says so: it will not move before somebody starts a worker."""
     if not any(wait.kind == "queued" and wait.queue for wait in waiting):
         return list(waiting)
     served = await served_queues(ledger)
     return [
-        replace(wait, sentence=f"{wait.sentence}; no worker serves queue '{wait.queue}' now")
+        replace(wait, sentence=f"{wait.sentence}; {_nobody_serves(wait.queue)}")
         if wait.kind == "queued" and wait.queue and wait.queue not in served
         else wait
         for wait in waiting
     ]
+
+
+def _nobody_serves(queue: str) -> str:
+    module = module_of(queue)
+    if module is None:
+        return f"no worker serves queue '{queue}' now"
+    return f"no worker that has imported '{module}' is alive; start one with `dalsegno worker --app {module}:app`"

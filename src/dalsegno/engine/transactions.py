@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, overload
+from types import TracebackType
+from typing import Any, NoReturn, overload
 
 from dalsegno.errors import InternalError, OperatorError, UsageError
 from dalsegno.model.retry import RetryPolicy
@@ -26,7 +27,7 @@ TAKES_WORK = (
     "write ctx.transaction(lambda connection: connection.execute(…))"
 )
 GIVES_CONNECTION = (
-    "on PostgreSQL a transaction is a block in an async task: write "
+    "on PostgreSQL a transaction is a block in an async task: make it `async def` and write "
     "`async with ctx.transaction() as connection:`"
 )
 
@@ -50,24 +51,33 @@ class StepTransactions:
     def add(self, lease: Lease, work: Work, retry: RetryPolicy | None) -> None:
         """From whatever thread the task runs in."""
         if self._store is None or not self._store.takes_work:
-            raise UsageError(NOT_HERE if self._store is None else GIVES_CONNECTION)
+            raise self.wrong_form()
         run = lease.token, lease.fence
         self.retries[run] = retry
         self._work.setdefault(run, []).append(work)
+
+    def wrong_form(self) -> UsageError:
+        """For a task that has taken another form than that of its store."""
+        if self._store is None:
+            return UsageError(NOT_HERE)
+        return UsageError(TAKES_WORK if self._store.takes_work else GIVES_CONNECTION)
 
     @asynccontextmanager
     async def connection(self, lease: Lease, retry: RetryPolicy | None) -> AsyncIterator[Any]:
         """Left without an error, the transaction stays open until the step's commit ends it."""
         if self._store is None or self._store.takes_work:
-            raise UsageError(NOT_HERE if self._store is None else TAKES_WORK)
+            raise self.wrong_form()
         run = lease.token, lease.fence
         opened = self._open.pop(run, None) or await self._opened(self._store)
         try:
             yield opened.connection
         except BaseException as error:
-            lost = opened.is_lost()
+            lost = opened.is_lost() and isinstance(error, Exception)
+            fault = await opened.own_fault() if lost else None
             await opened.rollback()
-            if lost and isinstance(error, Exception):
+            if fault is not None:
+                raise fault from error
+            if lost:
                 raise TransactionLost(f"the store went away during a task's transaction ({error})") from error
             raise
         self.retries[run] = retry
@@ -106,6 +116,28 @@ NO_TRANSACTIONS = StepTransactions(None)
 """For an engine that runs nothing."""
 
 
+class Block(AbstractAsyncContextManager[Any]):
+    """What ``async with ctx.transaction()`` enters. A plain ``with`` is told what to write instead."""
+
+    def __init__(self, transactions: StepTransactions, lease: Lease, retry: RetryPolicy | None) -> None:
+        self._transactions = transactions
+        self._inside = transactions.connection(lease, retry)
+
+    async def __aenter__(self) -> Any:
+        return await self._inside.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._inside.__aexit__(kind, error, traceback)
+
+    def __enter__(self) -> NoReturn:
+        raise self._transactions.wrong_form()
+
+    def __exit__(self, *_: object) -> None:
+        """Never reached, but without it Python asks for nothing else."""
+
+
 class UsesTransactions(ABC):
     """Part of every context of a run."""
 
@@ -137,6 +169,6 @@ class UsesTransactions(ABC):
         if not isinstance(transactions, StepTransactions):
             raise InternalError("the engine gives tasks no service 'transactions'")
         if work is None:
-            return transactions.connection(self.own_lease, self.own_retry)
+            return Block(transactions, self.own_lease, self.own_retry)
         transactions.add(self.own_lease, work, self.own_retry)
         return None

@@ -19,14 +19,15 @@ from dalsegno.engine.long_runs import LongRuns
 from dalsegno.engine.observing import Observer
 from dalsegno.engine.raised import is_failure
 from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
+from dalsegno.engine.serving import ServedQueues
 from dalsegno.engine.steps import Steps
 from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.engine.troubles import Trouble
-from dalsegno.errors import BadConfiguration, DalSegnoError, InternalError, OperatorError
+from dalsegno.errors import BadConfiguration, CodeMissing, DalSegnoError, InternalError, OperatorError
 from dalsegno.model.execution import SCRIPTED, NewExecution
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import task_execution_id
-from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken
+from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken, python_queue
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, ReadyToken, Refused, Stale, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
@@ -64,12 +65,14 @@ class Worker:
         self.committer = committer
         self.steps = steps
         self.scripts = scripts
-        self.queues = tuple(dict.fromkeys((*queues, SYSTEM_QUEUE)))
+        self._queues = tuple(dict.fromkeys((*queues, SYSTEM_QUEUE)))
+        self.modules: Callable[[], Sequence[str]] = lambda: ()
+        """Of the Python workflows whose code is here."""
         self.concurrency = concurrency
         self.running: dict[str, Lease] = {}
         self.started: dict[str, float] = {}
         """Since when each run goes on. One that has come to its end and waits for its commit is not among them."""
-        self.continuation = Continuation(self.queues)
+        self.continuation = Continuation(self._queues)
         self.steps_done = 0
         self._continues = continues
         self.observer: Observer | None = None
@@ -85,9 +88,15 @@ class Worker:
         self._runs: dict[str, asyncio.Task[None] | None] = {}
         """Tasks of scripts in progress, by their tokens."""
         self._called_off: set[str] = set()
+        self._served = ServedQueues(ledger)
         self._free = asyncio.Event()
         self._long_runs = LongRuns(self.running, self.started, committer, steps.definitions)
         self._stopping = False
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """What it is told to serve, what every worker serves, and what others could not run for want of the code."""
+        return (*self._queues, *map(python_queue, self.modules()))
 
     async def run(self) -> None:
         """Takes work until stopped. What is running then is finished by ``stop``."""
@@ -210,9 +219,7 @@ class Worker:
             self._done(lease, now)
         except BadConfiguration as error:
             # This process cannot run it, another one may; until then it must not stand in the way of others.
-            logger.warning("token %s of execution %s is put off: %s", lease.token, lease.execution, error)
-            self.trouble(Trouble("token", lease.token, lease.execution, str(error), lease.attempt))
-            await self.committer.commit(self._put_off(lease))
+            await self.committer.commit(await self._passed_on(lease, error) or self._put_off(lease, error))
             self._done(lease, now)
         except BaseException as error:
             if not is_failure(error):
@@ -231,8 +238,19 @@ class Worker:
             if self.transactions.has(lease):
                 await self.transactions.abandon(lease)
 
-    def _put_off(self, lease: Lease) -> Transition:
+    async def _passed_on(self, lease: Lease, error: BadConfiguration) -> Transition | None:
+        """A turn of a Python workflow goes to a worker that has its code, if any is known."""
+        if not isinstance(error, CodeMissing) or lease.kind != "resume":
+            return None
+        queue = python_queue(error.module)
+        if lease.queue == queue or queue not in await self._served.look():
+            return None
+        return put_off(lease, self.ledger.now(), queue=queue)
+
+    def _put_off(self, lease: Lease, error: BadConfiguration) -> Transition:
         """For a while, the longer the more often nobody could run it."""
+        logger.warning("token %s of execution %s is put off: %s", lease.token, lease.execution, error)
+        self.trouble(Trouble("token", lease.token, lease.execution, str(error), lease.attempt))
         pause = min(CANNOT_RUN_PAUSE * 2 ** min(lease.attempt - 1, 10), LONGEST_PAUSE)
         return put_off(lease, self.ledger.now() + pause)
 

@@ -6,13 +6,16 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
-from dalsegno.engine.worker import Worker
 from dalsegno.model.token import Lease
 from dalsegno.ports.clock import Clock
+
+if TYPE_CHECKING:
+    from dalsegno.engine.worker import Worker
 
 SHOWN = 20
 """Steps in progress that are named; the others are counted."""

@@ -33,6 +33,10 @@ class Workflows:
         """The running code of a workflow, or None: its stored versions see the names around it."""
         return self._functions.get((module, qualname))
 
+    def modules(self) -> list[str]:
+        """Those whose workflows this program has."""
+        return sorted({module for module, _ in self._functions})
+
     def names(self) -> list[str]:
         return sorted(self._programs)
 

@@ -27,6 +27,17 @@ deadline passed, an item ended it early. arrival: the signal or child it awaited
 DEFAULT_QUEUE = "default"
 SYSTEM_QUEUE = "system"
 """Bookkeeping steps (join, advance, closed, finish, deadline); every worker serves it."""
+_PYTHON = "python:"
+
+
+def python_queue(module: str) -> str:
+    """Served by the workers that have the code of this module. Whoever was given a turn of one of its workflows and has
+    not sends it there."""
+    return _PYTHON + module
+
+
+def module_of(queue: str) -> str | None:
+    return queue.removeprefix(_PYTHON) if queue.startswith(_PYTHON) else None
 
 
 RESUME_NODE = "builtin.resume_workflow"

@@ -16,13 +16,15 @@ class Park(Struct, frozen=True, gc=False):
     """Puts the token back to sleep instead of consuming it: a wait, or a retry's delay. The token keeps its id.
 
     ``awaits`` names what else wakes it: ``signal:<name>`` (a signal that is in the mailbox already wakes it at once) or
-    ``child:<execution>``. It is then ready with the reason ``arrival``.
+    ``child:<execution>``. It is then ready with the reason ``arrival``. ``queue`` moves it to another one; only tokens
+    without a limit key may be moved.
     """
 
     due: float | None
     data: bytes
     attempt: int
     awaits: str | None = None
+    queue: str | None = None
 
 
 class Transition(Struct, frozen=True, gc=False):

@@ -41,6 +41,9 @@ class StepTransaction(Protocol):
     def is_lost(self) -> bool:
         """Whether the store has gone away under it."""
 
+    async def own_fault(self) -> Exception | None:
+        """Of one that is lost: the task's failure, if it is the task's own doing. Nothing of it is stored."""
+
     async def rollback(self) -> None: ...
 
 

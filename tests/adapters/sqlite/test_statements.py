@@ -13,6 +13,7 @@ from dalsegno.adapters.sqlite.statements import SQL
 
 SCANS_ON_PURPOSE = {
     "worker.list",  # as many rows as there are workers
+    "worker.names",  # the same
     "worker.gone",  # the same
     "history.outbox",  # in the order of its key
 }

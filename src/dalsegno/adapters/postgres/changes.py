@@ -158,7 +158,7 @@ class Changes:
             changed_token(name, row, fence, self.moved.get(name, name[0]))
             for name, (row, fence) in self.tokens.items()
         ]
-        [(count,)] = await tx.fetch("write.tokens", *columns(rows, 16))
+        [(count,)] = await tx.fetch("write.tokens", *columns(rows, 17))
         _check(count, len(rows))
 
     async def _write_rest(self, tx: Transaction) -> None:

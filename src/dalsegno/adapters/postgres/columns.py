@@ -133,6 +133,7 @@ def changed_token(name: tuple[int, str], row: TokenRow, fence_before: int, targe
         row.ready_at,
         row.digest,
         row.awaits,
+        row.queue,
         row.data,
     )
 

@@ -9,7 +9,7 @@ import time
 import asyncpg
 from msgspec import Struct
 
-from dalsegno.adapters.postgres.errors import driver_errors
+from dalsegno.adapters.postgres.errors import connecting, driver_errors
 from dalsegno.adapters.postgres.listener import ECHO_SECONDS, Listener
 
 OLDEST = 15
@@ -41,7 +41,8 @@ class Facts(Struct, frozen=True):
 
 async def examine_database(url: str, listen_at: str) -> Facts:
     with driver_errors():
-        connection = await asyncpg.connect(url, timeout=10, command_timeout=10, statement_cache_size=0)
+        with connecting(url):
+            connection = await asyncpg.connect(url, timeout=10, command_timeout=10, statement_cache_size=0)
         try:
             row = await connection.fetchrow(ABOUT)
         finally:

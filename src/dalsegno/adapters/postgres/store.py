@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 
-from dalsegno.adapters.postgres.errors import driver_errors
+from dalsegno.adapters.postgres.errors import connecting, driver_errors
 from dalsegno.adapters.postgres.migration import migrate
 from dalsegno.adapters.postgres.numbering import Numbers, day_at
 from dalsegno.adapters.postgres.offset import Offset, ticking
@@ -48,7 +48,8 @@ class PostgresStore:
     ) -> PostgresStore:
         """Connects and brings the schema up to date. ``clock`` replaces the database's in tests."""
         with driver_errors():
-            way = await find_way(url)
+            with connecting(url):
+                way = await find_way(url)
             is_migrated = False
 
             async def greet(connection: Connection) -> None:

@@ -12,9 +12,11 @@ from typing import Any
 import asyncpg
 import msgspec
 
+from dalsegno.adapters.postgres.callers import SameDatabase, check_form, usable_here
 from dalsegno.adapters.postgres.changes import StartedElsewhere, TokenChanged
 from dalsegno.adapters.postgres.commits import MOST_TRIES, Commits
-from dalsegno.adapters.postgres.errors import driver_errors
+from dalsegno.adapters.postgres.errors import UNREACHABLE, driver_errors
+from dalsegno.adapters.postgres.faults import Pauses, aborted, ended, overslept
 from dalsegno.adapters.postgres.listener import CHANNEL, Message
 from dalsegno.adapters.postgres.loaded import Loaded
 from dalsegno.adapters.postgres.loading import lock
@@ -23,14 +25,19 @@ from dalsegno.adapters.postgres.wanted import wanted_by
 from dalsegno.adapters.postgres.ways import SESSION
 from dalsegno.adapters.postgres.workspace import PostgresWorkspace
 from dalsegno.core.settlement import settle
-from dalsegno.errors import Unavailable, UsageError
+from dalsegno.errors import Unavailable
 from dalsegno.model.transition import Applied, Outcome, Transition
+from dalsegno.ports.node import NodeError
 from dalsegno.ports.transactions import Work, WorkFailed
 
 MOST_OPEN = 8
 """Connections for tasks that work in transactions; further ones wait for one of them."""
-BEGIN = "SET LOCAL idle_in_transaction_session_timeout = '60s'"
-"""A task that does not go on for so long has lost its lease, too; its rows must not stay locked."""
+LONGEST_PAUSE = 60.0
+"""Seconds without a statement, after which the server ends the transaction: its rows must not stay locked for ever."""
+BEGAN = "SELECT extract(epoch FROM now())::text"
+"""When the transaction did, which tells it from any other on the same connection. As text: for other types the task may
+have a codec of its own."""
+BEGIN = BEGAN + ", set_config('idle_in_transaction_session_timeout', $1, true)"
 OVERTAKEN = (TokenChanged, StartedElsewhere, asyncpg.UniqueViolationError)
 """Another process came between reading and writing, with another step of the execution or with the same start."""
 OURS = {name: SESSION[name] for name in ("search_path", "jit", "enable_seqscan", "plan_cache_mode")}
@@ -44,6 +51,7 @@ class PostgresTransactions:
         self._commits = commits
         self._pool: Any = None
         self._opening = asyncio.Lock()
+        self._same_database = SameDatabase(store)
 
     async def open(self, work: Sequence[Work] = ()) -> PostgresStepTransaction:
         with driver_errors():
@@ -52,26 +60,23 @@ class PostgresTransactions:
             try:
                 transaction = connection.transaction()
                 await transaction.start()
-                await connection.execute(BEGIN)
+                began = await connection.fetchval(BEGIN, f"{round(LONGEST_PAUSE * 1000)}ms")
             except BaseException:
                 await pool.release(connection)
                 raise
-        return PostgresStepTransaction(self._commits, pool, connection, transaction)
+        return PostgresStepTransaction(self._commits, pool, connection, transaction, began)
 
     async def start(self, connection: Any, transition: Transition) -> Outcome:
-        if not isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
-            raise UsageError("a start in your own transaction takes a connection of asyncpg")
-        if not connection.is_in_transaction():
-            raise UsageError(
-                "begin a transaction on the connection first: `async with connection.transaction():`"
-            )
+        check_form(connection)
+        usable = await usable_here(connection)
         with driver_errors():
-            async with _our_session(connection):
-                tx = Transaction(connection)
+            await self._same_database.expect(connection, usable)
+            async with _our_session(usable):
+                tx = Transaction(usable)
                 outcome = await settle_within(self._commits, tx, transition, of_caller=True)
             if isinstance(outcome, Applied):
                 # Sent when the caller commits: only then is there something to find.
-                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _news(outcome.next_due))
+                await usable.execute("SELECT pg_notify($1, $2)", CHANNEL, _news(outcome.next_due))
         return outcome
 
     async def close(self) -> None:
@@ -95,14 +100,23 @@ class PostgresTransactions:
 class PostgresStepTransaction:
     """The connection is the task's while it runs, with the settings that a connection of its own would have."""
 
-    def __init__(self, commits: Commits, pool: Any, connection: Connection, transaction: Any) -> None:
+    def __init__(
+        self, commits: Commits, pool: Any, connection: Connection, transaction: Any, began: str
+    ) -> None:
         self.connection = connection
         self._transaction = transaction
+        self._began = began
         self._commits = commits
         self._pool = pool
+        self._pauses = Pauses()
+        connection.add_query_logger(self._pauses.note)
 
     async def commit(self, transition: Transition) -> Outcome:
         with driver_errors():
+            fault = await self._fault()
+            if fault is not None:
+                await self.rollback()
+                raise WorkFailed(fault)
             async with _our_session(self.connection):
                 outcome = await settle_within(self._commits, Transaction(self.connection), transition)
             if isinstance(outcome, Applied):
@@ -124,6 +138,24 @@ class PostgresStepTransaction:
         except asyncpg.InterfaceError:  # the pool has thrown it away already
             return True
 
+    async def own_fault(self) -> NodeError | None:
+        await asyncio.sleep(0)  # asyncpg tells of a statement a moment after it
+        return overslept(LONGEST_PAUSE) if self._pauses.reached(LONGEST_PAUSE) else None
+
+    async def _fault(self) -> NodeError | None:
+        """What the task has done to the transaction. A connection that was lost without its doing is none."""
+        try:
+            if not self.connection.is_in_transaction():
+                return await self.own_fault() if self.is_lost() else ended()
+            return None if await self.connection.fetchval(BEGAN) == self._began else ended()
+        except asyncpg.InFailedSQLTransactionError:
+            return aborted()
+        except (asyncpg.IdleInTransactionSessionTimeoutError, *UNREACHABLE):
+            fault = await self.own_fault()
+            if fault is None:
+                raise
+            return fault
+
     async def rollback(self) -> None:
         if self.connection is None:
             return
@@ -137,8 +169,11 @@ class PostgresStepTransaction:
 
     async def _give_back(self) -> None:
         connection, self.connection = self.connection, None
-        if connection is not None:
-            await self._pool.release(connection)
+        if connection is None:
+            return
+        with contextlib.suppress(asyncpg.InterfaceError):  # one that died has left the pool
+            connection.remove_query_logger(self._pauses.note)
+        await self._pool.release(connection)
 
 
 async def settle_within(

@@ -164,6 +164,7 @@ def changed_token(number: int, row: TokenRow) -> Parameters:
         row.ready_at,
         row.digest,
         row.awaits,
+        row.queue,
         next(turns) if row.state == "ready" else 0,
         number,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from dalsegno.adapters.sqlite.migration import own_tables
@@ -55,6 +56,7 @@ class SqliteTransactions:
         factories = connection.row_factory, connection.text_factory
         connection.row_factory, connection.text_factory = None, str
         try:
+            self._expect_own_file(connection)
             rows = SqliteWorkspace(connection)
             rows.begin()
             rows.prefetch([transition], careful=True)
@@ -63,6 +65,17 @@ class SqliteTransactions:
             return outcome
         finally:
             connection.row_factory, connection.text_factory = factories
+
+    def _expect_own_file(self, connection: sqlite3.Connection) -> None:
+        """What is started in another file would be found by nobody."""
+        files = {name: file for _, name, file in connection.execute("PRAGMA database_list")}
+        file = Path(files["main"] or "")
+        if not files["main"] or not file.exists() or not file.samefile(self._store.path):
+            where = f"to {file}" if files["main"] else "to a database in memory"
+            raise UsageError(
+                f"the connection is {where}, and the store is {self._store.path}: an execution and your own rows are "
+                "one transaction only in one file. Connect to that of the store, or start without `connection`"
+            )
 
 
 class SqliteStepTransaction:
@@ -81,6 +94,9 @@ class SqliteStepTransaction:
 
     def is_lost(self) -> bool:
         return False
+
+    async def own_fault(self) -> None:
+        """It is never lost."""
 
     async def rollback(self) -> None:
         """Nothing has been written yet."""

@@ -6,16 +6,17 @@ import os
 
 from dalsegno.cli.doctor.check import Check, judge
 from dalsegno.errors import DalSegnoError
-from dalsegno.wiring import LISTEN_VARIABLE
+from dalsegno.wiring import LISTEN_VARIABLE, require_postgres_driver
 
 APART = 5.0
 """Seconds by which clocks may differ before it is worth a word."""
 
 
 async def examine_server(url: str) -> list[Check]:
-    from dalsegno.adapters.postgres.examination import OLDEST, examine_database  # noqa: PLC0415 - needs the driver
-
     try:
+        require_postgres_driver()
+        from dalsegno.adapters.postgres.examination import OLDEST, examine_database  # noqa: PLC0415 - needs the driver
+
         facts = await examine_database(url, os.environ.get(LISTEN_VARIABLE) or url)
     except DalSegnoError as error:
         return [

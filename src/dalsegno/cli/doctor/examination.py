@@ -11,11 +11,14 @@ from dalsegno.cli.doctor.file import examine_file
 from dalsegno.cli.doctor.machine import examine_machine
 from dalsegno.cli.opening import opened
 from dalsegno.cli.reasons import workers_for
+from dalsegno.cli.stores import NO_SCHEMA, store_exists, way_to_install
 from dalsegno.core.diagnosis import diagnose, waits
 from dalsegno.engine.client import Client
 from dalsegno.engine.dead import DeadLetters
 from dalsegno.engine.processes import dead_among
 from dalsegno.errors import DalSegnoError
+from dalsegno.model.execution import SCRIPTED
+from dalsegno.model.inspection import Inspection
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.wiring import is_postgres, sqlite_path
 
@@ -43,12 +46,14 @@ async def examine(app: App) -> list[Check]:
 
 async def _examine_store(app: App) -> list[Check]:
     try:
+        if not await store_exists(app.url):  # of a server; a file has been looked for
+            return [judge("schema", NO_SCHEMA, warn=True, cure=way_to_install(app.url))]
         async with opened(app) as client:
             return [
                 judge("schema", "fits this version"),
                 await _time_of(client),
                 *await _workers(client),
-                *await _executions(client),
+                *await _executions(app),
                 await _dead(app),
             ]
     except DalSegnoError as error:
@@ -84,10 +89,19 @@ async def _dead(app: App) -> Check:
     return judge("dead letters", detail, warn=found > 0, cure="dalsegno dead ls")
 
 
-async def _executions(client: Client) -> list[Check]:
+async def _waits_for_others(app: App, inspection: Inspection) -> bool:
+    """A script that waits for a signal or for a child has no token: it is what others do that moves it."""
+    view = inspection.execution
+    machine = await app.client.stack.ledger.machine(view.id) if view.kind in SCRIPTED else None
+    return machine is not None and (
+        bool(machine.wake.signals) or await app.engine.reconciler.has_children(view.id)
+    )
+
+
+async def _executions(app: App) -> list[Check]:
     """What nothing can move, and what waits for a worker that is not there."""
-    served = await workers_for(client)
-    ledger = client.stack.ledger
+    served = await workers_for(app.client)
+    ledger = app.client.stack.ledger
     names, more = await ledger.untouched(ledger.now() + AHEAD, "", LOOKED_AT)
     stuck: dict[str, str] = {}
     unserved: Counter[str] = Counter()
@@ -96,7 +110,7 @@ async def _executions(client: Client) -> list[Check]:
         if inspection is None:
             continue
         reason = diagnose(inspection)
-        if reason is not None:
+        if reason is not None and not await _waits_for_others(app, inspection):
             stuck[name] = reason
         queues = {wait.queue for wait in waits(inspection) if wait.kind == "queued" and wait.queue}
         unserved.update(queues - served)

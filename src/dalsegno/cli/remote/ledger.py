@@ -128,9 +128,11 @@ class ThingReply(Struct):
     sentence: str
     due: datetime | None = None
     count: int = 1
+    came: bool = False
 
     def thing(self) -> AwaitedThing:
-        return AwaitedThing(self.kind, self.name, self.sentence, maybe_seconds(self.due), self.count)
+        due = maybe_seconds(self.due)
+        return AwaitedThing(self.kind, self.name, self.sentence, due, self.count, came=self.came)
 
 
 class MachineReply(Struct):

@@ -96,6 +96,7 @@ def _park(token: TokenRow, park: Park, work: Application) -> None:
     token.data = park.data
     token.attempt = park.attempt
     token.due = park.due
+    token.queue = park.queue or token.queue
     token.losses = 0
     token.reason = ""
     if park.awaits is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dalsegno.core.diagnosis import Lost, Wait, WaitKind
+from dalsegno.core.diagnosis import WHEN_RESUMED, Lost, Wait, WaitKind
 from dalsegno.core.limits import held_back
 from dalsegno.core.wake import describe, leaves_of, without_limits
 from dalsegno.engine.definitions import Definitions
@@ -32,6 +33,10 @@ KINDS: dict[str, WaitKind] = {
 }
 
 
+WITHOUT_CODE = "no worker that took it has the code of this workflow; it is tried again"
+"""Of a program that was put off."""
+
+
 class AwaitedThing(Struct, frozen=True):
     """One thing a script waits for, in a sentence."""
 
@@ -44,6 +49,8 @@ class AwaitedThing(Struct, frozen=True):
     """Of a task that nobody has taken yet: where it waits."""
     lost: bool = False
     """Of a task that was taken: whether its worker is dead."""
+    came: bool = False
+    """Of a signal: whether it has come, and only the program has not taken it yet."""
 
 
 class Picture(Struct, frozen=True):
@@ -112,22 +119,8 @@ def script_waits(
     resume = next((token for token in inspection.tokens if token.kind == "resume"), None)
     if resume is not None:
         found.append(_about_to_go_on(resume, _lost_owner(resume, lost)))
-    elif seen is not None:
-        place = f"line {seen.line} ({seen.source})" if seen.source else f"line {seen.line}"
-        found += [
-            Wait(
-                _kind(thing),
-                thing.name,
-                "",
-                f"{place}: {thing.sentence}",
-                thing.due,
-                thing.queue,
-                count=thing.count,
-            )
-            for thing in seen.things
-        ]
-    elif machine is not None:
-        found += _unseen(inspection, machine, lost)
+    if resume is None or execution.state == "PAUSED":  # a program that goes on may soon need something else
+        found += _needed(inspection, seen, machine, lost)
     for token in inspection.tokens:
         if token.kind == "deadline":
             sentence = (
@@ -137,9 +130,32 @@ def script_waits(
     return found
 
 
+def _needed(
+    inspection: Inspection, seen: Picture | None, machine: MachineView | None, lost: Mapping[str, Lost]
+) -> list[Wait]:
+    """What its await needs."""
+    if seen is None:
+        return _unseen(inspection, machine, lost) if machine is not None else []
+    place = f"line {seen.line} ({seen.source})" if seen.source else f"line {seen.line}"
+    return [
+        Wait(
+            _kind(thing),
+            thing.name,
+            "",
+            f"{place}: {thing.sentence}",
+            thing.due,
+            thing.queue,
+            count=thing.count,
+        )
+        for thing in seen.things
+    ]
+
+
 def _kind(thing: AwaitedThing) -> WaitKind:
     if thing.lost:
         return "lost"
+    if thing.came:
+        return "kept"
     return "queued" if thing.queue is not None else KINDS[thing.kind]
 
 
@@ -149,8 +165,12 @@ def _lost_owner(token: TokenView | None, lost: Mapping[str, Lost]) -> Lost | Non
 
 def _unseen(inspection: Inspection, machine: MachineView, lost: Mapping[str, Lost]) -> list[Wait]:
     place = f"line {machine.line}"
+    came = {signal.name for signal in machine.signals}
     found = [
-        Wait("signal", name, "", f"{place}: signal '{name}' has not come") for name in machine.wake.signals
+        Wait("kept", name, "", f"{place}: {signal_came(name, inspection.execution)}")
+        if name in came
+        else Wait("signal", name, "", f"{place}: signal '{name}' has not come")
+        for name in machine.wake.signals
     ]
     for token in inspection.tokens:
         if token.kind == "task":
@@ -158,7 +178,7 @@ def _unseen(inspection: Inspection, machine: MachineView, lost: Mapping[str, Los
             sentence = f"{place}: {thing.sentence}"
             found.append(Wait(_kind(thing), token.node, "", sentence, thing.due, thing.queue))
         elif token.kind == "timer" and not token.node:
-            found.append(Wait("timer", "", "", f"{place}: a timer that has not fired yet", token.due))
+            found.append(Wait("timer", "", "", f"{place}: {timer_sentence(token)}", token.due))
     return found
 
 
@@ -166,8 +186,9 @@ def _about_to_go_on(resume: TokenView, lost: Lost | None) -> Wait:
     if lost is not None:
         return Wait("lost", "", "", f"the script was running; {lost.sentence}", lost.due)
     if resume.state == "parked":
-        sentence = "no worker that took it has the code of this workflow; it is tried again"
-        return Wait("queued", "", "", sentence, resume.due, resume.queue)
+        return Wait("queued", "", "", WITHOUT_CODE, resume.due, resume.queue)
+    if resume.state == "held":
+        return Wait("queued", "", "", f"the script has something to do; {WHEN_RESUMED}")
     if resume.state == "leased":
         return Wait("running", "", "", "the script is running")
     return Wait("queued", "", "", "the script is about to go on: it waits for a worker", queue=resume.queue)
@@ -182,6 +203,7 @@ def _things(
 ) -> list[AwaitedThing]:
     done = {promise_id(completion.promise) for completion in view.completions}
     tokens = {token.id: token for token in inspection.tokens}
+    mailbox = Counter(signal.name for signal in view.signals)
     counted: dict[tuple[str, str, str], list[AwaitedThing]] = {}
     awaiting, limits = without_limits(awaiting)
     for leaf in leaves_of(awaiting):
@@ -189,6 +211,9 @@ def _things(
             token = tokens.get(promise_token_id(execution, promise_number(leaf.id)))
             held = held_back(token, inspection.limits) if token is not None else None
             thing = _thing(execution, leaf, token, _lost_owner(token, lost))
+            if thing.kind == "signal" and mailbox[thing.name] > 0:
+                mailbox[thing.name] -= 1  # one signal is given to one that waits
+                thing = _came(thing.name, inspection.execution)
             if held is not None:
                 thing = AwaitedThing("task", thing.name, f"task '{thing.name}' {held.reason}", held.due)
             counted.setdefault((thing.kind, thing.name, thing.sentence), []).append(thing)
@@ -196,10 +221,26 @@ def _things(
     return _limited(things, limits[0]) if limits else things
 
 
+def _came(name: str, execution: ExecutionView) -> AwaitedThing:
+    return AwaitedThing("signal", name, signal_came(name, execution), came=True)
+
+
+def signal_came(name: str, execution: ExecutionView) -> str:
+    """What is said of a signal that is awaited and lies in the mailbox."""
+    until = "the execution is resumed" if execution.state == "PAUSED" else "the program goes on"
+    return f"signal '{name}' has come and is kept until {until}"
+
+
+def timer_sentence(token: TokenView | None) -> str:
+    if token is not None and token.state == "held":
+        return "a timer whose time has come: it fires when the execution is resumed"
+    return "a timer that has not fired yet"
+
+
 def _limited(things: list[AwaitedThing], limit: float) -> list[AwaitedThing]:
     """With the time limit around the await: a signal has one of its own to tell it by."""
     told = [
-        replace(thing, due=_earlier(thing.due, limit)) if thing.kind == "signal" else thing
+        replace(thing, due=_earlier(thing.due, limit)) if thing.kind == "signal" and not thing.came else thing
         for thing in things
     ]
     if all(thing.kind == "signal" for thing in things):
@@ -217,7 +258,7 @@ def _thing(execution: str, leaf: Awaitable, token: TokenView | None, lost: Lost 
         case "task":
             return _task_thing(name, token, lost)
         case "timer":
-            return AwaitedThing("timer", name, "a timer that has not fired yet", leaf.due)
+            return AwaitedThing("timer", name, timer_sentence(token), leaf.due)
         case "signal":
             limit = " (with a time limit)" if leaf.due is not None else ""
             sentence = (
@@ -246,7 +287,9 @@ def _task_sentence(name: str, token: TokenView | None) -> str:
         return f"task '{name}' has no token any more"
     if token.state == "leased":
         return f"task '{name}' is running (attempt {token.attempt})"
-    if token.state in ("ready", "held"):
+    if token.state == "held":
+        return f"task '{name}' is ready; {WHEN_RESUMED}"
+    if token.state == "ready":
         return f"task '{name}' waits for a worker that serves queue '{token.queue}'"
     if token.attempt > 1:
         return f"task '{name}' failed and is tried again (attempt {token.attempt})"

@@ -151,6 +151,18 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "An attempt, or the whole execution, took longer than its `timeout`; or a signal or decision came too late.",
         "",
     ),
+    "TRANSACTION_ABORTED": (
+        "A statement of a task's `ctx.transaction()` failed, and the task caught the error. Nothing of it is stored.",
+        "Let the error out, or use a savepoint; see [Transactions](../how-to/transactions.md).",
+    ),
+    "TRANSACTION_ENDED": (
+        "A task ended its `ctx.transaction()` by COMMIT or ROLLBACK. What it committed is stored without the step.",
+        "Leave the commit to the step. Look at what the task wrote before you retry.",
+    ),
+    "TRANSACTION_IDLE": (
+        "A task left its `ctx.transaction()` without a statement for 60 s. Nothing of it is stored.",
+        "Do what takes long before the block, and return soon after it.",
+    ),
     "UNACCEPTABLE_SIGNAL": (
         "A signal that an `approval` waited for is no decision, or does not fit its form. The node waits on.",
         "Send decisions with `handle.decide`, which refuses such ones.",

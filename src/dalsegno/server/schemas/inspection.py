@@ -122,6 +122,7 @@ class ThingInfo(BaseModel):
     sentence: str
     due: datetime | None = None
     count: int = 1
+    came: bool = Field(default=False, description="Of a signal: it has come, and is not taken yet.")
 
     @classmethod
     def of(cls, thing: AwaitedThing) -> ThingInfo:
@@ -131,6 +132,7 @@ class ThingInfo(BaseModel):
             sentence=thing.sentence,
             due=maybe_moment(thing.due),
             count=thing.count,
+            came=thing.came,
         )
 
 

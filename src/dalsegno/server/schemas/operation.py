@@ -8,6 +8,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dalsegno.engine.dead import DeadKind, DeadLetter
+from dalsegno.engine.roll_call import WorkerSeen
+from dalsegno.engine.worker_info import Running
 from dalsegno.ports.ledger import QueueView
 from dalsegno.server.schemas.values import maybe_moment, moment
 
@@ -18,6 +20,16 @@ class RunningInfo(BaseModel):
     kind: str
     queue: str
     attempt: int
+
+    @staticmethod
+    def of(running: Running) -> RunningInfo:
+        return RunningInfo(
+            execution=running.execution,
+            node=running.node,
+            kind=running.kind,
+            queue=running.queue,
+            attempt=running.attempt,
+        )
 
 
 class WorkerStatus(BaseModel):
@@ -32,6 +44,7 @@ class WorkerStatus(BaseModel):
                 "host": "host",
                 "process": 4711,
                 "since": "2026-05-01T12:00:00Z",
+                "heard_at": "2026-05-01T12:30:00Z",
                 "expires_at": "2026-05-01T12:31:00Z",
                 "queues": ["default", "system"],
                 "concurrency": 100,
@@ -55,11 +68,29 @@ class WorkerStatus(BaseModel):
     host: str | None = None
     process: int | None = None
     since: datetime | None = None
+    heard_at: datetime | None = Field(default=None, description="When its last heartbeat came.")
     expires_at: datetime = Field(description="Without a further heartbeat it is dead then.")
     queues: list[str]
     concurrency: int | None = None
     leases: int = Field(description="Tokens it holds, also between two heartbeats.")
     running: list[RunningInfo] = Field(description="What it ran at its last heartbeat; at most 20.")
+
+    @staticmethod
+    def of(seen: WorkerSeen) -> WorkerStatus:
+        return WorkerStatus(
+            id=seen.id,
+            kind=seen.kind,
+            state=seen.state,
+            host=seen.host,
+            process=seen.process,
+            since=maybe_moment(seen.since),
+            heard_at=maybe_moment(seen.heard_at),
+            expires_at=moment(seen.expires_at),
+            queues=list(seen.queues),
+            concurrency=seen.concurrency,
+            leases=seen.leases,
+            running=[RunningInfo.of(each) for each in seen.running],
+        )
 
 
 class Workers(BaseModel):

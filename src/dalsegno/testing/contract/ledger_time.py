@@ -263,3 +263,29 @@ class LedgerDeadlines(Topic):
 
         assert (await stack.ledger.wake()).ready == ()
         assert (await stack.take())[JOIN].reason == "open"
+
+
+class LedgerMovedTokens(Topic):
+    """A turn of a script whose code the worker has not goes to those who have it."""
+
+    guarantees = frozenset(("L6",))
+    needs = frozenset(("commit", "time", "scripts"))
+
+    async def test_l6_parked_token_may_move_to_another_queue(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a"), token("b")))["a"]
+
+        [applied] = await stack.apply(step(lease, park=Park(stack.clock.now(), b"x", 2, queue="other")))
+
+        assert applied.next_due == stack.clock.now()
+        assert (await stack.ledger.wake()).ready == (ReadyToken("a", RUN, "other", 0),)
+        assert await stack.claim() == []
+        [moved] = await stack.claim(queues=("other",))
+        assert (moved.token, moved.queue, moved.attempt, moved.data) == ("a", "other", 2, b"x")
+
+    async def test_l6_one_that_is_not_moved_stays_in_its_queue(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a", queue="mine"), token("b")))["a"]
+
+        await stack.apply(step(lease, park=Park(stack.clock.now(), b"", 2)))
+        await stack.ledger.wake()
+
+        assert [lease.queue for lease in await stack.claim(queues=("mine",))] == ["mine"]

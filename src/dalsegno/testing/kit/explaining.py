@@ -92,6 +92,6 @@ class Explainer:
 
 def _sentence(thing: AwaitedThing) -> str:
     sentence = thing.sentence
-    if thing.kind == "signal":
+    if thing.kind == "signal" and not thing.came:
         sentence = f"signal '{thing.name}' has not come; send it with handle.signal({thing.name!r}, …)"
     return f"{sentence} (× {thing.count})" if thing.count > 1 else sentence

@@ -287,15 +287,15 @@ WITH changed AS (
     UPDATE token
     SET execution = given.target, state = given.state, due = given.due, fence = given.fence, owner = given.owner,
         attempt = given.attempt, losses = given.losses, reason = given.reason, barrier = given.barrier,
-        ready_at = given.ready_at, digest = given.digest, awaits = given.awaits, data = given.data,
-        turn = CASE WHEN given.state = 'ready' THEN given.turn ELSE token.turn END
+        ready_at = given.ready_at, digest = given.digest, awaits = given.awaits, queue = given.queue,
+        data = given.data, turn = CASE WHEN given.state = 'ready' THEN given.turn ELSE token.turn END
     FROM (
         SELECT nextval('turn') AS turn, rows.*
         FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::bigint[], $5::text[], $6::float8[], $7::integer[],
                     $8::text[], $9::integer[], $10::integer[], $11::text[], $12::text[], $13::float8[], $14::bytea[],
-                    $15::text[], $16::bytea[])
+                    $15::text[], $16::text[], $17::bytea[])
             AS rows (execution, id, fence_before, target, state, due, fence, owner, attempt, losses, reason, barrier,
-                     ready_at, digest, awaits, data)
+                     ready_at, digest, awaits, queue, data)
     ) AS given
     WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence_before
     RETURNING 1

@@ -127,7 +127,7 @@ WHERE number = column1;
 -- :name change
 UPDATE token
 SET data = ?, state = ?, due = ?, fence = ?, owner = ?, attempt = ?, losses = ?, reason = ?, barrier = ?,
-    ready_at = ?, digest = ?, awaits = ?, turn = ?
+    ready_at = ?, digest = ?, awaits = ?, queue = ?, turn = ?
 WHERE number = ?;
 
 -- :name move
