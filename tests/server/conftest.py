@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from dalsegno.app import App
+from dalsegno.engine.reconciler import Reconciler
 from dalsegno.server import ServerSettings, create_application
 from dalsegno.server.application import Roles
 
@@ -44,6 +45,16 @@ def app(store_url: str) -> App:
         raise ValueError("no luck")
 
     return made
+
+
+@pytest.fixture
+def leases_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With workers that are dead, for tests that look at them: a round that falls in between would take them back."""
+
+    async def nothing(reconciler: Reconciler) -> None:
+        pass
+
+    monkeypatch.setattr(Reconciler, "take_back_leases", nothing)
 
 
 @pytest.fixture

@@ -71,6 +71,7 @@ async def test_a_stopping_server_is_alive_but_not_ready(
     assert (await http.get("/v1/health/live")).status_code == 200
 
 
+@pytest.mark.usefixtures("leases_stay")
 async def test_dead_workers_that_hold_work_are_named(http: httpx.AsyncClient, app: App) -> None:
     ledger = app.client.stack.ledger
     graph = {"name": "g", "nodes": [{"id": "it", "type": "task", "queue": "x", "parameters": {"task": "t"}}]}

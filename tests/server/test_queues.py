@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import httpx
+import pytest
 
 from dalsegno import App
 from tests.server.test_executions import ended
@@ -58,6 +59,7 @@ async def test_what_runs_is_counted_and_its_worker_named(app: App, http: httpx.A
     assert (await http.get("/v1/queues")).json() == {"queues": []}
 
 
+@pytest.mark.usefixtures("leases_stay")
 async def test_remote_workers_and_dead_ones_are_listed(app: App, http: httpx.AsyncClient) -> None:
     await start(http, task_graph("away", "resize", "images"))
     body = {"worker": "w1", "queues": ["images"], "wait": 1}

@@ -139,6 +139,7 @@ async def test_work_that_waits_for_a_worker_that_lives_is_no_trouble(
 # -- why ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("leases_stay")
 async def test_why_tells_that_the_process_that_ran_a_node_is_gone(http: httpx.AsyncClient, app: App) -> None:
     command = "from dalsegno.engine.processes import worker_name; print(worker_name())"
     ran = await asyncio.to_thread(
@@ -156,6 +157,7 @@ async def test_why_tells_that_the_process_that_ran_a_node_is_gone(http: httpx.As
     assert reason["due"] is not None
 
 
+@pytest.mark.usefixtures("leases_stay")
 async def test_why_tells_when_a_dead_worker_was_heard_of_last(http: httpx.AsyncClient, app: App) -> None:
     await http.post("/v1/definitions", json={"source": SCRIPT, "kind": "script"})
     execution = (await http.post("/v1/executions", json={"workflow": "asks"})).json()["id"]
