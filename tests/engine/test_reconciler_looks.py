@@ -39,14 +39,14 @@ async def test_an_ending_that_is_told_between_two_looks_is_no_alarm(monkeypatch:
             await app.handle(execution).asignal("news")
             return False
 
-        monkeypatch.setattr(reconciler, "_has_children", told_meanwhile)
+        monkeypatch.setattr(reconciler, "has_children", told_meanwhile)
         await reconciler.check(parent)
         assert reconciler.stuck == {}
 
         async def nothing(_execution: str) -> bool:
             return False
 
-        monkeypatch.setattr(reconciler, "_has_children", nothing)
+        monkeypatch.setattr(reconciler, "has_children", nothing)
         await reconciler.check(parent)
         assert list(reconciler.stuck) == [parent]
 

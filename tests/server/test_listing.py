@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from dalsegno.app import App
 from tests.server.test_executions import WAITS, deploy_script, ended
 
 FAILS = 'workflow fails(inputs) {\n  throw "the card of " + inputs.who + " was declined"\n}\n'
@@ -108,3 +109,19 @@ async def test_only_ended_executions_are_removed(http: httpx.AsyncClient, runs: 
     assert (await http.delete("/v1/executions/nowhere")).status_code == 404
     assert (await http.delete(f"/v1/executions/{runs['again']}")).status_code == 204
     assert (await http.get(f"/v1/executions/{runs['again']}")).status_code == 404
+
+
+async def test_what_is_swept_at_that_moment_is_removed_a_moment_later(
+    http: httpx.AsyncClient, app: App, runs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = app.client.stack.archive
+    remove, tries = archive.remove, 0
+
+    async def held_by_the_sweep(executions: list[str]) -> list[str]:
+        nonlocal tries
+        tries += 1
+        return await remove(executions) if tries == 3 else []
+
+    monkeypatch.setattr(archive, "remove", held_by_the_sweep)
+    assert (await http.delete(f"/v1/executions/{runs['again']}")).status_code == 204
+    assert tries == 3

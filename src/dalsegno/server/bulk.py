@@ -130,10 +130,18 @@ async def _retry(office: Office, view: ExecutionView) -> str | None:
     return None
 
 
+CLEARING_UP = (0, 0.02, 0.05, 0.1, 0.2, 0.4)
+"""Pauses before another try: right after its end what is left of an execution is swept, and meanwhile nobody else may
+touch it."""
+
+
 async def remove_one(office: Office, execution: str) -> None:
     """An ended execution with everything it left."""
     view = await office.client.status(execution)
     if view.state not in ENDED:
         raise Conflict(f"execution {execution} has not ended ({view.state}); cancel it first")
-    if not await office.client.stack.archive.remove([execution]):
-        raise Conflict(f"the end of execution {execution} is still to be told to its parent; try again soon")
+    for pause in CLEARING_UP:
+        await asyncio.sleep(pause)
+        if await office.client.stack.archive.remove([execution]):
+            return
+    raise Conflict(f"the end of execution {execution} is still to be told to its parent; try again soon")

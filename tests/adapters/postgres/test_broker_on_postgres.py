@@ -189,6 +189,7 @@ async def test_after_a_claim_that_left_nothing_there_is_no_other_without_news(
     stacks: PostgresStacks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack = await stacks.open()
+    await until(lambda: broker_of(stack).listener.sent)  # its hello: until then it may look again at any time
     claims = 0
 
     async def count() -> None:

@@ -283,7 +283,8 @@ class LedgerMovedTokens(Topic):
         assert (moved.token, moved.queue, moved.attempt, moved.data) == ("a", "other", 2, b"x")
 
     async def test_l6_one_that_is_not_moved_stays_in_its_queue(self, stack: ContractStack) -> None:
-        lease = (await stack.begin(token("a", queue="mine"), token("b")))["a"]
+        await stack.apply(start(RUN, token("a", queue="mine"), token("b")))
+        [lease] = await stack.claim(queues=("mine",))
 
         await stack.apply(step(lease, park=Park(stack.clock.now(), b"", 2)))
         await stack.ledger.wake()

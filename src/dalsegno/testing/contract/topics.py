@@ -54,7 +54,12 @@ from dalsegno.testing.contract.ledger_requests import (
 from dalsegno.testing.contract.ledger_signals import LedgerSignalledTokens, LedgerSignals
 from dalsegno.testing.contract.ledger_split import LedgerSplitBarriers
 from dalsegno.testing.contract.ledger_sweep import LedgerReconciling, LedgerSweep
-from dalsegno.testing.contract.ledger_time import LedgerDeadlines, LedgerLateTimers, LedgerTimers
+from dalsegno.testing.contract.ledger_time import (
+    LedgerDeadlines,
+    LedgerLateTimers,
+    LedgerMovedTokens,
+    LedgerTimers,
+)
 from dalsegno.testing.contract.ledger_waking import LedgerWaking
 from dalsegno.testing.contract.ledger_whole import LedgerOutbox, LedgerWhole
 from dalsegno.testing.contract.limits_model import LimitsComparison
@@ -80,6 +85,7 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerQueues,
     LedgerTimers,
     LedgerLateTimers,
+    LedgerMovedTokens,
     LedgerDeadlines,
     LedgerPause,
     LedgerPauseAndTime,
