@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +14,7 @@ from dalsegno.adapters.postgres import Listener, PostgresBroker
 from dalsegno.adapters.postgres.takers import Takers
 from dalsegno.adapters.sqlite.broker import SqliteBroker
 from dalsegno.model.transition import ReadyToken
+from tests.waiting import come_about
 
 
 class SlowLedger:
@@ -34,14 +34,6 @@ class SlowLedger:
         return found
 
 
-async def until(come: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if come():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come about")
-
-
 def deaf_postgres_broker(ledger: Any) -> PostgresBroker:
     """Its listener is not started: what counts is inside the process."""
     return PostgresBroker(ledger, Listener("postgresql://nowhere/at_all"), Takers())
@@ -53,10 +45,10 @@ async def test_news_that_come_during_a_claim_are_not_taken_away_by_another(make:
     broker = make(ledger)
     first = asyncio.create_task(broker.take("first", ["a"], 1))
     second = asyncio.create_task(broker.take("second", ["b"], 1))
-    await until(lambda: ledger.asked == ["first", "second"])
+    await come_about(lambda: ledger.asked == ["first", "second"], "both ask")
     ledger.ready.add("b")
     await broker.announce([ReadyToken("t", "x", "b", 0)])
-    await until(lambda: ledger.asked.count("first") == 2)
+    await come_about(lambda: ledger.asked.count("first") == 2, "the first asks again")
     ledger.gate.set()
     assert await asyncio.wait_for(second, 5) == ["b"]
     first.cancel()

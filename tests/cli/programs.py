@@ -10,25 +10,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar("T")
 PATIENCE = 30.0
-
-
-def until(look: Callable[[], T | None], what: str) -> T:
-    """The first answer that is not falsy; fails when patience ends."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"not observed within {PATIENCE:g} s: {what}")
 
 
 class Program:

@@ -15,9 +15,10 @@ from dalsegno.cli.probing import Address, health_address, read_address
 from dalsegno.cli.problems import Refusal
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, write
-from tests.cli.programs import Program, Programs, until
+from tests.cli.programs import Program, Programs
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import free_port
+from tests.waiting import until
 
 BLOCKING = """
 import time

@@ -12,8 +12,9 @@ from dalsegno.cli.keeping import read_retention_options
 from dalsegno.cli.problems import Refusal
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, LONG_WAIT
-from tests.cli.programs import PATIENCE, Programs, until
+from tests.cli.programs import PATIENCE, Programs
 from tests.cli.test_server import announced
+from tests.waiting import until
 
 DAY = 86_400.0
 

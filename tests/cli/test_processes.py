@@ -11,7 +11,8 @@ import pytest
 
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, LONG_WAIT, STEPS, TASKS, lines, write
-from tests.cli.programs import Programs, until, without_styles
+from tests.cli.programs import Programs, without_styles
+from tests.waiting import until
 
 
 def last(invoke: Invoke, name: str = "last") -> dict[str, object]:

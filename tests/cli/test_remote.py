@@ -13,8 +13,8 @@ from typer.testing import Result
 from dalsegno import App, signal
 from tests.cli.conftest import Invoke
 from tests.cli.documents import BAD, FAILING, HELLO, LONG_WAIT, write
-from tests.cli.programs import until
 from tests.server.conftest import LiveServer
+from tests.waiting import until
 
 ASKING = """\
 name: asking

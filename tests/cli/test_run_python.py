@@ -9,7 +9,8 @@ import pytest
 
 from tests.cli.conftest import Invoke
 from tests.cli.documents import PROGRAM, TWO_WORKFLOWS, UNFIT, write
-from tests.cli.programs import Programs, until
+from tests.cli.programs import Programs
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 
 from tests.cli.conftest import Invoke
 from tests.cli.documents import SCRIPT, SCRIPT_TASKS, SHORT_SCRIPT, THROWING_SCRIPT, lines, write
-from tests.cli.programs import Programs, until, without_styles
+from tests.cli.programs import Programs, without_styles
+from tests.waiting import until
 
 APP = ("--app", "script_tasks.py")
 

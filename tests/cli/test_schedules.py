@@ -12,7 +12,8 @@ import pytest
 
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, write
-from tests.cli.programs import Programs, until
+from tests.cli.programs import Programs
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ import pytest
 from dalsegno import Client
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, LONG_WAIT, TASKS, write
-from tests.cli.programs import PATIENCE, Program, Programs, until
+from tests.cli.programs import PATIENCE, Program, Programs
+from tests.waiting import until
 
 
 def announced(program: Program) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import pytest
 from dalsegno import App
 from dalsegno.engine.worker_info import read_info
 from tests.cli.documents import write
-from tests.cli.programs import Programs, until
+from tests.cli.programs import Programs
+from tests.waiting import until
 
 SHOP = """
 from dalsegno import App, sleep

@@ -18,9 +18,9 @@ from dalsegno.core.diagnosis import never_silent
 from dalsegno.model.inspection import Inspection
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, write
-from tests.cli.programs import until
 from tests.cli.test_tree import execution as an_execution
 from tests.server.conftest import LiveServer
+from tests.waiting import until
 
 SHOP = """
 from dalsegno import App, signal

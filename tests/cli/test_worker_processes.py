@@ -11,8 +11,9 @@ from dalsegno import App
 from dalsegno.cli.supervising import Family, how_it_ended
 from tests.cli.conftest import Invoke
 from tests.cli.documents import STEPS, TASKS, lines, write
-from tests.cli.programs import Program, Programs, until
+from tests.cli.programs import Program, Programs
 from tests.servers.process import alive, children_of
+from tests.waiting import until
 
 
 def workers(app: App) -> set[str]:

@@ -15,8 +15,9 @@ import pytest
 from dalsegno import App
 from dalsegno.engine.worker_info import Running, WorkerInfo, write_info
 from tests.cli.conftest import Invoke
-from tests.cli.programs import Programs, until
+from tests.cli.programs import Programs
 from tests.server.conftest import LiveServer
+from tests.waiting import until
 
 RUNNING = Running("0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4", "resize", "task", "images", 2)
 

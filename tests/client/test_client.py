@@ -20,9 +20,9 @@ from dalsegno import (
     WorkflowFailed,
 )
 from dalsegno.errors import BadConfiguration, Conflict
-from tests.cli.programs import until
 from tests.client import typed_user
 from tests.client.documents import ASKS, FAILS, GREET, SCRIPT, WAITS
+from tests.waiting import until
 
 
 def test_deploy_start_result(client: Client) -> None:

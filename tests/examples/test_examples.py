@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.programs import Programs, until
+from tests.cli.programs import Programs
 from tests.examples.commands import NEEDS_NETWORK, Example, example, examples
+from tests.waiting import until
 
 
 def _runs_alone(each: Example) -> list[tuple[str, ...]]:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import httpx
 import pytest
 
 from tests.server.test_stream_kill import ServerProcess
+from tests.waiting import until
 
 PATIENCE = 30.0
 SOONER = """
@@ -78,13 +78,6 @@ def server(
     monkeypatch.setenv("DALSEGNO_SECRET_KEY", "a passphrase of the tests")
     with ServerProcess(f"sqlite:///{tmp_path / 'alerts.db'}", ("-c", SOONER, "dev")) as made:
         yield made
-
-
-def until(happened: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < end, f"not within {PATIENCE:g} s: {what}"
-        time.sleep(0.01)
 
 
 def fail_once(server: ServerProcess) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from dalsegno.server import ServerSettings
 from dalsegno.server.connections import http_protocol
 from tests.server.conftest import LiveServer
 from tests.server.test_guard_live import everything, lives
+from tests.waiting import until
 
 SETTINGS = ServerSettings(reply_seconds=0.5)
 PATIENCE = 15.0
@@ -73,13 +74,6 @@ def asking(server: LiveServer, size: int) -> socket.socket:
     made.connect(server.socket.getsockname())
     made.sendall(f"GET /sized/{size} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     return made
-
-
-def until(happened: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < end, f"not within {PATIENCE:g} s: {what}"
-        time.sleep(0.01)
 
 
 def connections(server: LiveServer) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,9 @@ from tests.server.conftest import LiveServer
 from tests.server.streaming import Watcher, read_stream
 from tests.server.test_definitions import GRAPH
 from tests.server.test_executions import WAITS, deploy_script, ended
+from tests.waiting import come_about
 
 PATIENT = httpx.Timeout(20)
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if happened():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it did not happen")
 
 
 async def start_waiting(http: httpx.AsyncClient) -> str:
@@ -116,7 +109,7 @@ async def test_events_come_when_they_happen(live: LiveServer) -> None:
         execution = await start_waiting(http)
         watchers = [Watcher(live.url, execution) for _ in range(5)]
         following = [asyncio.create_task(watcher.follow(http)) for watcher in watchers]
-        await until(lambda: all("Suspended" in watcher.kinds for watcher in watchers))
+        await come_about(lambda: all("Suspended" in watcher.kinds for watcher in watchers), "all hear of it")
         began = asyncio.get_running_loop().time()
         await http.post(f"/v1/executions/{execution}/signals", json={"name": "go", "payload": 1})
         await asyncio.gather(*following)
@@ -241,7 +234,7 @@ async def test_all_watchers_of_an_execution_share_one_reader(
         client, archive = app.client, app.client.stack.archive
         await app.adeploy_script(WAITS)
         execution = await client.start("waits")
-        await until(lambda: app.engine.worker is not None and app.engine.worker.steps_done > 0)
+        await come_about(lambda: app.engine.worker is not None and app.engine.worker.steps_done > 0, "a step")
         view = await client.status(execution)
         reads = _count_reads(archive, monkeypatch)
         hub = Broadcast(archive, 100, asyncio.Event())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+
+from tests.waiting import come_about
 
 SOON = 5.0
 """Much less than the time after which a worker looks by itself."""
@@ -21,16 +22,12 @@ Act = Callable[[], Awaitable[None]]
 
 
 async def until(come: Callable[[], object], seconds: float = 20.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not come():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.005)
+    await come_about(come, "what goes on meanwhile", seconds)
 
 
 async def until_somebody_waits(watching: Any, seconds: float = 20.0) -> None:
     """For a table that another session has locked."""
-    async with asyncio.timeout(seconds):
-        while not await watching.fetchval(WAITS):  # noqa: ASYNC110 - PostgreSQL does not tell of it
-            await asyncio.sleep(0.005)
+    await come_about(lambda: watching.fetchval(WAITS), "somebody waits for a table", seconds)
 
 
 async def nothing() -> None:

@@ -14,6 +14,7 @@ from dalsegno.engine.stack import Stack
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.testing.contract.build import event, start, token
 from dalsegno.wiring import open_stack
+from tests.adapters.postgres.meanwhile import until
 
 WAITS_FOR_ME = """
 SELECT pid, waitstart
@@ -48,8 +49,8 @@ async def test_batch_that_waits_for_a_lock_does_not_hold_up_others(
     await stranger.fetch("SELECT 1 FROM flight WHERE id = 'held' FOR UPDATE")
 
     held = committer.commit(Transition("held", (), (event(),)))
-    while not (before := await stranger.fetch(WAITS_FOR_ME)):  # noqa: ASYNC110 - only the server knows
-        await asyncio.sleep(0.01)
+    await until(lambda: stranger.fetch(WAITS_FOR_ME))
+    before = await stranger.fetch(WAITS_FOR_ME)
     outcomes = await asyncio.gather(*(committer.commit(Transition(run, (), (event(),))) for run in free))
     after = await stranger.fetch(WAITS_FOR_ME)
 

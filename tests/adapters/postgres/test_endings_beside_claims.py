@@ -204,9 +204,7 @@ async def test_who_removes_the_token_waits_for_the_claim(
     async def remove_meanwhile() -> None:
         removing = processes.other.sweep() if how == "sweep" else processes.remove()
         begun.append(asyncio.create_task(removing))
-        async with asyncio.timeout(SOON):
-            while not await processes.waiting():  # noqa: ASYNC110 - there is no event for it
-                await asyncio.sleep(0.005)
+        await until(processes.waiting, SOON)
 
     await claim_while_it_ends(processes, prepare, monkeypatch, remove_meanwhile)
     assert await begun[0]

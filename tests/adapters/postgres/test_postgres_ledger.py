@@ -19,6 +19,7 @@ from dalsegno.ports.ledger import WorkerView
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract.build import RUN, arrive, barrier, event, start, step, token
 from tests.adapters.postgres.conftest import OpenLedger
+from tests.adapters.postgres.meanwhile import until
 from tests.servers.postgres import PostgresServer
 
 HOLD = "SELECT FROM dalsegno.flight WHERE id = $1 FOR UPDATE"
@@ -81,9 +82,7 @@ async def test_third_try_for_a_locked_execution_waits_for_it(
 async def _until_somebody_waits(url: str) -> None:
     watcher = await asyncpg.connect(url)
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    async with asyncio.timeout(20):
-        while not await watcher.fetchval(waiting):  # each look takes its time
-            pass
+    await until(lambda: watcher.fetchval(waiting))
     await watcher.close()
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from dalsegno.errors import BadConfiguration
 from dalsegno.server import create_application
 from dalsegno.wiring import open_stack, shown_url
 from tests.servers.postgres import PostgresServer
+from tests.waiting import come_about, until
 
 PATIENCE = 60.0
 
@@ -61,13 +60,6 @@ def make_app(tmp_path: Path) -> Callable[[str], App]:
         return app
 
     return make
-
-
-def until(come: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
-    end = time.monotonic() + seconds
-    while not come():
-        assert time.monotonic() < end, f"it did not come about: {what}"
-        time.sleep(0.02)
 
 
 class Process:
@@ -135,9 +127,11 @@ async def test_readiness_says_that_the_server_is_away(
             assert (away.status_code, (await http.get("/v1/health/live")).status_code) == (503, 200)
             assert "PostgreSQL" in away.text
             private_postgres.start()
-            async with asyncio.timeout(PATIENCE):
-                while (await http.get("/v1/health/ready")).status_code != 200:  # noqa: ASYNC110 - it only answers
-                    await asyncio.sleep(0.05)
+
+            async def is_ready() -> bool:
+                return (await http.get("/v1/health/ready")).status_code == 200
+
+            await come_about(is_ready, "it is ready again")
 
 
 def test_separate_processes_share_the_work(

@@ -26,13 +26,7 @@ from dalsegno.testing.contract.ledger_ids import LedgerIds
 from dalsegno.testing.contract.ledger_isolation import LedgerClaims, LedgerIsolation
 from dalsegno.testing.contract.ledger_items import LedgerItemEnding
 from dalsegno.testing.contract.ledger_leases import LedgerFences, LedgerLostWorkers, LedgerNamedLeases
-from dalsegno.testing.contract.ledger_limits import (
-    LedgerLimits,
-    LedgerRates,
-    LedgerSlots,
-    LedgerTurns,
-    SharedLimits,
-)
+from dalsegno.testing.contract.ledger_limits import LedgerLimits, LedgerSlots, SharedLimits
 from dalsegno.testing.contract.ledger_machines import LedgerCompletions, LedgerMachines
 from dalsegno.testing.contract.ledger_once import LedgerOnce
 from dalsegno.testing.contract.ledger_pause import LedgerPause, LedgerPauseAndLeases, LedgerPauseAndTime
@@ -46,6 +40,7 @@ from dalsegno.testing.contract.ledger_pending import (
 )
 from dalsegno.testing.contract.ledger_pending_in_line import LedgerPendingInLine
 from dalsegno.testing.contract.ledger_queues import LedgerQueues
+from dalsegno.testing.contract.ledger_rates import LedgerRates, LedgerTurns
 from dalsegno.testing.contract.ledger_requests import (
     LedgerCancelRequests,
     LedgerDroppedTokens,

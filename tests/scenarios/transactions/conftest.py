@@ -1,0 +1,23 @@
+"""On the stores that have transactions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.stage import Stage
+from tests.scenarios.transactions.till import Till
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/scenario.db"
+    url: str = request.getfixturevalue("empty_postgres")()
+    return url
+
+
+@pytest.fixture
+def till(stage: Stage, store_url: str) -> Till:
+    return Till(stage, store_url)

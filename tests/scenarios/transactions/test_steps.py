@@ -1,0 +1,182 @@
+"""Work of tasks in one transaction with their steps."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dalsegno import TaskContext
+from tests.scenarios.documents import graph, task
+from tests.scenarios.stage import Stage
+from tests.scenarios.transactions.till import INSERT, Till
+
+GRAPH = graph("a > b", {"a": task("pay", "{{ $trigger }}"), "b": task("echo", "{{ $a }}")})
+SCRIPT = 'workflow paying(inputs) {\n  return await Task.run("pay", inputs)\n}\n'
+KINDS = ("graph", "script")
+
+
+def run(till: Till, kind: str, name: str = "a", amount: int = 5) -> Any:
+    inputs = {"name": name, "amount": amount}
+    if kind == "graph":
+        return till.stage.run(GRAPH, inputs)
+    return till.stage.run_script(SCRIPT, inputs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_work_and_step_are_stored_together(till: Till, kind: str) -> None:
+    ended = run(till, kind)
+
+    assert (ended.state, ended.output) == ("COMPLETED", "paid a"), ended.error
+    assert till.paid() == [("a", 5)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_run_that_fails_after_its_work_leaves_nothing_of_it(till: Till, kind: str) -> None:
+    async def fails_twice(number: int) -> None:
+        if number <= 2:
+            raise RuntimeError("not yet")
+
+    till.then = fails_twice
+    ended = run(till, kind)
+
+    assert (ended.state, till.runs) == ("COMPLETED", 3)
+    assert till.paid() == [("a", 5)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_work_that_the_database_refuses_is_the_failure_of_the_task(till: Till, kind: str) -> None:
+    till.execute(INSERT.format(name="a", amount=1))
+
+    ended = run(till, kind)
+
+    assert (ended.state, till.runs) == ("FAILED", 4), "and it was tried again as often as the task says"
+    assert "payment" in ended.error["message"]
+    assert till.paid() == [("a", 1)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_run_that_lost_its_lease_leaves_nothing(till: Till, kind: str) -> None:
+    """It is run again elsewhere, and the late one is refused with all it wrote."""
+    door = till.stage.door("late")
+    engine = till.stage.app.engine
+
+    async def loses_its_lease(number: int) -> None:
+        if number == 1:
+            assert engine.worker is not None
+            lost = await engine.stack.ledger.expire(engine.worker.names())
+            await engine.stack.broker.announce(lost)
+            await door.passing("first")
+
+    till.then = loses_its_lease
+    inputs = {"name": "a", "amount": 5}
+    stage = till.stage
+    if not till.on_postgres:
+        handle = stage.start(GRAPH, inputs) if kind == "graph" else stage.start_script(SCRIPT, inputs)
+        assert stage.end_of(handle).state == "COMPLETED"
+        door.open()
+    else:
+        # The late one holds the row of the user's own table until it gives up.
+        handle = stage.start(GRAPH, inputs) if kind == "graph" else stage.start_script(SCRIPT, inputs)
+        stage.until_comers(handle, "late")
+        door.open()
+        assert stage.end_of(handle).state == "COMPLETED"
+
+    stage.until("both runs are over", handle, lambda: not engine.transactions.retries)
+    assert till.runs == 2
+    assert till.paid() == [("a", 5)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
+def test_connection_that_is_lost_is_no_failure_of_the_task(till: Till, kind: str) -> None:
+    """The token is handed back and run again, though the task is never retried for failures of its own."""
+
+    @till.stage.app.task
+    async def careless(ctx: TaskContext, name: str, amount: int) -> str:
+        till.runs += 1
+        async with ctx.transaction() as connection:
+            await connection.execute(INSERT.format(name=name, amount=amount))
+            if till.runs == 1:
+                own = await connection.fetchval("SELECT pg_backend_pid()")
+                await asyncio.to_thread(till.execute, f"SELECT pg_terminate_backend({own})")
+            await connection.execute("SELECT 1")
+        return f"paid {name}"
+
+    inputs = {"name": "a", "amount": 5}
+    document = graph("a", {"a": task("careless", "{{ $trigger }}")})
+    source = 'workflow c(inputs) {\n  return await Task.run("careless", inputs)\n}\n'
+    ended = till.stage.run(document, inputs) if kind == "graph" else till.stage.run_script(source, inputs)
+
+    assert (ended.state, till.runs) == ("COMPLETED", 2), ended.error
+    assert till.paid() == [("a", 5)]
+
+
+def test_constraint_that_is_checked_at_the_end_fails_the_task(till: Till) -> None:
+    if till.on_postgres:
+        till.execute("ALTER TABLE payment ADD CONSTRAINT once UNIQUE (amount) DEFERRABLE INITIALLY DEFERRED")
+    else:
+        till.execute("CREATE UNIQUE INDEX once ON payment (amount)")
+    till.execute(INSERT.format(name="before", amount=5))
+
+    ended = run(till, "script")
+
+    assert (ended.state, till.runs) == ("FAILED", 4)
+    assert till.paid() == [("before", 5)]
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "statement", ["COMMIT", "DELETE FROM token", "DROP TABLE flight", "UPDATE machine SET version = 0"]
+)
+def test_work_on_sqlite_ends_no_transaction_and_touches_no_table_of_the_store(
+    stage: Stage, statement: str
+) -> None:
+    @stage.app.task
+    def meddle(ctx: TaskContext, statement: str) -> None:
+        ctx.transaction(lambda connection: connection.execute(statement))
+
+    source = 'workflow m(inputs) {\n  return await Task.run("meddle", inputs.s)\n}\n'
+
+    ended = stage.run_script(source, {"s": statement})
+
+    assert ended.state == "FAILED"
+    assert "not authorized" in ended.error["message"]
+    assert stage.run_script(source, {"s": "SELECT 1"}).state == "COMPLETED"
+
+
+def test_wrong_form_says_which_is_right(till: Till) -> None:
+    app = till.stage.app
+
+    @app.task
+    async def block(ctx: TaskContext) -> None:
+        async with ctx.transaction():
+            pass
+
+    @app.task
+    async def work(ctx: TaskContext) -> None:
+        ctx.transaction(lambda connection: None)
+
+    @app.task
+    def plain_block(ctx: TaskContext) -> None:
+        with ctx.transaction():  # type: ignore[attr-defined]
+            pass
+
+    words = "async with ctx.transaction()" if till.on_postgres else "ctx.transaction(lambda"
+    for name in ("plain_block", "work" if till.on_postgres else "block"):
+        ended = till.stage.run_script(f'workflow w(inputs) {{\n  return await Task.run("{name}", null)\n}}\n')
+        assert ended.state == "FAILED"
+        assert words in ended.error["message"]
+
+
+def test_store_in_memory_has_no_transactions() -> None:
+    with Stage("memory:") as stage:
+
+        @stage.app.task
+        async def block(ctx: TaskContext) -> None:
+            async with ctx.transaction():
+                pass
+
+        ended = stage.run_script('workflow w(inputs) {\n  return await Task.run("block", null)\n}\n')
+        assert "needs a store on SQLite or PostgreSQL" in ended.error["message"]
