@@ -22,7 +22,7 @@ ARGS ?=
 
 .PHONY: help
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- environment -------------------------------------------------------------------------------
 
@@ -134,6 +134,10 @@ bench: $(DEV)  ## measure this machine: all workloads, or ARGS="chain --json"
 	  for workload in chain script python fanout latency resume suspended split100k timers http listing streams; do $(VENV)/bin/dalsegno bench $$workload; done
 	  printf 'bare loop, no engine: '; $(PYTHON) bench/bare_chain.py
 	fi
+
+.PHONY: bench-postgres
+bench-postgres: $(DEV) servers  ## the same on a private PostgreSQL: a table of all workloads, or ARGS="chain latency-1 --rounds 200"
+	@$(PYTHON) -m bench.postgres.run $(ARGS)
 
 .PHONY: bench-peers
 bench-peers: $(DEV) servers  ## measure DBOS and Celery beside us (ARGS="--contenders dalsegno-sqlite,celery-redis")

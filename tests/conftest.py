@@ -4,7 +4,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.servers.plugin", "tests.servers.hasty"]
+pytest_plugins = ["tests.servers.plugin", "tests.servers.hasty", "tests.chaos.reporting"]
 
 # The same examples every time: a build is red because of its change, not by chance. `make soak` looks further.
 settings.register_profile(

@@ -22,13 +22,12 @@ from typing import Any
 
 import asyncpg
 
+from bench.postgres.server import LOG_FILES, private_postgres
 from bench.soak.plot import draw
 from bench.soak.samples import TABLES, Sample, summary
 from bench.soak.verdict import complaints
 from dalsegno.bench.report import resident_mb
-from tests.servers.postgres import PostgresServer, make_template
 from tests.servers.process import die_with_parent
-from tests.servers.workspace import Workspace
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build"
@@ -163,15 +162,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser().parse_args(arguments)
-    workspace = Workspace()
-    try:
-        template = make_template(workspace.new_folder("initdb"))
-        with PostgresServer(workspace.new_folder("pg"), template) as server:
-            soak = Soak(server.create_database("soak"), chosen)
-            found = asyncio.run(soak.run())
-            found["deadlocks"] = server.log_text().count("deadlock detected")
-    finally:
-        workspace.remove()
+    with private_postgres(LOG_FILES if chosen.seconds >= JUDGED_FROM else 0) as server:
+        soak = Soak(server.create_database("soak"), chosen)
+        found = asyncio.run(soak.run())
+        found["deadlocks"] = server.log_text().count("deadlock detected")
     return report(chosen, soak.samples, found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import linear_regression
 from typing import Any
 
 from dalsegno.bench.report import percentile
@@ -67,8 +68,19 @@ def largest(samples: Sequence[Sample], value: Callable[[Sample], float]) -> floa
     return max((value(sample) for sample in samples), default=0.0)
 
 
+def growth(samples: Sequence[Sample], value: Callable[[Sample], float]) -> float:
+    """How much a line laid through the samples rises from the first to the last. A peak here and there does not lift it
+    much; what leaks a little all the time does."""
+    if len(samples) < 2:
+        return 0.0
+    times = [sample.at for sample in samples]
+    slope = linear_regression(times, [value(sample) for sample in samples]).slope
+    return slope * (times[-1] - times[0])
+
+
 def summary(samples: Sequence[Sample], peak: float, rate: float) -> dict[str, Any]:
     before, after = thirds(samples)
+    judged = [*before, *after]
     names = sorted(samples[-1].rss) if samples else []
     lasted = sum(sample.seconds for sample in samples) or 1.0
     return {
@@ -79,6 +91,7 @@ def summary(samples: Sequence[Sample], peak: float, rate: float) -> dict[str, An
         "p50_ms": [latency(each, 0.5) for each in (before, after)],
         "p99_ms": [latency(each, 0.99) for each in (before, after)],
         "rss_mb": {name: [middle(each, rss_of(name)) for each in (before, after)] for name in names},
+        "rss_growth_mb": {name: growth(judged, rss_of(name)) for name in names},
         "machine_load": [middle(each, lambda sample: sample.load) for each in (before, after)],
         "hot_mb": [largest(each, lambda sample: sample.size(HOT)) for each in (before, after)],
         "hot_dead_rows": [largest(each, lambda sample: sample.dead(HOT)) for each in (before, after)],

@@ -1,16 +1,21 @@
-"""Whether half an hour went well: nothing is lost, and nothing grows from the second third to the last."""
+"""Whether half an hour went well: nothing is lost, and nothing grows from the second third to the last.
+
+The limits are two to five times what a good half hour showed over its last two thirds: the memory of one worker rose by
+2.6 MB of 103, that of the other processes by 0.3 MB at most; the largest size of history by 2 %, that of the tables in
+flight and the number of their dead rows by nothing; the p99 by 6 %, while medians of five minutes differed by 13 %.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-RSS_SHARE, RSS_MB = 1.10, 10.0
-"""Memory may grow by this share or by so many MB, whichever is more."""
-SIZE_SHARE, SIZE_MB = 1.25, 16.0
-"""Tables likewise: vacuum comes when it comes, so sizes go up and down."""
-DEAD_SHARE, DEAD_ROWS = 1.5, 50_000
-LATENCY_SHARE = 1.5
+RSS_SHARE, RSS_MB = 0.05, 5.0
+"""Memory may rise by this share or by so many MB over the last two thirds, whichever is more."""
+SIZE_SHARE, SIZE_MB = 1.10, 8.0
+"""Tables likewise, from one third to the other: vacuum comes when it comes, so sizes go up and down."""
+DEAD_SHARE, DEAD_ROWS = 1.25, 50_000
+LATENCY_SHARE = 1.3
 KEPT_UP = 0.95
 """Share of the asked rate that must have ended."""
 
@@ -27,8 +32,12 @@ def complaints(found: dict[str, Any]) -> Iterator[str]:
     if found["deadlocks"]:
         yield f"PostgreSQL broke {found['deadlocks']} deadlocks"
     for name, (before, after) in found["rss_mb"].items():
-        if after > max(before * RSS_SHARE, before + RSS_MB):
-            yield f"the memory of {name} grew from {before:.0f} to {after:.0f} MB"
+        more = found["rss_growth_mb"][name]
+        if more > max(before * RSS_SHARE, RSS_MB):
+            yield (
+                f"the memory of {name} rose by {more:.1f} MB over the last two thirds, from {before:.0f} to"
+                f" {after:.0f} MB in the middle of each"
+            )
     for what, share, more in (
         ("hot_mb", SIZE_SHARE, SIZE_MB),
         ("history_mb", SIZE_SHARE, SIZE_MB),

@@ -18,13 +18,42 @@ STACKS = (
     ),
     (
         "`postgresql://user@host/database`",
-        "rows locked in the database, settled in the process; batches of transitions in one statement",
+        """rows locked in the database, settled in the process; a batch is one transaction, one of plain steps of chains
+        a single statement ([round trips](#a-distant-postgresql))""",
         "claims that pass over what others hold; other processes are woken by `NOTIFY`",
         "the same database, history in partitions by day",
     ),
 )
 UNFINISHED = """
 Redis has a ledger under construction. It is not reachable by a URL yet; the table shows how far it has come.
+"""
+ROUND_TRIPS = (
+    (
+        "only plain steps and endings of chains, as this process knows them from its own claims and commits",
+        "1: a single statement",
+    ),
+    (
+        """anything else: starts, scripts, whatever is inside a split, merges, limits, waits, executions that another
+        process has changed meanwhile""",
+        "at least 4, in one transaction for the whole batch",
+    ),
+)
+BEFORE_ROUND_TRIPS = """
+### A distant PostgreSQL
+
+What a process has ready at the same moment goes to the database as one batch. How often it has to wait for an answer
+depends on what is in the batch, not on how much:
+"""
+AFTER_ROUND_TRIPS = """
+A batch with both takes the statement first, then the transaction, and all of it is answered after both.
+
+So with 10 ms to the database a step of a chain takes 10 ms or more, and a start, a task of a script or an arrival at
+a merge 40 ms or more; for two of those round trips its execution is locked. Many executions at once share their
+batches, up to 500 transitions each and two batches at a time per process, so throughput suffers much less than
+latency. One alone is as slow as its round trips: run workers beside the database rather than beside the callers, or
+make one task of several small ones. Through a pooler the single statement takes four, too
+([Behind PgBouncer](../deploy.md#behind-pgbouncer)). Why it is so:
+[decision 25](../adr/0025-postgresql-locks-rows-and-settles-in-python.md).
 """
 INTRODUCTION = """
 An adapter is bound to the topics of the contract suite that it claims to support, and passes all their tests; see
@@ -46,9 +75,12 @@ def page() -> str:
         for topic in TOPICS
     ]
     stacks = table(("URL", "ledger", "broker", "archive, blobs"), STACKS)
+    round_trips = table(("in the batch", "round trips"), ROUND_TRIPS)
     matrix = table(("topic", "guarantees", *bound), rows)
     return (
-        f"# Capability matrix\n\n{NOTICE}{INTRODUCTION}\n{stacks}{UNFINISHED}\n## Contract topics\n\n{matrix}"
+        f"# Capability matrix\n\n{NOTICE}{INTRODUCTION}\n{stacks}{UNFINISHED}"
+        f"{BEFORE_ROUND_TRIPS}\n{round_trips}{AFTER_ROUND_TRIPS}"
+        f"\n## Contract topics\n\n{matrix}"
     )
 
 

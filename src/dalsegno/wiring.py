@@ -96,6 +96,7 @@ async def _postgres(url: str, clock: Clock | None) -> Stack:
 
     listen_at = _listening_at(url)
     store = await postgres.PostgresStore.open(url, clock)
+    await postgres.make_in_time(store)
     ledger = postgres.PostgresLedger(store)
     listener = postgres.Listener(listen_at)
     broker = postgres.PostgresBroker(ledger, listener, ledger.takers)
@@ -125,6 +126,7 @@ async def _postgres(url: str, clock: Clock | None) -> Stack:
         transactions=transactions,
         commits_at_once=postgres.COMMITS_AT_ONCE,
         breath_of_timers=postgres.BREATH_OF_TIMERS,
+        expect_writable=store.expect_writable,
     )
 
 

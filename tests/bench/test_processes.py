@@ -46,8 +46,19 @@ def test_stores_that_processes_cannot_share_well_are_refused(store: str) -> None
     assert "give --store postgresql://" in refused.output
 
 
+def test_latency_across_processes_has_the_steps_done_by_the_others(postgres_url: str) -> None:
+    """Their steps are counted by themselves: those of every round, and of the rounds that warm up."""
+    ended = bench("latency", "--rounds", "5", "--processes", "2", "--store", postgres_url)
+    assert ended.exit_code == 0, ended.output
+    told = json.loads(ended.stdout)
+    details = told["details"]
+    assert (details["rounds"], details["processes"]) == (5, 2)
+    assert details["steps_of_the_idlest"] + details["steps_of_the_busiest"] >= 5 + 20
+    assert 0 < told["p50_ms"] <= told["p99_ms"]
+
+
 def test_a_workload_that_runs_in_one_process_says_so(postgres_url: str) -> None:
-    refused = bench("latency", "--processes", "2", "--store", postgres_url)
+    refused = bench("timers", "--processes", "2", "--store", postgres_url)
     assert refused.exit_code == 2
     assert "this workload does not take 'processes'" in refused.output
 

@@ -16,7 +16,7 @@ UNCOUNTED = 1_000_000
 """Processes die here every second; that five deaths fail a step is tested on its own."""
 MOMENT = 0.01
 MARKS = "DALSEGNO_TEST_MARKS"
-"""The folder in which the task ``linger`` says that it has come and gone."""
+"""The folder in which the task ``linger`` says that it has come, and is told to go."""
 
 GRAPHS = workload.DOCUMENTS
 
@@ -57,13 +57,13 @@ async def book(ctx: TaskContext, number: int) -> int:
 
 
 @app.task
-async def linger(seconds: float) -> str:
-    """Leaves a mark when it comes and when it goes: its process may be stopped in between."""
+async def linger() -> int:
+    """Leaves a mark when it comes, and stays until its process may go. Tells who did it."""
     folder = Path(os.environ[MARKS])
     (folder / f"came-{os.getpid()}").touch()
-    await asyncio.sleep(seconds)
-    (folder / f"gone-{os.getpid()}").touch()
-    return "done"
+    while not (folder / f"go-{os.getpid()}").exists():  # noqa: ASYNC110 - another process decides
+        await asyncio.sleep(MOMENT)
+    return os.getpid()
 
 
 @app.workflow
@@ -82,8 +82,8 @@ async def narrow(lane: str, number: int) -> int:
 
 
 @app.workflow
-async def lingering(seconds: float) -> str:
-    return await linger(seconds)
+async def lingering() -> int:
+    return await linger()
 
 
 def settings() -> EngineSettings:

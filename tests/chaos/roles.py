@@ -20,6 +20,7 @@ from dalsegno.errors import OperatorError
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import Roles
 from tests.chaos.mixed_workload import app, settings
+from tests.chaos.witness import bear_witness
 from tests.servers.process import HOST, die_with_parent
 
 
@@ -41,6 +42,7 @@ def _play(url: str, folder: Path, chosen: EngineSettings, words: list[str]) -> i
     os.dup2(log, 1)
     os.dup2(log, 2)
     app.url, app.settings = url, chosen
+    bear_witness()
     try:
         match words:
             case ["worker"]:

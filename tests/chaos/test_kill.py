@@ -20,6 +20,7 @@ from dalsegno import App
 from dalsegno.handle import Handle
 from tests.chaos.counting import check_history, expected, outcome
 from tests.chaos.processes import Worker, Workers
+from tests.chaos.reporting import Report
 from tests.chaos.workload import DOCUMENTS, payload
 from tests.scenarios.documents import echo, graph, task
 
@@ -95,7 +96,8 @@ class Harness:
                 waits = [f"{wait.kind} {wait.node}: {wait.sentence}" for wait in handle.why()]
                 raise AssertionError(f"execution {handle.id} hangs: {waits}") from None
 
-    def check(self) -> None:
+    def check(self) -> str:
+        """What it came to, in a sentence."""
         wanted = expected(self.started)
         for key, handle in self.handles.items():
             assert outcome(handle) == wanted[key], self.started[key]
@@ -104,13 +106,13 @@ class Harness:
         assert {handle.id for handle in listed} == set(self.started)
         states = Counter(handle.status().state for handle in listed)
         assert states == {"COMPLETED": len(self.started)}
-        print(  # noqa: T201 - the counts are what one runs this for
-            f"\n{self.kills} kills ({self.killed_at_work} while work was open), "
+        return (
+            f"{self.kills} kills ({self.killed_at_work} while work was open), "
             f"{len(self.started)} executions started, {states['COMPLETED']} completed as without faults"
         )
 
 
-def kill_and_restart(folder: Path, kills: int, seed: int) -> None:
+def kill_and_restart(folder: Path, kills: int, seed: int) -> str:
     with Harness(folder, seed) as harness, Workers(harness.url, losses=UNCOUNTED) as workers:
         for _ in range(kills):
             worker = workers.start()
@@ -118,11 +120,11 @@ def kill_and_restart(folder: Path, kills: int, seed: int) -> None:
             harness.kill_soon(worker)
         workers.start()
         harness.finish()
-        harness.check()
         assert harness.killed_at_work > kills // 2
+        return harness.check()
 
 
-def kill_one_of_two(folder: Path, kills: int, seed: int) -> None:
+def kill_one_of_two(folder: Path, kills: int, seed: int) -> str:
     with Harness(folder, seed) as harness, Workers(harness.url, losses=UNCOUNTED) as workers:
         survivor = workers.start()
         for _ in range(kills):
@@ -131,8 +133,8 @@ def kill_one_of_two(folder: Path, kills: int, seed: int) -> None:
             harness.kill_soon(victim)
         workers.start()
         harness.finish()
-        harness.check()
         assert survivor.alive
+        return harness.check()
 
 
 def test_a_worker_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
@@ -164,14 +166,16 @@ def test_a_restarted_worker_takes_over_the_leases_of_the_dead_one_at_once(tmp_pa
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("seed", [11, 12])
-def test_a_worker_killed_hundreds_of_times_loses_nothing(tmp_path: Path, seed: int) -> None:
-    kill_and_restart(tmp_path, LONG, seed)
+def test_a_worker_killed_hundreds_of_times_loses_nothing(tmp_path: Path, seed: int, report: Report) -> None:
+    report(kill_and_restart(tmp_path, LONG, seed))
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("seed", [21, 22])
-def test_one_of_two_workers_killed_hundreds_of_times_loses_nothing(tmp_path: Path, seed: int) -> None:
-    kill_one_of_two(tmp_path, LONG, seed)
+def test_one_of_two_workers_killed_hundreds_of_times_loses_nothing(
+    tmp_path: Path, seed: int, report: Report
+) -> None:
+    report(kill_one_of_two(tmp_path, LONG, seed))
 
 
 @pytest.mark.parametrize("strategy", ["halt", "ignore", "branch"])

@@ -18,6 +18,7 @@ from dalsegno import App
 from dalsegno.handle import Handle
 from tests.chaos import script_workload
 from tests.chaos.processes import Worker, Workers
+from tests.chaos.reporting import Report
 from tests.chaos.script_workload import FAN_OUT, STEPS, attempts, expected
 from tests.scenarios.stage import all_events
 
@@ -68,7 +69,8 @@ class Harness:
         self.kills_at_work += self.is_open()
         worker.kill()
 
-    def check(self) -> None:
+    def check(self) -> str:
+        """What it came to, in a sentence."""
         for base, handle in self.handles.items():
             assert handle.result(PATIENCE) == expected(base)
             events = all_events(handle)
@@ -80,13 +82,13 @@ class Harness:
         begun = attempts(self.url)
         assert len(begun) == STEPS * len(self.handles), "an effect is missing, or has two keys"
         assert len(self.client.executions(limit=1000)) == len(self.handles)
-        print(  # noqa: T201 - the counts are what one runs this for
-            f"\n{self.kills_at_work} kills at work, {len(self.handles)} executions of '{self.workflow}', "
+        return (
+            f"{self.kills_at_work} kills at work, {len(self.handles)} executions of '{self.workflow}', "
             f"{len(begun)} effects in {sum(begun.values())} attempts"
         )
 
 
-def kill_again_and_again(folder: Path, workflow: str, kills: int, seed: int) -> None:
+def kill_again_and_again(folder: Path, workflow: str, kills: int, seed: int) -> str:
     with (
         Harness(folder, workflow, seed) as harness,
         Workers(harness.url, losses=UNCOUNTED, workload=script_workload.__name__) as workers,
@@ -97,7 +99,7 @@ def kill_again_and_again(folder: Path, workflow: str, kills: int, seed: int) -> 
         while harness.kills_at_work < kills:
             harness.kill_at_work(workers.start())
         workers.start()
-        harness.check()
+        return harness.check()
 
 
 @pytest.mark.parametrize("workflow", ["fifty_steps", "in_rounds", "fan_out"])
@@ -108,5 +110,7 @@ def test_workers_killed_again_and_again_lose_nothing(tmp_path: Path, workflow: s
 @pytest.mark.chaos
 @pytest.mark.parametrize("seed", [11, 12])
 @pytest.mark.parametrize("workflow", ["fifty_steps", "in_rounds", "fan_out"])
-def test_workers_killed_a_hundred_times_lose_nothing(tmp_path: Path, workflow: str, seed: int) -> None:
-    kill_again_and_again(tmp_path, workflow, LONG, seed)
+def test_workers_killed_a_hundred_times_lose_nothing(
+    tmp_path: Path, workflow: str, seed: int, report: Report
+) -> None:
+    report(kill_again_and_again(tmp_path, workflow, LONG, seed))

@@ -52,7 +52,7 @@ def test_migrate_refuses_a_database_of_a_newer_version(
 ) -> None:
     invoke("migrate", "--store", postgres_url)
     database = postgres_url.rpartition("/")[2]
-    postgres_server.psql("UPDATE dalsegno.installed SET schema = 999", database)
+    postgres_server.psql("UPDATE dalsegno.installed SET schema = 999, oldest = 999", database)
 
     for options in ((), ("--check",)):
         result = invoke("migrate", "--store", postgres_url, *options)
@@ -65,6 +65,27 @@ def test_doctor_looks_at_the_server(invoke: Invoke, postgres_url: str) -> None:
     found = statuses(invoke, postgres_url)
     database = ("database", "durability", "clearing up", "wake-ups", "server's clock")
     assert {found[name] for name in (*database, "schema", "workers", "executions")} == {"ok"}
+
+
+def test_doctor_warns_of_history_without_a_partition_of_its_own(
+    invoke: Invoke, postgres_url: str, postgres_server: PostgresServer
+) -> None:
+    invoke("migrate", "--store", postgres_url)
+    assert statuses(invoke, postgres_url)["history"] == "ok"
+    database = postgres_url.rpartition("/")[2]
+    for table, columns in (("event", "seq, kind, node, scope, at"), ("output", "id, data")):
+        values = "1, 'Started', '', '', 0" if table == "event" else "'o', 'x'"
+        day = 19_676 if table == "event" else 19_678  # the first is 15 November 2023
+        postgres_server.psql(
+            f"INSERT INTO dalsegno.{table} (execution, {columns}) VALUES ({day}::bigint << 40, {values})",
+            database,
+        )
+
+    told = invoke("doctor", "--store", postgres_url).stdout
+
+    assert statuses(invoke, postgres_url)["history"] == "warn"
+    assert "2023-11-15 to 2023-11-17" in told
+    assert "Nothing is lost" in told
 
 
 def test_doctor_says_that_the_schema_is_missing_and_installs_nothing(

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from dalsegno import App
 from dalsegno.engine.worker_info import Running, WorkerInfo, write_info
+from dalsegno.version import __version__
 from tests.cli.conftest import Invoke
 from tests.cli.programs import Programs
 from tests.server.conftest import LiveServer
@@ -28,9 +30,9 @@ def server(folder: Path) -> Iterator[str]:
         yield live.url
 
 
-async def _heard(store: str, id: str, seconds: float, info: WorkerInfo) -> None:
+async def _heard(store: str, id: str, seconds: float, info: bytes) -> None:
     app = App(store)
-    await asyncio.to_thread(app.client.stack.ledger.heartbeat, id, seconds, write_info(info))
+    await asyncio.to_thread(app.client.stack.ledger.heartbeat, id, seconds, info)
     await app.aclose()
 
 
@@ -62,7 +64,9 @@ def test_a_worker_process_is_listed_while_it_lives(invoke: Invoke, programs: Pro
     assert (seen["process"], seen["state"], seen["kind"]) == (worker.process.pid, "alive", "local")
     assert {"default", "video", "system"} <= set(seen["queues"])
     assert (seen["concurrency"], seen["leases"], seen["running"]) == (7, 0, [])
+    assert seen["version"] == __version__
     line = invoke("workers").stdout.splitlines()[1]
+    assert f" {__version__} " in line
     assert f":{worker.process.pid} " in line
     assert "alive" in line
     assert "0 of 7" in line
@@ -76,15 +80,23 @@ def test_a_worker_that_fell_silent_is_dead_and_listed_last(invoke: Invoke, folde
     invoke("keys", "add", "ci")
     store, now = f"sqlite:///{folder / 'dalsegno.db'}", time.time()
     silent = WorkerInfo(("images",), 4, now - 3600, now - 300, "far", 12, (RUNNING,))
-    asyncio.run(_heard(store, "elsewhere", -1.0, silent))
+    asyncio.run(_heard(store, "elsewhere", -1.0, write_info(silent)))
     alive = WorkerInfo(("images",), 0, now, now, remote="miner")
-    asyncio.run(_heard(store, "remote:miner:1a2b", 60.0, alive))
+    asyncio.run(_heard(store, "remote:miner:1a2b", 60.0, write_info(alive)))
     told = by_name(invoke("workers", "--json").stdout)
     assert (told["far:12"]["state"], told["miner"]["state"]) == ("dead", "alive")
     assert told["miner"]["kind"] == "remote"
     first, second = invoke("workers").stdout.splitlines()[1:]
     assert "alive, remote" in first
     assert "5:0" in second
+
+
+def test_a_worker_that_does_not_say_its_version_is_listed_without(invoke: Invoke, folder: Path) -> None:
+    invoke("keys", "add", "ci")
+    before = msgspec.json.encode(WorkerInfo(("images",), 4, host="far", process=12))
+    asyncio.run(_heard(f"sqlite:///{folder / 'dalsegno.db'}", "elsewhere", 60.0, before))
+    assert by_name(invoke("workers", "--json").stdout)["far:12"]["version"] is None
+    assert " alive  ? " in invoke("workers").stdout
 
 
 def test_a_server_tells_the_same_also_of_remote_workers(invoke: Invoke, server: str) -> None:
@@ -98,6 +110,7 @@ def test_a_server_tells_the_same_also_of_remote_workers(invoke: Invoke, server: 
     }
     assert (there["miner"]["kind"], there["miner"]["queues"]) == ("remote", ["moon"])
     assert len(there) == 2
+    assert {worker["version"] for worker in there.values()} == {__version__}
     assert all(worker["heard_at"] and worker["since"] for worker in there.values())
     shown = invoke("workers", "--server", server).stdout
     assert "miner" in shown

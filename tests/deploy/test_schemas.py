@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,25 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.deploy.files import COMPOSE, DEPLOY, MANIFESTS, containers, documents, objects
+from tests.deploy.keda_schema import scaled_object_schema
 
+SECRET = DEPLOY / "kubernetes" / "setup" / "secret.yaml"
 SCHEMAS = Path(__file__).parent / "schemas"
 KUBERNETES = sorted(SCHEMAS.glob("kubernetes-*.json"))
 KEDA = SCHEMAS / "keda-scaledobject.json"
+PROMETHEUS_TRIGGER = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["serverAddress", "query", "threshold"],
+    "properties": {
+        "serverAddress": {"pattern": "^https?://"},
+        "query": {},
+        "threshold": {"pattern": r"^\d+$"},
+        "activationThreshold": {"pattern": r"^\d+$"},
+        "ignoreNullValues": {"enum": ["true", "false"]},
+    },
+}
+"""Ours, after KEDA's documentation of that scaler, of what we use: to KEDA's own schema any words will do."""
 
 
 def faults(schema: dict[str, Any], document: Any) -> list[str]:
@@ -55,6 +71,45 @@ def test_a_misspelt_field_deep_inside_is_found() -> None:
         assert "periodSecond" in fault
 
 
+def test_a_scaled_object_is_checked_as_deeply_as_the_cluster_would() -> None:
+    [scaled] = [each for place, each in objects() if place == "keda.yaml:ScaledObject"]
+    policies = scaled["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"][
+        "policies"
+    ]
+    policies[0]["periodSecond"] = policies[0].pop("periodSeconds")
+    told = faults(kind_schema(KEDA, scaled), scaled)
+    assert len(told) == 2
+    assert any("'periodSecond' was unexpected" in fault for fault in told)
+    assert any("'periodSeconds' is a required property" in fault for fault in told)
+
+
+def test_models_are_read_as_a_schema_and_what_is_not_understood_is_not_passed_over() -> None:
+    models = """
+class Inner(BaseModel):
+    most: Annotated[Optional[int], Field(alias="mostOfThem", ge=1)] = None
+    name: str
+
+class ScaledObject(Resource):
+    spec: List[Inner]
+    status: Optional[Unknown] = None
+"""
+    spec = scaled_object_schema(models)["properties"]["spec"]
+    assert faults(spec, [{"name": "a", "mostOfThem": 1}]) == []
+    assert [fault.partition(":")[0] for fault in faults(spec, [{"mostOfThem": 0}])] == [
+        "$[0]",
+        "$[0].mostOfThem",
+    ]
+    with pytest.raises(ValueError, match="not known here: Set"):
+        scaled_object_schema(models.replace("List[", "Set["))
+
+
+def test_what_keda_asks_prometheus_has_the_names_that_its_scaler_reads() -> None:
+    [scaled] = [each for place, each in objects() if place == "keda.yaml:ScaledObject"]
+    [trigger] = scaled["spec"]["triggers"]
+    assert trigger["type"] == "prometheus"
+    assert faults(PROMETHEUS_TRIGGER, trigger["metadata"]) == []
+
+
 def test_every_manifest_is_looked_at() -> None:
     """The adapter's configuration is no object; everything else is."""
     named = {place.partition(":")[0] for place, _ in objects()}
@@ -92,10 +147,12 @@ def test_pods_use_secrets_and_settings_that_exist() -> None:
         for _, each in objects()
         if each["kind"] in ("Secret", "ConfigMap")
     }
+    to_uncomment = set(re.findall(r"^  #([a-z-]+): ", SECRET.read_text(encoding="utf-8"), re.MULTILINE))
     for place, pod, container in containers():
         for entry in container.get("env", ()):
             if reference := entry.get("valueFrom", {}).get("secretKeyRef"):
-                assert reference["key"] in held["Secret", reference["name"]], place
+                known = to_uncomment if reference.get("optional") else held["Secret", reference["name"]]
+                assert reference["key"] in known, place
         for source in container.get("envFrom", ()):
             assert ("ConfigMap", source["configMapRef"]["name"]) in held, place
         for volume in pod.get("volumes", ()):
@@ -116,3 +173,12 @@ def test_no_container_has_privileges() -> None:
         }, place
     image = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     assert "\nUSER 10001:10001\n" in image
+
+
+@pytest.mark.parametrize("path", [COMPOSE, DEPLOY / "systemd" / "dalsegno.env"], ids=lambda path: path.name)
+def test_the_direct_url_is_there_to_be_uncommented(path: Path) -> None:
+    """Set without a pooler it would only be a second place to change the database in."""
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    [place] = [number for number, line in enumerate(lines) if line.startswith("#DALSEGNO_LISTEN")]
+    assert "Only behind a pooler" in lines[place - 1]
+    assert not any(line.startswith("DALSEGNO_LISTEN") for line in lines)

@@ -1,10 +1,11 @@
 """Renews the schemas beside this file from the packages that carry them.
 
-    pip download --no-deps kubernetes-validate check-jsonschema
-    python tests/deploy/vendor_schemas.py kubernetes_validate-*.whl check_jsonschema-*.whl
+    pip download --no-deps kubernetes-validate check-jsonschema cloudcoil.models.keda
+    python -m tests.deploy.vendor_schemas kubernetes_validate-*.whl check_jsonschema-*.whl cloudcoil_models_keda-*.whl
 
 Of the Kubernetes schemas only the kinds in ``KINDS`` are kept, with what they refer to and without descriptions, for
-the oldest version we support and the newest that the package has. The Compose schema is kept whole.
+the oldest version we support and the newest that the package has. The Compose schema is kept whole. That of KEDA is
+made of models which were made of KEDA's own definition of that version.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
+
+from tests.deploy.keda_schema import scaled_object_schema
 
 FOLDER = Path(__file__).parent / "schemas"
 KINDS = {
@@ -29,9 +32,15 @@ KINDS = {
 }
 VERSIONS = ("v1.30.0", "v1.37.0")
 COMPOSE = "check_jsonschema/builtin_schemas/vendor/compose-spec.json"
+KEDA = "cloudcoil/models/keda/v1alpha1.py"
+KEDA_COMMENT = (
+    "The ScaledObject of KEDA {version} without its status, made by tests/deploy/vendor_schemas.py of the models in"
+    " {package}, which were generated from KEDA's custom resource definition. Both: Apache License, Version 2.0; see"
+    " NOTICE. What a trigger's metadata may hold is no part of that definition."
+)
 
 
-def main(kubernetes: str, compose: str) -> None:
+def main(kubernetes: str, compose: str, keda: str) -> None:
     FOLDER.mkdir(exist_ok=True)
     with ZipFile(kubernetes) as package:
         for version in VERSIONS:
@@ -39,6 +48,19 @@ def main(kubernetes: str, compose: str) -> None:
             (FOLDER / f"kubernetes-{version}.json").write_text(schema + "\n", encoding="utf-8")
     with ZipFile(compose) as package:
         (FOLDER / "compose-spec.json").write_bytes(package.read(COMPOSE))
+    schema = json.dumps(keda_schema(Path(keda)), indent=1)
+    (FOLDER / "keda-scaledobject.json").write_text(schema + "\n", encoding="utf-8")
+
+
+def keda_schema(path: Path) -> dict[str, Any]:
+    """The package's version is KEDA's, and a count of its own."""
+    name, package_version = path.name.split("-")[:2]
+    comment = KEDA_COMMENT.format(
+        version=package_version.rpartition(".")[0], package=f"{name.replace('_', '.')} {package_version}"
+    )
+    with ZipFile(path) as package:
+        schema = scaled_object_schema(package.read(KEDA).decode())
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": comment, **schema}
 
 
 def kubernetes_schema(package: ZipFile, version: str) -> dict[str, Any]:

@@ -10,6 +10,8 @@ import pytest
 from tests.scenarios.stage import Stage
 
 STACKS = ("memory", "sqlite", "postgres")
+LASTING = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+"""For tests with several processes: a store that outlives the one that opened it."""
 
 
 @pytest.fixture(params=STACKS)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
-from pathlib import Path
+
+import asyncpg
 
 from dalsegno import App
 from dalsegno.engine.limits import OperatorLimits
 from dalsegno.engine.settings import EngineSettings
+from dalsegno.wiring import is_postgres, sqlite_path
+from tests.scenarios.conftest import LASTING
 
 HOLDING = """
 import os, sys, time
@@ -31,6 +35,10 @@ with app.running():
     for n in range(3):
         os.write(1, app.start(slow, n).id.encode() + b"\\n")
     time.sleep(60)
+"""
+BUSY = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND state <> 'idle'
 """
 PATIENCE = 30
 
@@ -52,21 +60,35 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=PATIENCE)
 
 
-def stop(process: subprocess.Popen[str], store: Path) -> None:
-    """Not in the middle of a transaction: the file would stay locked for everybody."""
+def stop(process: subprocess.Popen[str], url: str) -> None:
+    """Not in the middle of a transaction: what it has locked would stay locked for everybody."""
     while True:
         process.send_signal(signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)  # until all its threads have stopped: one may be about to begin
-        connection = sqlite3.connect(store, timeout=0.2, isolation_level=None)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            process.send_signal(signal.SIGCONT)
-            threading.Event().wait(0.02)
-        else:
+        if not (asyncio.run(server_is_busy(url)) if is_postgres(url) else file_is_locked(url)):
             return
-        finally:
-            connection.close()
+        process.send_signal(signal.SIGCONT)
+        threading.Event().wait(0.02)
+
+
+def file_is_locked(url: str) -> bool:
+    connection = sqlite3.connect(sqlite_path(url), timeout=0.2, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        return True
+    finally:
+        connection.close()
+    return False
+
+
+async def server_is_busy(url: str) -> bool:
+    """Whether any other session on this database is amid something."""
+    connection = await asyncpg.connect(url)
+    try:
+        return bool(await connection.fetchval(BUSY))
+    finally:
+        await connection.close()
 
 
 class Successor:
@@ -95,24 +117,24 @@ class Successor:
         return found
 
 
-def test_a_killed_process_leaks_no_slot(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/store.db"
-    process, executions = holder(url, 60.0, 60.0)
+@LASTING
+def test_a_killed_process_leaks_no_slot(store_url: str) -> None:
+    process, executions = holder(store_url, 60.0, 60.0)
     end(process)
 
-    successor = Successor(url)
+    successor = Successor(store_url)
 
     assert successor.results(executions) == ["second"] * 3
     assert successor.most == 1
 
 
-def test_a_process_that_was_stopped_and_comes_back_takes_no_slot_twice(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/store.db"
-    process, executions = holder(url, 1.0, 1.0)
-    stop(process, tmp_path / "store.db")
+@LASTING
+def test_a_process_that_was_stopped_and_comes_back_takes_no_slot_twice(store_url: str) -> None:
+    process, executions = holder(store_url, 1.0, 1.0)
+    stop(process, store_url)
     threading.Event().wait(1.5)  # its lease has to run out, in real time
     try:
-        successor = Successor(url)
+        successor = Successor(store_url)
         assert successor.results(executions) == ["second"] * 3
         assert successor.most == 1
     finally:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from dalsegno.core.settlement import TokenRow
 from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import Conflict, InvalidInput, NotFound, WorkflowCancelled
 from dalsegno.handle import Handle
+from tests.scenarios.conftest import LASTING
 from tests.scenarios.documents import graph, hold, task
 from tests.scenarios.stage import Stage
 
@@ -232,12 +232,12 @@ def test_a_thousand_delayed_starts_due_at_once_begin_once_each(stage: Stage) -> 
     assert sorted(stage.seen) == list(range(1000))
 
 
-def test_a_delayed_start_survives_a_restart(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/restart.db"
-    with Stage(url) as first:
+@LASTING
+def test_a_delayed_start_survives_a_restart(store_url: str) -> None:
+    with Stage(store_url) as first:
         handle = first.start(NOTE, {"n": 7}, delay="1h")
         now = first.clock.now()
-    with Stage(url) as second:
+    with Stage(store_url) as second:
         second.clock.set(now + HOUR + 1)
         again = second.app.handle(handle.id)
         assert second.end_of(again).output == 7
@@ -247,9 +247,6 @@ def test_a_delayed_start_survives_a_restart(tmp_path: Path) -> None:
 KILLED = """
 import asyncio, os, signal, sys
 from dalsegno import App
-from dalsegno.adapters.memory.store import MemoryStore
-from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
-from dalsegno.core.settlement import TokenRow
 from dalsegno.engine.starting import StartOptions
 
 async def main() -> None:
@@ -265,14 +262,14 @@ asyncio.run(main())
 """
 
 
-def test_a_process_killed_between_submit_and_trigger_loses_nothing(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/killed.db"
+@LASTING
+def test_a_process_killed_between_submit_and_trigger_loses_nothing(store_url: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, url], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", KILLED, store_url], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     submitted, delayed = done.stdout.split()
-    app = App(url)
+    app = App(store_url)
     with app.running():
         assert app.handle(submitted).status().state == "PENDING"
         assert app.handle(delayed).wait(30).state == "COMPLETED"

@@ -9,7 +9,6 @@ import enum
 import io
 import math
 import uuid
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from dalsegno import (
     timeout,
 )
 from dalsegno.handle import Handle
+from tests.scenarios.conftest import LASTING
 from tests.scenarios.stage import Stage
 
 
@@ -242,14 +242,14 @@ def test_a_started_workflow_lives_on_after_a_failure(stage: Stage) -> None:
 # -- code that is not here ------------------------------------------------------------------------------------
 
 
+@LASTING
 def test_a_workflow_whose_module_is_missing_waits_for_a_process_that_has_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"sqlite:///{tmp_path}/shared.db"
-    with Stage(url) as stage:
+    with Stage(store_url) as stage:
         handle = stage.app.start(_offered(stage))
         _waits_for(stage, handle, "signal")
-    with monkeypatch.context() as elsewhere, Stage(url) as stage:
+    with monkeypatch.context() as elsewhere, Stage(store_url) as stage:
         elsewhere.setattr("dalsegno.engine.definitions.imported", lambda name: None)
         known, other = stage.app.handle(handle.id), stage.app.start("offered", {})
         assert [(wait.kind, wait.node) for wait in known.why()] == [("signal", "go")]
@@ -258,7 +258,7 @@ def test_a_workflow_whose_module_is_missing_waits_for_a_process_that_has_it(
             stage.until("it is put off", one, lambda one=one: "has the code" in one.why()[0].sentence)
             assert one.status().state == "RUNNING"
         assert stage.run_script("return 1").output == 1
-    with Stage(url) as stage:
+    with Stage(store_url) as stage:
         _offered(stage)
         stage.app.handle(other.id).signal("go", 2)
         stage.pass_time(60)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from dalsegno.errors import Conflict, NotFound, UsageError
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.schedules import Schedules
 from dalsegno.testing.clock import MIDNIGHT, FakeClock
+from tests.scenarios.conftest import LASTING
 from tests.scenarios.stage import LEASE, Stage
 
 NOTE = {
@@ -221,16 +221,18 @@ async def test_every_call_has_an_async_twin(store_url: str) -> None:
         assert await book.alist() == []
 
 
-async def test_several_processes_fire_each_time_once(tmp_path: Path) -> None:
+@LASTING
+async def test_several_processes_fire_each_time_once(store_url: str) -> None:
     """Three engines on one store; one of them is stopped and started again while times pass."""
-    clock, url = FakeClock(), f"sqlite:///{tmp_path}/shared.db"
+    clock = FakeClock()
     settings = EngineSettings(lease_seconds=LEASE)
-    apps = [App(url, clock=clock, settings=settings) for _ in range(3)]
+    apps = [App(store_url, clock=clock, settings=settings) for _ in range(3)]
     await apps[0].adeploy(
         {"name": "w", "nodes": [{"id": "l", "type": "log", "parameters": {"message": "x"}}]}
     )
     for number in range(5):
-        await apps[0].schedules.aadd(f"s{number}", "every 1m", "w", missed="all")
+        timing = ("every 1m", "* * * * *")[number % 2]
+        await apps[0].schedules.aadd(f"s{number}", timing, "w", missed="all")
     await apps[0].aclose()
     for app in apps[:2]:
         await app.running().__aenter__()

@@ -2,54 +2,62 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-from pathlib import Path
 
-import pytest
+import asyncpg
 
+from dalsegno.wiring import is_postgres, sqlite_path
+from tests.scenarios.conftest import LASTING
 from tests.scenarios.stage import Stage
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
-
-
-def _stage(file: Path, **settings: float) -> Stage:
-    return Stage(f"sqlite:///{file}", **settings)
-
-
-def _change(file: Path, statement: str) -> int:
-    with sqlite3.connect(file) as connection:
+def _change(url: str, statement: str) -> int:
+    """Behind the engine's back; how many rows."""
+    if is_postgres(url):
+        return int(asyncio.run(_change_on_server(url, statement)).rpartition(" ")[2])
+    with sqlite3.connect(sqlite_path(url)) as connection:
         return connection.execute(statement).rowcount
 
 
-def test_a_script_goes_on_in_another_process(file: Path) -> None:
+async def _change_on_server(url: str, statement: str) -> str:
+    connection = await asyncpg.connect(url, server_settings={"search_path": "dalsegno"})
+    try:
+        tag: str = await connection.execute(statement)
+    finally:
+        await connection.close()
+    return tag
+
+
+@LASTING
+def test_a_script_goes_on_in_another_process(store_url: str) -> None:
     source = """
     let seen = [await Task.run("echo", 1)]
     seen.push(await Signal.next("go"))
     seen.push(await Task.run("echo", 3))
     return seen
     """
-    with _stage(file) as first:
+    with Stage(store_url) as first:
         handle = first.start_script(source)
         first.until("it waits", handle, lambda: any(wait.kind == "signal" for wait in handle.why()))
-    with _stage(file) as second:
+    with Stage(store_url) as second:
         again = second.app.handle(handle.id)
         again.signal("go", 2)
         assert second.end_of(again).output == [1, 2, 3]
 
 
-def test_a_damaged_snapshot_fails_that_execution_and_nothing_else(file: Path) -> None:
+@LASTING
+def test_a_damaged_snapshot_fails_that_execution_and_nothing_else(store_url: str) -> None:
     source = 'let a = await Signal.next("go")\nreturn a'
-    with _stage(file) as first:
+    with Stage(store_url) as first:
         broken = first.start_script(source)
         sound = first.start_script(source)
         for handle in (broken, sound):
             first.until_event(handle, "Suspended", "signal go")
     of_it = f"execution = (SELECT number FROM execution WHERE id = '{broken.id}')"
-    assert _change(file, f"UPDATE machine SET snapshot = x'00ff' WHERE {of_it}") == 1
-    second = _stage(file)
+    damage = r"'\x00ff'" if is_postgres(store_url) else "x'00ff'"
+    assert _change(store_url, f"UPDATE machine SET snapshot = {damage} WHERE {of_it}") == 1
+    second = Stage(store_url)
     second._alarm.setLevel(100)  # it does complain, as it should
     with second:
         for handle in (broken, sound):
@@ -59,17 +67,19 @@ def test_a_damaged_snapshot_fails_that_execution_and_nothing_else(file: Path) ->
         assert second.end_of(second.app.handle(sound.id)).output == 1
 
 
-def test_a_timer_deleted_by_hand_counts_as_fired_once_its_time_has_passed(file: Path) -> None:
-    with _stage(file, reconcile_every=0.05, untouched_after=0.0) as stage:
+@LASTING
+def test_a_timer_deleted_by_hand_counts_as_fired_once_its_time_has_passed(store_url: str) -> None:
+    with Stage(store_url, reconcile_every=0.05, untouched_after=0.0) as stage:
         handle = stage.start_script('await Task.delay(30)\nreturn "went on"')
         stage.until_event(handle, "Suspended", "timer")
-        assert _change(file, "DELETE FROM token WHERE kind = 'timer'") == 1
+        assert _change(store_url, "DELETE FROM token WHERE kind = 'timer'") == 1
         stage.pass_time(31)
         assert stage.end_of(handle).output == "went on"
 
 
-def test_a_script_whose_task_was_deleted_by_hand_is_reported(file: Path) -> None:
-    stage = _stage(file, reconcile_every=0.05, untouched_after=0.0)
+@LASTING
+def test_a_script_whose_task_was_deleted_by_hand_is_reported(store_url: str) -> None:
+    stage = Stage(store_url, reconcile_every=0.05, untouched_after=0.0)
     stage._alarm.setLevel(100)  # it does complain, as it should
     with stage:
         stage.app.deploy_script('await Signal.next("never")', "child")
@@ -78,7 +88,7 @@ def test_a_script_whose_task_was_deleted_by_hand_is_reported(file: Path) -> None
         waiting = stage.start_script('await Signal.next("go")', name="waiting")
         for handle, awaited in ((lost, "task echo"), (parent, "workflow child"), (waiting, "signal go")):
             stage.until_event(handle, "Suspended", awaited)
-        assert _change(file, "DELETE FROM token WHERE kind = 'task'") == 1
+        assert _change(store_url, "DELETE FROM token WHERE kind = 'task'") == 1
         stage.pass_time(1)
         stuck = stage.app.engine.reconciler.stuck
         stage.until("it is reported", lost, lambda: list(stuck) == [lost.id])

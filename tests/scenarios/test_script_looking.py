@@ -4,12 +4,12 @@ logs and the context."""
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import pytest
 
 from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.handle import Handle
+from tests.scenarios.conftest import LASTING
 from tests.scenarios.stage import Stage
 
 
@@ -193,10 +193,12 @@ def test_starts_with_one_idempotency_key_are_one_execution(stage: Stage) -> None
     assert stage.end_of(two).output == 1
 
 
-def test_ended_scripts_are_removed_after_their_retention(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/old.db"
-    with Stage(url, retention=60.0, reconcile_every=0.05) as stage:
-        ended = stage.run_script('Task.run("echo", "x".repeat(500000))\nawait Task.run("echo", 1)\nreturn 1')
+def test_ended_scripts_are_removed_after_their_retention(store_url: str) -> None:
+    with Stage(store_url, retention=60.0, reconcile_every=0.05) as stage:
+        # Nobody waits for the large one: held until the script has ended, it goes on as an execution of its own.
+        ended = stage.run_script('Task.run("hold", "x".repeat(500000))\nawait Task.run("echo", 1)\nreturn 1')
+        stage.until("the task's own", ended.handle, lambda: len(stage.app.executions()) == 2)
+        stage.door("x" * 500_000).open()
         tasks = [handle for handle in stage.app.executions() if handle.id != ended.id]
         stage.end_of(tasks[0])
         waiting = stage.start_script('await Signal.next("go")', name="waiting")
@@ -207,19 +209,19 @@ def test_ended_scripts_are_removed_after_their_retention(tmp_path: Path) -> None
         )
 
 
-def test_an_order_this_process_cannot_carry_out_does_not_hold_up_others(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/shared.db"
+@LASTING
+def test_an_order_this_process_cannot_carry_out_does_not_hold_up_others(store_url: str) -> None:
     document = {"name": "special", "nodes": [{"id": "n", "type": "special"}], "edges": []}
-    with Stage(url) as stage:
+    with Stage(store_url) as stage:
         _offer_special(stage)
         stage.app.deploy(document)
-    with Stage(url) as stage:
+    with Stage(store_url) as stage:
         stage.app.deploy_script("return 7", "plain")
         handle = stage.start_script('return await Workflow.run("special", {})')
         stage.until_event(handle, "ChildStarted", "special")
         assert stage.run_script('return await Workflow.run("plain", {})', name="other").output == 7
         assert handle.status().state == "RUNNING"
-    with Stage(url) as stage:
+    with Stage(store_url) as stage:
         _offer_special(stage)
         assert stage.end_of(stage.app.handle(handle.id)).output == "specially"
 

@@ -19,6 +19,9 @@ from dalsegno.engine.reconciler import Reconciler
 from dalsegno.server import ServerSettings, create_application
 from dalsegno.server.application import Roles
 
+LASTING = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+"""For tests with several processes: a store that outlives the one that opened it."""
+
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
@@ -45,6 +48,13 @@ def app(store_url: str) -> App:
         raise ValueError("no luck")
 
     return made
+
+
+@pytest.fixture
+def shared_bytecode(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that a test starts use each other's compiled code: without it each start takes seconds."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.getbasetemp().parent / "bytecode"))
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.server.conftest import LASTING
 from tests.server.test_stream_kill import ServerProcess
 from tests.waiting import until
 
@@ -69,14 +69,9 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def server(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ServerProcess]:
-    # Compiled code is shared between the processes: without it each start takes seconds.
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.getbasetemp().parent / "bytecode"))
+def server(store_url: str, shared_bytecode: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerProcess]:
     monkeypatch.setenv("DALSEGNO_SECRET_KEY", "a passphrase of the tests")
-    with ServerProcess(f"sqlite:///{tmp_path / 'alerts.db'}", ("-c", SOONER, "dev")) as made:
+    with ServerProcess(store_url, ("-c", SOONER, "dev")) as made:
         yield made
 
 
@@ -88,6 +83,7 @@ def fail_once(server: ServerProcess) -> str:
     return execution
 
 
+@LASTING
 def test_every_failure_is_told_though_servers_are_killed(server: ServerProcess, receiver: Receiver) -> None:
     with httpx.Client(base_url=server.url, timeout=PATIENCE) as http:
         script = {"source": 'throw {code: "E", message: "no"}', "kind": "script", "name": "broken"}

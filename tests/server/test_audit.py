@@ -15,6 +15,7 @@ from dalsegno.errors import Unavailable
 from dalsegno.server import ServerSettings, create_application, paths
 from dalsegno.server import audit as audits
 from dalsegno.server.audit import LOG, Entry
+from tests.server.conftest import LASTING
 from tests.server.test_definitions import GRAPH
 from tests.server.test_keys import bearer, make_key
 
@@ -93,14 +94,14 @@ async def test_the_log_is_paged_newest_first(http: httpx.AsyncClient) -> None:
         assert (await http.get("/v1/audit", params={"cursor": cursor})).status_code == 422
 
 
-async def test_an_orderly_stop_loses_nothing(tmp_path: Any) -> None:
-    url = f"sqlite:///{tmp_path / 'audit.db'}"
-    application = create_application(App(url))
+@LASTING
+async def test_an_orderly_stop_loses_nothing(store_url: str) -> None:
+    application = create_application(App(store_url))
     async with application.router.lifespan_context(application):
         transport = httpx.ASGITransport(application)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             await asyncio.gather(*(client.delete(f"/v1/keys/k{number}") for number in range(50)))
-    again = create_application(App(url))
+    again = create_application(App(store_url))
     async with again.router.lifespan_context(again):
         found = await again.state.office.client.stack.records.entries(LOG, limit=500)
     assert len(found) == 50

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -112,7 +111,7 @@ async def test_a_step_that_no_worker_can_run_is_told_and_dropped_with_its_execut
     async def lacks(*_: object) -> None:
         raise BadConfiguration("no module named 'shop'")
 
-    monkeypatch.setattr("dalsegno.engine.worker.CANNOT_RUN_PAUSE", 0.02)
+    monkeypatch.setattr("dalsegno.engine.letting_go.CANNOT_RUN_PAUSE", 0.02)
     monkeypatch.setattr(app.engine.steps, "step", lacks)
     execution = (await http.post("/v1/executions", json={"definition": LOST})).json()["id"]
     letter = await until_dead(http)
@@ -198,17 +197,21 @@ async def test_what_is_no_dead_letter_is_refused(http: httpx.AsyncClient, id: st
         assert answer.status_code == status, answer.text
 
 
-@pytest.mark.parametrize("way", ["store", "server"])
-def test_the_command_lists_retries_and_drops(tmp_path: Path, way: str) -> None:
-    store = f"sqlite:///{tmp_path / 'dead.db'}"
-    app = App(store)
+@pytest.mark.usefixtures("shared_bytecode")
+@pytest.mark.parametrize(
+    ("store_url", "way"),
+    [("sqlite", "store"), ("sqlite", "server"), ("postgres", "store")],
+    indirect=["store_url"],
+)
+def test_the_command_lists_retries_and_drops(store_url: str, way: str) -> None:
+    app = App(store_url)
     with LiveServer(app) as live:
         execution = httpx.post(f"{live.url}/v1/executions", json={"definition": LOST}).json()["id"]
         until = time.monotonic() + 20
         while httpx.get(f"{live.url}/v1/executions/{execution}").json()["ended_at"] is None:
             assert time.monotonic() < until
             time.sleep(0.02)
-        place = ("--store", store) if way == "store" else ("--server", live.url)
+        place = ("--store", store_url) if way == "store" else ("--server", live.url)
 
         def command(*words: str) -> Any:
             line = [sys.executable, "-m", "dalsegno", "dead", *words, *place, "--json"]
@@ -219,7 +222,7 @@ def test_the_command_lists_retries_and_drops(tmp_path: Path, way: str) -> None:
         (letter,) = command("ls")["dead"]
         assert (letter["execution"], letter["code"]) == (execution, "TASK_NOT_FOUND")
         if way == "store":
-            line = [sys.executable, "-m", "dalsegno", "doctor", "--store", store, "--json"]
+            line = [sys.executable, "-m", "dalsegno", "doctor", "--store", store_url, "--json"]
             told = json.loads(subprocess.run(line, capture_output=True, check=False, timeout=60).stdout)
             (check,) = [each for each in told["checks"] if each["name"] == "dead letters"]
             assert (check["status"], check["cure"]) == ("warn", "dalsegno dead ls")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -37,13 +38,27 @@ async def test_a_server_that_is_well_says_so(http: httpx.AsyncClient, app: App) 
     assert (await http.get("/v1/health/ready")).json()["status"] == "ok"
 
 
+def answer_with(answer: Callable[..., Awaitable[None]], app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever the store is asked how it is."""
+    stack = app.client.stack
+    monkeypatch.setattr(stack.archive, "states", answer)
+    if stack.expect_writable is not None:
+        store: Any = stack.clock
+        fetch = store.fetch
+
+        async def asked(statement: str, *parameters: object) -> Any:
+            return await (answer if statement == "reach.writable" else fetch)(statement, *parameters)
+
+        monkeypatch.setattr(store, "fetch", asked)
+
+
 async def test_a_store_out_of_reach_is_down_and_not_ready(
     http: httpx.AsyncClient, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object) -> None:
         raise Unavailable("the disk is gone")
 
-    monkeypatch.setattr(app.client.stack.archive, "states", broken)
+    answer_with(broken, app, monkeypatch)
     health = (await http.get("/v1/health")).json()
     assert (health["status"], part(health, "store").detail) == ("down", "the disk is gone")
     answer = await http.get("/v1/health/ready")
@@ -57,7 +72,7 @@ async def test_a_store_that_hangs_is_not_waited_for(
     async def hangs(*_: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(app.client.stack.archive, "states", hangs)
+    answer_with(hangs, app, monkeypatch)
     monkeypatch.setattr("dalsegno.server.reaching.PATIENCE", 0.05)
     answer = await http.get("/v1/health/ready")
     assert (answer.status_code, "did not answer" in answer.json()["detail"]) == (503, True)

@@ -17,7 +17,7 @@ import pytest
 from dalsegno import App
 from dalsegno.remote_worker import RemoteTask, RemoteWorker, TaskLost
 from dalsegno.server import ServerSettings
-from tests.server.conftest import LiveServer
+from tests.server.conftest import LASTING, LiveServer
 from tests.server.test_stream_kill import ServerProcess
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "remote_worker"
@@ -150,10 +150,12 @@ def test_a_late_result_is_told_to_be_lost(live: LiveServer, caller: httpx.Client
     assert until_ended(caller, execution)["output"] == "in time"
 
 
-def test_a_task_outlives_the_server_that_handed_it_out(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("shared_bytecode")
+@LASTING
+def test_a_task_outlives_the_server_that_handed_it_out(store_url: str) -> None:
     """Killed and started again, the server takes heartbeats and the answer of a task that it has never seen."""
     with (
-        ServerProcess(f"sqlite:///{tmp_path / 'remote.db'}") as server,
+        ServerProcess(store_url) as server,
         httpx.Client(base_url=server.url, timeout=20) as caller,
     ):
         caller.post("/v1/definitions", json=json.loads((EXAMPLES / "thumbnails.json").read_text()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -37,16 +36,12 @@ def test_what_makes_no_sense_is_told(wrong: object) -> None:
         read_retention(wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-async def test_each_state_is_kept_for_its_own_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
-) -> None:
+async def test_each_state_is_kept_for_its_own_time(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "CHUNK", 2)
     clock = FakeClock()
     kept: dict[EndState, float] = {"COMPLETED": 60, "CANCELLED": 3600}
     settings = EngineSettings(retention=kept, reconcile_every=0.02)
-    url = "memory:" if store == "memory" else f"sqlite:///{tmp_path / 'r.db'}"
-    app = App(url, settings=settings, clock=clock)
+    app = App(store_url, settings=settings, clock=clock)
 
     async with app.running():
         await app.adeploy_script("return 1", "completes")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,7 +19,7 @@ from dalsegno.server.application import Roles
 from dalsegno.server.broadcast import Broadcast, Frame
 from dalsegno.server.frames import OPENING
 from dalsegno.server.stream import EventStream, execution_stream
-from tests.server.conftest import LiveServer
+from tests.server.conftest import LASTING, LiveServer
 from tests.server.streaming import Watcher, read_stream
 from tests.server.test_definitions import GRAPH
 from tests.server.test_executions import WAITS, deploy_script, ended
@@ -167,11 +166,11 @@ async def test_state_changes_of_all_executions(live: LiveServer) -> None:
     ]
 
 
-async def test_another_process_is_noticed(tmp_path: Path) -> None:
+@LASTING
+async def test_another_process_is_noticed(store_url: str) -> None:
     """A server without a worker of its own shows what others do, in the stream of one and in the stream of all."""
-    url = f"sqlite:///{tmp_path / 'shared.db'}"
-    elsewhere = App(url)
-    with LiveServer(App(url, settings=EngineSettings(reconcile_every=0.5))) as live:
+    elsewhere = App(store_url)
+    with LiveServer(App(store_url, settings=EngineSettings(reconcile_every=0.5))) as live:
         async with (
             httpx.AsyncClient(base_url=live.url, timeout=PATIENT) as http,
             elsewhere.running(worker=False, scheduler=False),
@@ -351,7 +350,7 @@ async def test_the_seat_is_left_when_the_reader_goes(app: App) -> None:
 # -- from now on ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+@LASTING
 async def test_the_stream_of_all_begins_when_it_is_opened_and_is_in_order(store_url: str) -> None:
     """What another process did before is not told, however short ago; what it does then comes in its order."""
     elsewhere = App(store_url)

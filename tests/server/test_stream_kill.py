@@ -22,6 +22,8 @@ import pytest
 from dalsegno.model.execution import ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.wiring import open_stack
+from tests.chaos.reporting import Report
+from tests.server.conftest import LASTING
 from tests.server.streaming import Watcher
 
 ROOT = Path(__file__).parents[2]
@@ -134,7 +136,8 @@ async def histories(store: str) -> dict[str, tuple[ExecutionView, list[str]]]:
     return found
 
 
-async def check(store: str, executions: int, watchers: int, kills: int, ticks: int) -> None:
+async def check(store: str, executions: int, watchers: int, kills: int, ticks: int) -> str:
+    """What it came to, in a sentence."""
     watching = await watch_under_fire(store, executions, watchers, kills, ticks)
     told = await histories(store)
     for watcher in watching:
@@ -143,13 +146,23 @@ async def check(store: str, executions: int, watchers: int, kills: int, ticks: i
         assert watcher.seen == list(range(1, len(kinds) + 1))
         assert watcher.kinds == kinds
         assert watcher.end == {"state": "COMPLETED", "last": len(kinds)}
-    assert sum(watcher.breaks for watcher in watching) >= watchers, "the kills were not felt"
+    breaks = sum(watcher.breaks for watcher in watching)
+    assert breaks >= watchers, "the kills were not felt"
+    return (
+        f"{kills} kills of the server, {watchers} watchers of {executions} executions cut off or turned away "
+        f"{breaks} times, "
+        f"{sum(len(watcher.seen) for watcher in watching)} events seen, each once and in order"
+    )
 
 
-async def test_watchers_of_a_server_that_is_killed_have_the_whole_history(tmp_path: Path) -> None:
-    await check(f"sqlite:///{tmp_path / 'killed.db'}", executions=5, watchers=20, kills=2, ticks=20)
+@pytest.mark.usefixtures("shared_bytecode")
+@LASTING
+async def test_watchers_of_a_server_that_is_killed_have_the_whole_history(store_url: str) -> None:
+    await check(store_url, executions=5, watchers=20, kills=2, ticks=20)
 
 
 @pytest.mark.chaos
-async def test_200_watchers_of_50_executions_have_the_whole_history(tmp_path: Path) -> None:
-    await check(f"sqlite:///{tmp_path / 'killed.db'}", executions=50, watchers=200, kills=10, ticks=60)
+@pytest.mark.usefixtures("shared_bytecode")
+@LASTING
+async def test_200_watchers_of_50_executions_have_the_whole_history(store_url: str, report: Report) -> None:
+    report(await check(store_url, executions=50, watchers=200, kills=10, ticks=60))

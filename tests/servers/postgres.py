@@ -96,14 +96,20 @@ class PostgresServer(Server):
 
 def make_template(folder: Path) -> Path:
     """A fresh cluster to copy from: initdb takes a second or two, a copy a tenth of one."""
+    template = folder / "template"
+    options = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-instructions", "--no-sync"]
+    run_tool("initdb", folder, "-D", str(template), "-U", SUPERUSER, *options)
+    return template
+
+
+def run_tool(name: str, folder: Path, *options: str) -> None:
+    """One of PostgreSQL's own, in a folder that it may write to."""
     identity = server_identity()
     if identity:
         os.chown(folder, *identity)
     user, group = identity or (None, None)
-    template = folder / "template"
-    options = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-instructions", "--no-sync"]
     done = subprocess.run(
-        [binary("initdb"), "-D", template, "-U", SUPERUSER, *options],
+        [binary(name), *options],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -114,8 +120,7 @@ def make_template(folder: Path) -> Path:
         check=False,
     )
     if done.returncode:
-        raise ServerFailed(f"initdb failed\n{done.stdout}")
-    return template
+        raise ServerFailed(f"{name} failed\n{done.stdout}")
 
 
 def release_shared_memory(pid_file: Path) -> None:

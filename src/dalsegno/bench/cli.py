@@ -85,7 +85,9 @@ def bench(
     ] = None,
     processes: Annotated[
         int | None,
-        typer.Option(help="chain, fanout: worker processes beside this one, on a store that they share."),
+        typer.Option(
+            help="chain, fanout, latency: worker processes that do the steps, on a store that they share with this one."
+        ),
     ] = None,
     script: Annotated[bool, typer.Option("--script", help="fanout: of a script, by Task.all.")] = False,
     parked: Annotated[int | None, typer.Option(help="timers: how many are parked.")] = None,

@@ -1,4 +1,4 @@
-"""The workloads: each drives a real engine on a real store in this process."""
+"""The workloads: each drives a real engine on a real store, in this process or in workers beside it."""
 
 from __future__ import annotations
 
@@ -96,15 +96,16 @@ async def fanout(
     )
 
 
-async def latency(url: str, progress: Progress, *, rounds: int = 500) -> Report:
-    """One-step executions on an idle system: submit → result."""
+async def latency(url: str, progress: Progress, *, rounds: int = 500, processes: int | None = None) -> Report:
+    """One-step executions on an idle system: submit → result. With ``processes`` others do the step, so that each round
+    holds two wake-ups from process to process: there is work, and there is a result."""
     app = application(url)
-    async with app.running():
+    async with at_work(app, processes) as crew:
         definition = await app.adeploy(documents.chain(1))
         for _ in range(20):
             await timed(app.astart(definition.name), 60)
         progress(f"{rounds} executions, one after the other")
-        with Meter() as meter:
+        with crew.meter() as meter:
             times = [await timed(app.astart(definition.name), 60) for _ in range(rounds)]
     return Report(
         "latency",
@@ -115,7 +116,7 @@ async def latency(url: str, progress: Progress, *, rounds: int = 500) -> Report:
         meter.cpu,
         meter.rss,
         await raw_limits(url),
-        {"rounds": rounds},
+        {"rounds": rounds, **crew.figures()},
     )
 
 

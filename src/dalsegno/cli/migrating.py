@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from dalsegno.cli.finishing import refuse_beside_older
 from dalsegno.cli.problems import Refusal
 from dalsegno.wiring import SystemClock, is_postgres, require_postgres_driver, sqlite_path
 
@@ -18,24 +19,28 @@ class SchemaState:
     def sentence(self) -> str:
         if self.before != self.after:
             return f"schema {self.before} is now {self.after}"
+        if self.after > self.newest:
+            return f"schema {self.after} is newer than this program, which knows up to {self.newest}, and fits it"
         if self.after < self.newest:
             return f"schema {self.after} of {self.newest}: not up to date"
         return f"schema {self.after} is up to date"
 
 
-async def bring_up_to_date(url: str, *, check: bool, finish: bool) -> SchemaState:
+async def bring_up_to_date(url: str, *, check: bool, finish: bool, force: bool = False) -> SchemaState:
+    """``force``: the upgrade is finished also beside processes of older versions."""
     if is_postgres(url):
-        return await _postgres(url, check=check, finish=finish)
+        return await _postgres(url, check=check, finish=finish, force=force)
     if url.startswith("sqlite:"):
         return await asyncio.to_thread(_sqlite, url, check=check)
     raise Refusal("a store in memory has no schema to migrate", "Give a SQLite or PostgreSQL store.")
 
 
-async def _postgres(url: str, *, check: bool, finish: bool) -> SchemaState:
+async def _postgres(url: str, *, check: bool, finish: bool, force: bool) -> SchemaState:
     require_postgres_driver()
     from dalsegno.adapters.postgres.upgrading import upgrade  # noqa: PLC0415 - only who has such a store has the driver
 
-    return SchemaState(*await upgrade(url, check=check, finish=finish))
+    agree = None if force else refuse_beside_older
+    return SchemaState(*await upgrade(url, check=check, finish=finish, agree=agree))
 
 
 def _sqlite(url: str, *, check: bool) -> SchemaState:

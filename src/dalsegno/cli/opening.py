@@ -42,8 +42,7 @@ def on_store(app: App, store: str | None) -> App:
 @asynccontextmanager
 async def opened(app: App, *, create: bool = False) -> AsyncIterator[Client]:
     """The client of an open store; nothing runs in this process."""
-    if not create:
-        await require_store(app.url)
+    await require_store(app.url, or_none=create)
     await app.host_here()
     try:
         yield app.client

@@ -38,7 +38,7 @@ def print_workers(workers: Sequence[WorkerSeen], now: float) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True, min_width=1)
     table.add_column("worker", no_wrap=True, overflow="ellipsis")
-    for title in ("state", "running", "queues", "since", "last heard"):
+    for title in ("state", "version", "running", "queues", "since", "last heard"):
         table.add_column(title, no_wrap=title != "queues")
     for worker in sorted(workers, key=_alive_first):
         look = LOOKS[worker.state]
@@ -46,6 +46,7 @@ def print_workers(workers: Sequence[WorkerSeen], now: float) -> None:
             Text(signs.states[look], STYLES[look]),
             Text(worker.name, "bold"),
             f"{worker.state}, remote" if worker.kind == "remote" else worker.state,
+            worker.version or "?",
             _running(worker),
             ", ".join(worker.queues),
             moment(worker.since),

@@ -41,9 +41,11 @@ async def store_exists(url: str) -> bool:
     return await is_installed(url)
 
 
-async def require_store(url: str) -> None:
-    """Whoever only looks must not create a store by a slip in its name."""
-    if await store_exists(url):
+async def require_store(url: str, *, or_none: bool = False) -> None:
+    """Whoever only looks must not create a store by a slip in its name, and no command for people changes the schema
+    under the processes that use it. ``or_none``: a store that is not there is made."""
+    exists = await _is_up_to_date(url) if is_postgres(url) else await store_exists(url)
+    if exists or or_none:
         return
     if is_postgres(url):
         raise Refusal(f"there is no store at {shown_url(url)}: {NO_SCHEMA}", way_to_install(url))
@@ -51,6 +53,13 @@ async def require_store(url: str) -> None:
         f"there is no store at {sqlite_path(url)}",
         "Give the store with --store or DALSEGNO_STORE; `dalsegno run` and `dalsegno deploy` create one.",
     )
+
+
+async def _is_up_to_date(url: str) -> bool:
+    require_postgres_driver()
+    from dalsegno.adapters.postgres.upgrading import is_up_to_date  # noqa: PLC0415 - only who has such a store has the driver
+
+    return await is_up_to_date(url)
 
 
 def way_to_install(url: str) -> str:

@@ -217,7 +217,7 @@ class Engine:
         self.worker.renamed = self._heartbeat.soon
         self.worker.observer = self.observer
         self.worker.transactions = self.transactions
-        self.worker.trouble = self.troubles.note
+        self.worker.letting_go.trouble = self.troubles.note
         self.client.worker = self.worker
         self._play("worker", self.worker.run)
 

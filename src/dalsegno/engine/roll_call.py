@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -31,6 +32,8 @@ class WorkerSeen(Struct, frozen=True):
     concurrency: int | None = None
     running: tuple[Running, ...] = ()
     """What it ran at its last heartbeat, at most a few."""
+    version: str | None = None
+    """Of Dal Segno where it runs; of a remote worker, that of the server that speaks for it."""
 
     @property
     def name(self) -> str:
@@ -41,8 +44,11 @@ class WorkerSeen(Struct, frozen=True):
 
 async def roll_call(ledger: Roll) -> list[WorkerSeen]:
     """All that have not been gone for long. One that died is listed until its leases are taken back."""
-    found = await ledger.workers()
-    gone, now = set(dead_among([view.id for view in found])), ledger.now()
+    return seen_among(await ledger.workers(), ledger.now())
+
+
+def seen_among(found: Sequence[WorkerView], now: float) -> list[WorkerSeen]:
+    gone = set(dead_among([view.id for view in found]))
     return [_seen(view, view.id in gone or view.expires_at <= now) for view in found]
 
 
@@ -61,4 +67,5 @@ def _seen(view: WorkerView, dead: bool) -> WorkerSeen:
         queues=info.queues,
         concurrency=info.concurrency or None,
         running=info.running if view.leases else (),  # what it has ended since its last heartbeat
+        version=info.version or None,
     )

@@ -43,3 +43,5 @@ class Stack:
     work."""
     breath_of_timers: float = BREATH
     """Between two looks for due timers: shorter where a look already waits for what is about to come due."""
+    expect_writable: Callable[[], Awaitable[None]] | None = None
+    """Raises where the store answers, but takes no writes. None where whatever can be read can be written, too."""

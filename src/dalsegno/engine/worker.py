@@ -6,38 +6,37 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-import msgspec
-
 from dalsegno.core.body import Body, decode_body
 from dalsegno.core.complete import Step
 from dalsegno.core.fail import halt
-from dalsegno.core.script_tasks import put_off
 from dalsegno.core.situation import Situation
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.continuation import Continuation, kept_leases
+from dalsegno.engine.letting_go import LettingGo
 from dalsegno.engine.long_runs import LongRuns
 from dalsegno.engine.observing import Observer
 from dalsegno.engine.raised import is_failure
 from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
-from dalsegno.engine.serving import ServedQueues
 from dalsegno.engine.steps import Steps
 from dalsegno.engine.transactions import NO_TRANSACTIONS
-from dalsegno.engine.troubles import Trouble
-from dalsegno.errors import BadConfiguration, CodeMissing, DalSegnoError, InternalError, OperatorError
+from dalsegno.errors import (
+    BadConfiguration,
+    DalSegnoError,
+    InternalError,
+    InvalidInput,
+    OperatorError,
+)
 from dalsegno.model.execution import SCRIPTED, NewExecution
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken, python_queue
-from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, ReadyToken, Refused, Stale, Transition
+from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.transactions import WorkFailed
 
 logger = logging.getLogger("dalsegno.worker")
 
-BROKEN_PAUSE = 1.0
-CANNOT_RUN_PAUSE = 2.0
-LONGEST_PAUSE = 15.0
 SCRIPT_TOKENS = frozenset(("resume", "task", "timer", "schedule", "start"))
 
 
@@ -77,8 +76,6 @@ class Worker:
         self._continues = continues
         self.observer: Observer | None = None
         self.transactions = NO_TRANSACTIONS
-        self.trouble: Callable[[Trouble], None] = lambda trouble: None
-        """Told of every token that this process cannot run."""
         self.renamed: Callable[[], None] = lambda: None
         """Called when there is a new name to keep alive."""
         self._base = name
@@ -88,7 +85,7 @@ class Worker:
         self._runs: dict[str, asyncio.Task[None] | None] = {}
         """Tasks of scripts in progress, by their tokens."""
         self._called_off: set[str] = set()
-        self._served = ServedQueues(ledger)
+        self.letting_go = LettingGo(ledger, broker, committer)
         self._free = asyncio.Event()
         self._long_runs = LongRuns(self.running, self.started, committer, steps.definitions)
         self._stopping = False
@@ -126,7 +123,7 @@ class Worker:
         for lease in leases[:room]:
             self._launch(lease, None, name)
         if len(leases) > room:
-            await self._give_back(name, leases[room:])
+            await self.letting_go.give_back(name, leases[room:])
 
     def doubt(self) -> None:
         """Tokens may be leased to this worker without its knowing: it gives up its name."""
@@ -179,7 +176,7 @@ class Worker:
             await asyncio.gather(*left, return_exceptions=True)
         await self.committer.drain()
         for name in names if self.running else ():
-            await self.ledger.release(name, _also_handed_over(list(self.running.values())))
+            await self.letting_go.release_at_last(name, list(self.running.values()))
 
     def _launch(self, lease: Lease, body: Body | None, name: str) -> None:
         self.running[lease.token] = lease
@@ -218,8 +215,7 @@ class Worker:
             self._called_off.discard(lease.token)
             self._done(lease, now)
         except BadConfiguration as error:
-            # This process cannot run it, another one may; until then it must not stand in the way of others.
-            await self.committer.commit(await self._passed_on(lease, error) or self._put_off(lease, error))
+            await self.letting_go.leave_to_others(lease, error, name)
             self._done(lease, now)
         except BaseException as error:
             if not is_failure(error):
@@ -230,29 +226,12 @@ class Worker:
             logger.log(
                 level, "step of token %s (node %s) broke: %s", lease.token, lease.node, error, exc_info=ours
             )
-            await asyncio.sleep(BROKEN_PAUSE)
-            await self._give_back(name, [lease])
+            await self.letting_go.give_back_broken(name, lease)
             self._done(lease, now)
         finally:
             self._free.set()
             if self.transactions.has(lease):
                 await self.transactions.abandon(lease)
-
-    async def _passed_on(self, lease: Lease, error: BadConfiguration) -> Transition | None:
-        """A turn of a Python workflow goes to a worker that has its code, if any is known."""
-        if not isinstance(error, CodeMissing) or lease.kind != "resume":
-            return None
-        queue = python_queue(error.module)
-        if lease.queue == queue or queue not in await self._served.look():
-            return None
-        return put_off(lease, self.ledger.now(), queue=queue)
-
-    def _put_off(self, lease: Lease, error: BadConfiguration) -> Transition:
-        """For a while, the longer the more often nobody could run it."""
-        logger.warning("token %s of execution %s is put off: %s", lease.token, lease.execution, error)
-        self.trouble(Trouble("token", lease.token, lease.execution, str(error), lease.attempt))
-        pause = min(CANNOT_RUN_PAUSE * 2 ** min(lease.attempt - 1, 10), LONGEST_PAUSE)
-        return put_off(lease, self.ledger.now() + pause)
 
     def _done(self, lease: Lease, since: float) -> None:
         """After a lost lease the same token may be running here a second time: that run stays."""
@@ -262,21 +241,6 @@ class Worker:
             self._runs.pop(lease.token, None)
             if self.observer is not None:
                 self.observer.stepped(lease, asyncio.get_running_loop().time() - since)
-
-    async def _give_back(self, name: str, leases: Sequence[Lease]) -> None:
-        """Until it is done: what is neither run nor handed back would stay leased for ever."""
-        leases = _also_handed_over(leases)
-        ready = [ReadyToken(lease.token, lease.execution, lease.queue, lease.priority) for lease in leases]
-        pause = BROKEN_PAUSE
-        while True:
-            try:
-                await self.ledger.release(name, leases)
-                await self.broker.announce(ready)
-                return
-            except OperatorError as error:
-                logger.warning("%d leases cannot be handed back (%s); trying again", len(leases), error)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _advance(
         self, lease: Lease, body: Body | None, going_on: bool, name: str
@@ -294,13 +258,13 @@ class Worker:
             step, kept = await self.steps.work_failed(lease, body, failed), []
             outcome = await self.committer.commit(step.transition)
         if isinstance(outcome, Refused):
-            step = self._refused(lease, body, outcome)
-            outcome = await self.committer.commit(step.transition)
+            step, kept = self._refused(lease, body, outcome), []
+            outcome = await self.letting_go.commit_failure(lease, step.transition)
         self.steps_done += 1
         if isinstance(outcome, AlreadyApplied) and kept:
             # The answer to an earlier try was lost; what that one kept for this worker is handed back.
             then = Applied(tuple([token.id for token in kept]))
-            await self._give_back(name, self._kept(lease, kept, then))
+            await self.letting_go.give_back(name, self._kept(lease, kept, then))
         if not isinstance(outcome, Applied) or not outcome.kept:
             return None, None
         leases = self._kept(lease, kept, outcome)
@@ -325,9 +289,9 @@ class Worker:
             return self._go_on(lease, step, kept, outcome, name)
         if isinstance(outcome, AlreadyApplied) and kept:
             then = Applied(tuple([token.id for token in kept]))
-            await self._give_back(name, self._kept(lease, kept, then))
+            await self.letting_go.give_back(name, self._kept(lease, kept, then))
         elif isinstance(outcome, Refused):
-            await self.committer.commit(self.scripts.refused(lease, outcome.message))
+            await self.letting_go.commit_failure(lease, self.scripts.refused(lease, outcome.message))
         elif isinstance(outcome, Stale):
             await self._too_late(lease, step, outcome)
         return None
@@ -342,7 +306,12 @@ class Worker:
         within = await self.transactions.of_step(lease)
         if within is None:
             raise InternalError(f"the transaction of token {lease.token} went away during its step")
-        outcome = await self.committer.commit_within(within, transition)
+        try:
+            outcome = await self.committer.commit_within(within, transition)
+        except InvalidInput as error:
+            # A value that the store cannot hold. The task's own work must not hold its locks while the step fails.
+            await self.transactions.abandon(lease)
+            return Refused(str(error))
         if isinstance(outcome, Applied):
             self.transactions.ended(lease)
         return outcome
@@ -390,13 +359,3 @@ class Worker:
             retryable=False,
         )
         return halt(Situation(program.plan, lease, body or decode_body(lease.data), now, now), failure)
-
-
-def _also_handed_over(leases: Sequence[Lease]) -> list[Lease]:
-    """A task whose script has ended meanwhile is an execution of its own, with the same token and the same lease."""
-    heirs = [
-        msgspec.structs.replace(lease, execution=task_execution_id(lease.token))
-        for lease in leases
-        if lease.kind == "task" and lease.execution_kind != "task"
-    ]
-    return [*leases, *heirs]

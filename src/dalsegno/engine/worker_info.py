@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dalsegno.model.token import Lease
 from dalsegno.ports.clock import Clock
+from dalsegno.version import __version__
 
 if TYPE_CHECKING:
     from dalsegno.engine.worker import Worker
@@ -44,6 +46,9 @@ class WorkerInfo(Struct, frozen=True, omit_defaults=True):
     remote: str | None = None
     """The name of a remote worker, whose tasks a server holds for it."""
     tasks: tuple[str, ...] = ()
+    version: str = ""
+    """Of the process that wrote this: the worker itself, or the server that speaks for a remote one. Empty: it is of a
+    version that does not say so."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -72,7 +77,7 @@ def running_of(leases: Iterable[Lease]) -> tuple[Running, ...]:
 
 
 def write_info(info: WorkerInfo) -> bytes:
-    return _encode(info)
+    return _encode(replace(info, version=info.version or __version__))
 
 
 def read_info(info: bytes) -> WorkerInfo:

@@ -1,4 +1,4 @@
-"""Whether the store can be reached: what readiness means in every process."""
+"""Whether the store can be reached, and takes writes: what readiness means in every process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ NOBODY = "00000000000000000000000000000000"
 
 
 async def ask_store(stack: Stack) -> float:
-    """Seconds until the store answered; Unavailable if it does not."""
+    """Seconds until the store answered; Unavailable if it does not, StoreReadOnly if it is a standby. Either way it is
+    one question: probes come every few seconds."""
     began = time.perf_counter()
     try:
         async with asyncio.timeout(PATIENCE):
-            await stack.archive.states([NOBODY])
+            if stack.expect_writable is not None:
+                await stack.expect_writable()
+            else:
+                await stack.archive.states([NOBODY])
     except TimeoutError:
         raise Unavailable(f"the store did not answer within {PATIENCE:g} s") from None
     return time.perf_counter() - began

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 
 import asyncpg
@@ -11,10 +12,11 @@ import pytest
 from dalsegno.adapters.postgres import PostgresArchive, PostgresStore
 from dalsegno.adapters.postgres import partitions as days
 from dalsegno.adapters.postgres.numbering import DAY, day_at, numbers_of
-from dalsegno.adapters.postgres.partitions import AHEAD, make_ahead, name_of, read_name
+from dalsegno.adapters.postgres.partitions import AHEAD, make_ahead, make_in_time, name_of, read_name
 from dalsegno.adapters.postgres.store import Transaction
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.clock import FakeClock
+from dalsegno.wiring import open_stack
 from tests.adapters.postgres.meanwhile import until_somebody_waits
 
 
@@ -65,6 +67,16 @@ async def put_ended_within(
     return number
 
 
+async def put_running(store: PostgresStore, name: str, day: int) -> int:
+    """An execution that was started on that day and waits ever since."""
+    number = await put_ended(store, name, day)
+    async with store.transaction() as rows:
+        await rows.connection.execute(
+            "UPDATE execution SET state = 'RUNNING', ended_at = NULL WHERE number = $1", number
+        )
+    return number
+
+
 async def rows_of(store: PostgresStore, number: int) -> int:
     async with store.transaction() as rows:
         return int(
@@ -103,6 +115,69 @@ async def test_partitions_are_made_ahead_once(store: PostgresStore) -> None:
     assert await make_ahead(store) == 0
     await pass_days(store, 1)
     assert name_of("event", today + 1 + AHEAD) in await partitions(store)
+
+
+async def test_store_that_is_opened_has_the_partitions_of_today_before_anything_is_written(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def later(store: PostgresStore) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("dalsegno.adapters.postgres.keep_ahead", later)
+    stack = await open_stack(postgres_url)
+    today = day_at(stack.clock.now())
+    await stack.close()
+
+    store = await PostgresStore.open(postgres_url)
+    found = {table: await partitions(store, table) for table in days.TABLES}
+    await store.close()
+    for table, names in found.items():
+        assert names >= {name_of(table, today), name_of(table, today + 1)}
+
+
+async def test_opening_costs_one_look_where_the_partitions_are_there(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await make_in_time(store)
+    asked: list[str] = []
+    fetch = store.fetch
+
+    async def counting(statement: str, *parameters: object) -> list[object]:
+        asked.append(statement)
+        return await fetch(statement, *parameters)
+
+    monkeypatch.setattr(store, "fetch", counting)
+    await make_in_time(store)
+
+    assert asked == ["removal.partitions"]
+
+
+async def test_several_processes_that_open_at_once_make_each_partition_once(
+    store: PostgresStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.gather(*(make_in_time(store) for _ in range(4)))
+
+    today = day_at(store.now())
+    assert await partitions(store) == {"event_other", name_of("event", today), name_of("event", today + 1)}
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_day_whose_rows_came_too_early_is_told_and_goes_row_by_row(
+    store: PostgresStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    archive, day = PostgresArchive(store), day_at(store.now())
+    number = await put_ended(store, "early", day)
+
+    await make_in_time(store)
+
+    [told] = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert "dalsegno doctor" in told.message
+    assert name_of("event", day) not in await partitions(store)
+    assert name_of("event", day + 1) in await partitions(store)
+    await pass_days(store, 3)
+    assert await archive.remove_ended(store.now()) == 1
+    assert await rows_of(store, number) == 0
+    assert (await left_in(store, "event_other"), await left_in(store, "output_other")) == (0, 0)
 
 
 async def test_rows_go_to_the_partition_of_the_day_of_their_start(store: PostgresStore) -> None:
@@ -144,6 +219,49 @@ async def test_day_of_which_something_is_kept_stays_and_its_rows_go_one_by_one(s
     assert [event.seq for event in await archive.events("failed")] == [1, 2, 3]
 
 
+async def test_execution_that_never_ends_keeps_only_its_own_day(store: PostgresStore) -> None:
+    await make_ahead(store)
+    archive, day = PostgresArchive(store), day_at(store.now())
+    kept = await put_running(store, "schedule", day)
+    await put_ended(store, "beside it", day)
+    for after in (1, 2):
+        await put_ended(store, f"run-{after}", day + after)
+    await pass_days(store, 6)
+
+    assert await archive.remove_ended(store.now() - DAY) == 3
+
+    for table in days.TABLES:
+        left = await partitions(store, table)
+        assert name_of(table, day) in left
+        assert left.isdisjoint(name_of(table, day + after) for after in range(1, 5))
+    assert await rows_of(store, kept) == 4
+    assert await left_in(store, name_of("event", day)) == 3
+
+
+async def test_look_at_many_days_is_cut_and_goes_on_where_it_ended(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(days, "JUDGED", 2)
+    monkeypatch.setattr(days, "JUDGE_EVERY", 0.0)
+    await make_ahead(store)
+    archive, day = PostgresArchive(store), day_at(store.now())
+    survivors = [await put_running(store, f"waits-{after}", day + after) for after in (0, 1)]
+    await pass_days(store, 6)
+
+    async def days_left() -> list[int]:
+        await archive.remove_ended(store.now() - DAY)
+        left = await partitions(store)
+        return [after for after in range(5) if name_of("event", day + after) in left]
+
+    assert await days_left() == [0, 1, 2, 3, 4]
+    assert await days_left() == [0, 1, 4]
+    assert await days_left() == [0, 1]
+    assert await days_left() == [0, 1]
+    async with store.transaction() as rows:
+        await rows.connection.execute("DELETE FROM execution WHERE number = ANY ($1)", survivors)
+    assert await days_left() == []
+
+
 async def test_day_that_is_not_over_is_never_dropped(store: PostgresStore) -> None:
     await make_ahead(store)
     archive, day = PostgresArchive(store), day_at(store.now())
@@ -173,6 +291,26 @@ async def test_partition_in_use_is_dropped_later_and_holds_nobody_up(
 
     assert await archive.remove_ended(store.now()) == 0
     assert name_of("event", day) not in await partitions(store)
+
+
+async def test_partition_in_use_holds_up_no_other_day_for_ever(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    await make_ahead(store)
+    archive, day = PostgresArchive(store), day_at(store.now())
+    await pass_days(store, 4)
+    vacuum = await asyncpg.connect(postgres_url)
+    async with vacuum.transaction():
+        oldest = name_of("event", day)
+        await vacuum.execute(f"LOCK TABLE dalsegno.{oldest} IN SHARE UPDATE EXCLUSIVE MODE")
+
+        for _ in range(2):
+            await archive.remove_ended(store.now())
+
+        left = await partitions(store)
+        assert oldest in left
+        assert left.isdisjoint((name_of("event", day + 1), name_of("event", day + 2)))
+    await vacuum.close()
 
 
 async def test_start_while_its_day_is_being_dropped_keeps_its_history(

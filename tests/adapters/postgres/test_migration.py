@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ async def test_opening_again_changes_nothing_and_loses_nothing(postgres_url: str
 
 async def test_newer_schema_than_the_program_is_refused(postgres_url: str, connection: Any) -> None:
     await migrate(connection)
-    await connection.execute("UPDATE dalsegno.installed SET schema = schema + 1")
+    await connection.execute("UPDATE dalsegno.installed SET schema = schema + 1, oldest = schema + 1")
 
     with pytest.raises(SchemaMismatch, match="written by a newer Dal Segno; upgrade this one"):
         await PostgresStore.open(postgres_url)
@@ -162,6 +163,17 @@ async def test_step_gives_up_on_a_table_that_is_held_for_very_long(
 def test_every_file_names_its_stage() -> None:
     assert [step.name[:4] for step in migrations()] == [f"{n:04}" for n in range(1, len(migrations()) + 1)]
     assert all(step.text.startswith(f"-- stage: {step.stage}\n") for step in migrations())
+
+
+def blocking_indexes(step: Migration) -> list[str]:
+    return re.findall(r"^CREATE (?:UNIQUE )?INDEX (?!IF NOT EXISTS )(\w+)", step.text, re.MULTILINE)
+
+
+def test_indexes_that_upgrades_add_can_be_built_beforehand() -> None:
+    """While a migration builds one, nobody writes to its table; ``CONCURRENTLY`` is for those who do it by hand."""
+    first = 2  # files of the first schema, which finds no rows
+    assert all(blocking_indexes(step) for step in migrations()[:first])
+    assert [name for step in migrations()[first:] for name in blocking_indexes(step)] == []
 
 
 def test_file_without_a_stage_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -14,52 +13,22 @@ import httpx
 import pytest
 
 from dalsegno import App
-from dalsegno.engine.settings import EngineSettings
 from dalsegno.errors import BadConfiguration
 from dalsegno.server import create_application
 from dalsegno.wiring import open_stack, shown_url
+from tests.adapters.postgres.programs import app_of, chain_of
 from tests.servers.postgres import PostgresServer
 from tests.waiting import come_about, until
 
 PATIENCE = 60.0
 
-PROGRAM = """
-from dalsegno import App
-
-app = App()
-
-
-@app.task
-async def double(n: int) -> int:
-    return n * 2
-
-
-@app.workflow
-async def chain(n: int) -> int:
-    for _ in range(4):
-        n = await double(n)
-    return n
-"""
-
 
 @pytest.fixture
 def make_app(tmp_path: Path) -> Callable[[str], App]:
-    """The application of PROGRAM, in this process."""
+    """The application of program.py, in this process."""
     file = tmp_path / "program.py"
-    file.write_text(PROGRAM)
-
-    def make(url: str) -> App:
-        spec = importlib.util.spec_from_file_location("program", file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        app: App = module.app
-        app.url = url
-        app.settings = EngineSettings(lease_seconds=5.0)
-        return app
-
-    return make
+    file.write_text(chain_of(4))
+    return lambda url: app_of(file, url, lease_seconds=5.0)
 
 
 class Process:

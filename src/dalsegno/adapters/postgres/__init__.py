@@ -8,7 +8,7 @@ from dalsegno.adapters.postgres.ledger import PostgresLedger
 from dalsegno.adapters.postgres.limits import PostgresLimits
 from dalsegno.adapters.postgres.listener import Listener
 from dalsegno.adapters.postgres.neighbours import PostgresNeighbours
-from dalsegno.adapters.postgres.partitions import keep_ahead
+from dalsegno.adapters.postgres.partitions import keep_ahead, make_in_time
 from dalsegno.adapters.postgres.records import PostgresRecords
 from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.adapters.postgres.transactions import PostgresTransactions
@@ -28,4 +28,5 @@ __all__ = [
     "PostgresStore",
     "PostgresTransactions",
     "keep_ahead",
+    "make_in_time",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from dalsegno.adapters.postgres.changes import StartedElsewhere, TokenChanged
-from dalsegno.adapters.postgres.errors import RefusedValue
+from dalsegno.adapters.postgres.errors import sqlstate_of
 from dalsegno.adapters.postgres.flight import Flight
 from dalsegno.adapters.postgres.known import Known
 from dalsegno.adapters.postgres.loaded import Loaded, NotLoaded
@@ -91,7 +91,7 @@ class Commits:
             raise
         except Exception as error:  # noqa: BLE001 - a transition that breaks the rules must not stop the others
             if len(batch) == 1:
-                return [_refused(error)]
+                return [_refused(batch[0], error)]
         middle = len(batch) // 2
         first = await self._apply_carefully(batch[:middle])
         return first + await self._apply_carefully(batch[middle:])
@@ -216,7 +216,12 @@ def _settle_all(batch: Sequence[Transition], rows: PostgresWorkspace, now: float
     return outcomes
 
 
-def _refused(error: Exception) -> Refused:
-    if isinstance(error, (RefusedValue, DalSegnoError)):
+def _refused(step: Transition, error: Exception) -> Refused:
+    """What is wrong with the step itself. Nobody else sees the error, so it is told here."""
+    if isinstance(error, DalSegnoError):
+        state = sqlstate_of(error)
+        code = f" (SQLSTATE {state})" if state else ""
+        logger.warning("a step of execution %s is refused: %s%s", step.execution, error, code)
         return Refused(str(error))
+    logger.error("a step of execution %s breaks the rules", step.execution, exc_info=error)
     return Refused(f"internal error while applying the step: {type(error).__name__}: {error}")

@@ -9,17 +9,8 @@ from urllib.parse import unquote
 
 import asyncpg
 
-from dalsegno.errors import (
-    BadConfiguration,
-    DalSegnoError,
-    InternalError,
-    InvalidInput,
-    SchemaMismatch,
-    StoreCorrupt,
-    StoreFull,
-    StoreReadOnly,
-    Unavailable,
-)
+from dalsegno.adapters.postgres.sqlstates import REFUSED_CLASSES, meaning_of
+from dalsegno.errors import BadConfiguration, DalSegnoError, InvalidInput, Unavailable
 
 
 class RefusedValue(InvalidInput):
@@ -47,39 +38,11 @@ TURNED_AWAY = (
 )
 """What a server says that is there."""
 
-REFUSED_CLASSES = frozenset(("22", "23", "54"))
-"""SQLSTATE classes about a value (data exception, constraint violation, program limit), not about the store."""
+ANSWERED = (*TURNED_AWAY, asyncpg.TargetServerAttributeNotMatched)
+"""What is said of servers that were reached."""
 
 SETTING_CLASSES = frozenset(("22", "42"))
 """Those of what a server says about a setting with which a session is to begin."""
-
-BY_STATE: dict[str, tuple[type[DalSegnoError], str]] = {
-    "53100": (StoreFull, "no space left on the database's disk; nothing of this commit was applied"),
-    "25006": (StoreReadOnly, "the database takes no writes: is it a standby, or its disk protected?"),
-    "42501": (StoreReadOnly, "the database user may not do this: grant it the schema `dalsegno`"),
-    "42P01": (SchemaMismatch, "a table is missing: open the store once with a user that may create it"),
-    "42883": (SchemaMismatch, "a function is missing: open the store once with a user that may create it"),
-    "25P03": (Unavailable, "this process stood still in a transaction, which the server has ended"),
-    "3D000": (
-        BadConfiguration,
-        "there is no such database: create it, or name another one in the store's URL",
-    ),
-    "28P01": (
-        BadConfiguration,
-        "the password is wrong: it stands in the store's URL, in PGPASSWORD or in ~/.pgpass",
-    ),
-    "28000": (BadConfiguration, "the user may not connect: see its role, and pg_hba.conf of the server"),
-    "40001": (Unavailable, "PostgreSQL has undone a transaction beside another one; it can be sent again"),
-    "40P01": (
-        Unavailable,
-        "PostgreSQL has undone a transaction that stood in another's way; it can be sent again",
-    ),
-    "55000": (Unavailable, "PostgreSQL refuses this for now"),
-    "55P03": (Unavailable, "others held for too long what a transaction needs; it can be sent again"),
-    "57014": (Unavailable, "PostgreSQL has ended a statement: somebody cancelled it, or it took too long"),
-    "XX001": (StoreCorrupt, "the database reports damaged data; restore a backup"),
-    "XX002": (StoreCorrupt, "the database reports a damaged index; REINDEX, or restore a backup"),
-}
 
 
 @contextmanager
@@ -103,14 +66,14 @@ def connecting(url: str) -> Iterator[None]:
 def _explain_connecting(error: Exception, url: str) -> DalSegnoError:
     if isinstance(error, ValueError):  # so are the driver's own complaints about a URL
         return BadConfiguration(_about_url(error, url))
-    state = _state_of(error)
+    state = sqlstate_of(error)
     if state == asyncpg.InsufficientPrivilegeError.sqlstate:
         return BadConfiguration(f"the user may not connect: grant it CONNECT on the database ({error})")
     if state[:2] in SETTING_CLASSES:
         return BadConfiguration(
             f"the server does not take a setting in the query of the store's URL ({error})"
         )
-    if isinstance(error, UNREACHABLE) and not isinstance(error, TURNED_AWAY):
+    if isinstance(error, UNREACHABLE) and not isinstance(error, ANSWERED):
         return Unavailable(
             f"PostgreSQL{_place_of(url)} cannot be reached ({type(error).__name__}: {error}){_encoding(url)}"
         )
@@ -161,24 +124,30 @@ def explain(error: Exception) -> DalSegnoError:
         return RefusedValue(f"the store cannot hold a value: {error}")
     if isinstance(error, UNREACHABLE):
         return _explain_absence(error)
-    state = _state_of(error)
+    state = sqlstate_of(error)
     if state[:2] in REFUSED_CLASSES:
         return RefusedValue(f"the store refuses a value: {error}")
-    if state in BY_STATE:
-        kind, cure = BY_STATE[state]
-        return kind(f"{cure} ({error})")
-    if state[:2] in ("40", "53", "55", "57"):
-        return Unavailable(f"PostgreSQL is busy or short of something ({error})")
-    return InternalError(f"unexpected error of PostgreSQL ({state}): {error}")
+    kind, cure = meaning_of(state)
+    return kind(f"{cure} (SQLSTATE {state}: {error})")
 
 
 def _explain_absence(error: Exception) -> DalSegnoError:
     if isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in str(error):
         return BadConfiguration(f"a pooler does not take a setting in the query of the store's URL ({error})")
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        return Unavailable(
+            "of the servers in the store's URL none is what `target_session_attrs` asks for: promote one, or wait "
+            "until whoever does so has done it"
+        )
     if isinstance(error, TURNED_AWAY):
         return Unavailable(f"PostgreSQL takes no connections now ({error})")
     return Unavailable(f"PostgreSQL cannot be reached ({type(error).__name__}: {error})")
 
 
-def _state_of(error: Exception) -> str:
-    return str(getattr(error, "sqlstate", None) or "")
+def sqlstate_of(error: BaseException | None) -> str:
+    """The code of an error of the driver, or of the one that an error of ours comes from; empty if there is none."""
+    while error is not None:
+        if state := getattr(error, "sqlstate", None):
+            return str(state)
+        error = error.__cause__
+    return ""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from typing import Any
 
 import asyncpg
 from msgspec import Struct
 
 from dalsegno.adapters.postgres.errors import connecting, driver_errors
 from dalsegno.adapters.postgres.listener import ECHO_SECONDS, Listener
+from dalsegno.adapters.postgres.numbering import day_of
+from dalsegno.adapters.postgres.partitions import name_of_day
+from dalsegno.adapters.postgres.statements import SQL
 
 OLDEST = 15
 """The first major version of PostgreSQL that knows all that is asked of it here."""
@@ -40,16 +44,26 @@ class Facts(Struct, frozen=True):
 
 
 async def examine_database(url: str, listen_at: str) -> Facts:
+    row = await _look(url, ABOUT)
+    ahead = row["now"] - time.time()
+    wakes = await _wakes(listen_at)
+    return Facts(row["major"], row["version"], row["durable"], row["vacuums"], row["standby"], ahead, wakes)
+
+
+async def days_in_common(url: str) -> tuple[str, str] | None:
+    """The first and the last day of which history lies in no partition of its own. The schema has to be there."""
+    first, last = await _look(url, SQL["removal.outer_numbers_in_other"])
+    return None if first is None else (name_of_day(day_of(first)), name_of_day(day_of(last)))
+
+
+async def _look(url: str, statement: str) -> Any:
     with driver_errors():
         with connecting(url):
             connection = await asyncpg.connect(url, timeout=10, command_timeout=10, statement_cache_size=0)
         try:
-            row = await connection.fetchrow(ABOUT)
+            return await connection.fetchrow(statement)
         finally:
             await connection.close()
-    ahead = row["now"] - time.time()
-    wakes = await _wakes(listen_at)
-    return Facts(row["major"], row["version"], row["durable"], row["vacuums"], row["standby"], ahead, wakes)
 
 
 async def _wakes(url: str) -> bool:

@@ -1,8 +1,8 @@
 """The schema `dalsegno`: numbered files, applied forward only.
 
 Each file names its stage in its first line. ``pre``: only adds, so that processes of the version before go on beside
-it; applied by whoever opens the store first. ``post``: takes away what only they needed; applied on demand, once none
-of them is left. A fresh database gets all files.
+it, and can be started again; applied by whoever opens the store first. ``post``: takes away what only they needed;
+applied on demand, once none of them is left, and from then on they are refused. A fresh database gets all files.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Literal
 import asyncpg
 from msgspec import Struct
 
+from dalsegno.adapters.postgres.installed import Installed, look, make_room, write
 from dalsegno.errors import InternalError, SchemaMismatch
 
 logger = logging.getLogger("dalsegno.postgres")
@@ -33,17 +34,6 @@ AS_LONG_AS_IT_TAKES = 7 * 86_400.0
 waits for its turn waits for that."""
 
 STAGE = re.compile(r"-- stage: (pre|post)\n")
-
-INSTALLED = "SELECT to_regclass('dalsegno.installed') IS NOT NULL"
-VERSION = "SELECT schema FROM dalsegno.installed"
-PREPARE = """
-CREATE SCHEMA IF NOT EXISTS dalsegno;
-CREATE TABLE IF NOT EXISTS dalsegno.installed (
-    single boolean PRIMARY KEY DEFAULT true CHECK (single), -- one row
-    schema integer NOT NULL -- files applied
-);
-INSERT INTO dalsegno.installed (schema) VALUES (0) ON CONFLICT DO NOTHING;
-"""
 
 
 class Migration(Struct, frozen=True):
@@ -72,9 +62,7 @@ def _read(name: str, text: str) -> Migration:
 
 async def installed_version(connection: Any) -> int:
     """How many files were applied; 0 for a database that knows nothing of us."""
-    if not await connection.fetchval(INSTALLED):
-        return 0
-    return int(await connection.fetchval(VERSION))
+    return (await look(connection)).version
 
 
 async def migrate(
@@ -82,25 +70,26 @@ async def migrate(
 ) -> int:
     """Brings the schema up to date, ``finish``: also by what waits until no older process runs. Returns its version."""
     known = migrations() if steps is None else steps
-    version = await installed_version(connection)
-    _refuse_newer(version, len(known))
-    wanted = _wanted(known, version, finish=finish)
-    if version >= wanted:
-        return version
+    found = await look(connection)
+    found.refuse_older(len(known))
+    wanted = _wanted(known, found.version, finish=finish)
+    if found.version >= wanted:
+        return found.version
     if not may_change:
         raise SchemaMismatch(
-            f"the database has schema version {version}, this program needs {wanted}: run `dalsegno migrate`"
+            f"the database has schema version {found.version}, this program needs {wanted}: run `dalsegno migrate`,"
+            " or use the version of Dal Segno that works there"
         )
-    return await _apply_patiently(connection, known, wanted)
+    return await _apply_patiently(connection, known, finish=finish)
 
 
-async def _apply_patiently(connection: Any, known: list[Migration], wanted: int) -> int:
+async def _apply_patiently(connection: Any, known: list[Migration], *, finish: bool) -> int:
     """Again from the start, as long as somebody holds a table that is to be changed."""
     clock = asyncio.get_running_loop().time
     until, pause = clock() + PATIENCE, FIRST_PAUSE
     while True:
         try:
-            return await _apply(connection, known, wanted)
+            return await _apply(connection, known, finish=finish)
         except asyncpg.LockNotAvailableError as error:
             if clock() >= until:
                 raise
@@ -109,27 +98,32 @@ async def _apply_patiently(connection: Any, known: list[Migration], wanted: int)
         pause = min(pause * 2, LONGEST_PAUSE)
 
 
-async def _apply(connection: Any, known: list[Migration], wanted: int) -> int:
+async def _apply(connection: Any, known: list[Migration], *, finish: bool) -> int:
+    """What is to be done is asked again under the lock: whoever had it before may have been of another version."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK, timeout=AS_LONG_AS_IT_TAKES)
         await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-        await connection.execute(PREPARE)
-        version = int(await connection.fetchval(VERSION))
-        _refuse_newer(version, len(known))
+        await make_room(connection)
+        found = await look(connection)
+        found.refuse_older(len(known))
+        wanted = _wanted(known, found.version, finish=finish)
+        if found.version >= wanted:
+            return found.version
         await connection.execute("SET LOCAL search_path = dalsegno")
-        for step in known[version:wanted]:
+        for step in known[found.version : wanted]:
             await connection.execute(step.text, timeout=AS_LONG_AS_IT_TAKES)
-        if version < wanted:
-            await connection.execute("UPDATE dalsegno.installed SET schema = $1", wanted)
-        return max(version, wanted)
+        await write(connection, Installed(wanted, _oldest_that_fits(known[:wanted])))
+        return wanted
 
 
-def _refuse_newer(version: int, known: int) -> None:
-    if version > known:
-        raise SchemaMismatch(
-            f"the database has schema version {version}, this program knows up to {known}:"
-            " it was written by a newer Dal Segno; upgrade this one, or use another database"
-        )
+def takes_away(known: list[Migration], version: int) -> bool:
+    """Whether finishing the upgrade of this schema takes something away that processes may still use."""
+    return version > 0 and any(step.stage == "post" for step in known[version:])
+
+
+def _oldest_that_fits(applied: list[Migration]) -> int:
+    """How many of these files a program has to know."""
+    return max((number for number, step in enumerate(applied, 1) if step.stage == "post"), default=1)
 
 
 def _wanted(known: list[Migration], version: int, *, finish: bool) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -23,8 +24,12 @@ TABLES = ("event", "output")
 AHEAD = 7
 """Days that are made before they begin."""
 TEND_EVERY = 6 * 3600.0
+LOOKS = 4
+"""Of a store that is opened, before it goes on without the partitions it needs."""
 JUDGE_EVERY = 60.0
-"""Seconds between two looks at whether anything of the oldest days is kept."""
+"""Seconds between two looks at whether anything of the days is kept."""
+JUDGED = 30
+"""Days of one such look: a store may hold years of them."""
 PATIENCE = "200ms"
 """How long changing the list of partitions may wait for others, who wait behind it meanwhile."""
 
@@ -33,7 +38,16 @@ _NAME = re.compile(r"event_(\d{8})")
 
 
 def name_of(table: str, day: int) -> str:
-    return f"{table}_{_EPOCH + timedelta(days=day):%Y%m%d}"
+    return f"{table}_{_date_of(day):%Y%m%d}"
+
+
+def name_of_day(day: int) -> str:
+    """As people write it."""
+    return f"{_date_of(day):%Y-%m-%d}"
+
+
+def _date_of(day: int) -> datetime:
+    return _EPOCH + timedelta(days=day)
 
 
 def read_name(name: str) -> int | None:
@@ -44,11 +58,11 @@ def read_name(name: str) -> int | None:
     return (datetime.strptime(match[1], "%Y%m%d").replace(tzinfo=UTC) - _EPOCH).days
 
 
-async def make_ahead(store: PostgresStore) -> int:
+async def make_ahead(store: PostgresStore, days: int = AHEAD) -> int:
     """Makes the partitions of today and the next days; how many days were missing."""
     today = day_at(store.now())
     known = {read_name(name) for (name,) in await store.fetch("removal.partitions", "dalsegno.event")}
-    missing = [day for day in range(today, today + AHEAD + 1) if day not in known]
+    missing = [day for day in range(today, today + days + 1) if day not in known]
     for day in missing:
         await _make(store, day)
     return len(missing)
@@ -56,9 +70,13 @@ async def make_ahead(store: PostgresStore) -> int:
 
 async def _make(store: PostgresStore, day: int) -> None:
     """Harmless where another process does the same. Where rows of that day lie in the common partition already, the day
-    stays there: PostgreSQL refuses to cut it out."""
+    stays there: PostgreSQL refuses to cut it out, and would read all of them before it says so, while others wait."""
     first, end = numbers_of(day)
     try:
+        [(too_late,)] = await store.fetch("removal.any_in_other", first, end)
+        if too_late:
+            logger.info("the history of %s stays in the common partition", name_of_day(day))
+            return
         async with store.transaction() as rows:
             await rows.connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'")
             for table in TABLES:
@@ -67,7 +85,23 @@ async def _make(store: PostgresStore, day: int) -> None:
                     f" PARTITION OF dalsegno.{table} FOR VALUES FROM ({first}) TO ({end})"
                 )
     except DalSegnoError as error:
-        logger.info("the history of day %s gets no partition of its own now (%s)", name_of("", day), error)
+        logger.info("the history of %s gets no partition of its own now (%s)", name_of_day(day), error)
+
+
+async def make_in_time(store: PostgresStore) -> None:
+    """Today's and tomorrow's, before anything is written: a day's first row decides where the whole day lies. Costs one
+    look where they are there, and stops nobody from going on without."""
+    try:
+        for _ in range(LOOKS):
+            if not await make_ahead(store, days=1):
+                return
+    except OperatorError as error:
+        logger.warning("partitions cannot be made now (%s)", error)
+    else:
+        logger.warning(
+            "the history of today or tomorrow has no partition of its own, and will be removed row by row;"
+            " `dalsegno doctor` says what to do"
+        )
 
 
 async def keep_ahead(store: PostgresStore) -> None:
@@ -88,36 +122,55 @@ class Days:
         self.doomed: set[int] = set()
         self.dropped = 0
         self._judged: dict[tuple[str, ...], float] = {}
+        self._last: dict[tuple[str, ...], int] = {}
+        """The day with which the look before ended."""
+        self._refused: Counter[int] = Counter()
+        """How often a day could not be dropped."""
 
     def go_whole(self, number: int) -> bool:
         """Whether the history of this execution need not be removed by itself."""
         return day_of(number) in self.doomed
 
     async def judge(self, before: float, states: Sequence[str]) -> None:
-        """Of the days that are over, oldest first, up to the first of which something is kept."""
+        """Some of the days that are over, each on its own: one execution that never ends keeps only its own day."""
         clock = asyncio.get_running_loop().time()
         key = tuple(sorted(states))
         if clock - self._judged.get(key, -JUDGE_EVERY) < JUDGE_EVERY:
             return
         self._judged[key] = clock
-        names = await self.store.fetch("removal.partitions", "dalsegno.event")
-        days = sorted(day for (name,) in names if (day := read_name(name)) is not None)
-        over = day_at(self.store.now()) - 1  # clocks of machines differ, but not by a day
-        for day in days:
-            if day >= over:
-                return
+        for day in self._next_of(key, await self._over()):
             [(kept,)] = await self.store.fetch("removal.survivor", *numbers_of(day), before, list(states))
-            if kept:
-                return
-            self.doomed.add(day)
+            if not kept:
+                self.doomed.add(day)
+
+    async def _over(self) -> list[int]:
+        """Days with partitions of their own on which nothing is started any more, oldest first."""
+        names = await self.store.fetch("removal.partitions", "dalsegno.event")
+        over = day_at(self.store.now()) - 1  # clocks of machines differ, but not by a day
+        return sorted(day for (name,) in names if (day := read_name(name)) is not None and day < over)
+
+    def _next_of(self, key: tuple[str, ...], days: Sequence[int]) -> list[int]:
+        """Where the look before ended; after the newest, the oldest come again."""
+        last = self._last.get(key, -1)
+        later = [day for day in days if day > last]
+        chosen = [*later, *(day for day in days if day <= last)][:JUDGED]
+        if chosen:
+            self._last[key] = chosen[-1]
+        return chosen
 
     async def drop(self) -> None:
-        """The partitions of doomed days of which no execution is left."""
-        for day in sorted(self.doomed):
+        """The partitions of doomed days of which no execution is left. Ends with the first that others use: they wait
+        behind each try. Days that were tried less often come first, so that none holds up the others for ever."""
+        for day in sorted(self.doomed, key=lambda day: (self._refused[day], day)):
             [(any_left,)] = await self.store.fetch("removal.any_in", *numbers_of(day))
-            if not any_left and await self._drop(day):
-                self.doomed.discard(day)
-                self.dropped += 1
+            if any_left:
+                continue
+            if not await self._drop(day):
+                self._refused[day] += 1
+                return
+            del self._refused[day]
+            self.doomed.discard(day)
+            self.dropped += 1
 
     async def _drop(self, day: int) -> bool:
         """Whether it could be done without making others wait, and nothing was started with a number of that day."""

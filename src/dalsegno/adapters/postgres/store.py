@@ -12,6 +12,7 @@ from dalsegno.adapters.postgres.errors import connecting, driver_errors
 from dalsegno.adapters.postgres.migration import migrate
 from dalsegno.adapters.postgres.numbering import Numbers, day_at
 from dalsegno.adapters.postgres.offset import Offset, ticking
+from dalsegno.adapters.postgres.renewal import Renewal
 from dalsegno.adapters.postgres.statements import SQL
 from dalsegno.adapters.postgres.warming import warm
 from dalsegno.adapters.postgres.ways import Way, find_way
@@ -38,6 +39,7 @@ class PostgresStore:
         self.tell_opening: Callable[[float], None] = lambda at: None
         """Whom a claim tells when a line that a rate has stopped goes on."""
         self._pool = pool
+        self.renewal = Renewal(pool)
         self._clock = clock
         self._offset = Offset(ticking())
         self._numbers = Numbers()
@@ -93,7 +95,7 @@ class PostgresStore:
 
     async def fetch(self, statement: str, *parameters: object) -> list[Row]:
         """Runs one statement as a transaction of its own."""
-        with driver_errors():
+        async with self._talking():
             rows: list[Row] = await self._pool.fetch(SQL[statement], *parameters)
         return rows
 
@@ -105,26 +107,43 @@ class PostgresStore:
     @asynccontextmanager
     async def look(self) -> AsyncIterator[Transaction]:
         """Looks at one moment, and changes nothing."""
-        with driver_errors():
-            async with (
-                self._pool.acquire() as connection,
-                connection.transaction(isolation="repeatable_read", readonly=True),
-            ):
-                yield Transaction(connection)
+        async with (
+            self._talking(),
+            self._pool.acquire() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            yield Transaction(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
         """Statements that are applied together, once the block is left without an error."""
+        async with self._talking(), self._pool.acquire() as connection:
+            await connection.execute(BEGIN)
+            try:
+                yield Transaction(connection)
+            except BaseException:
+                if not connection.is_closed():
+                    await connection.execute("ROLLBACK")
+                raise
+            await connection.execute("COMMIT")
+
+    async def expect_writable(self) -> None:
+        """Raises StoreReadOnly where the server answers, but takes no writes. One statement, and nothing is written."""
+        async with self._talking():
+            [(writable, standby)] = await self.fetch("reach.writable")
+            if not writable:
+                why = "it is a standby" if standby else "transaction_read_only is on"
+                raise asyncpg.ReadOnlySQLTransactionError(why)
+
+    @asynccontextmanager
+    async def _talking(self) -> AsyncIterator[None]:
+        """Around whatever uses a connection of the pool."""
         with driver_errors():
-            async with self._pool.acquire() as connection:
-                await connection.execute(BEGIN)
-                try:
-                    yield Transaction(connection)
-                except BaseException:
-                    if not connection.is_closed():
-                        await connection.execute("ROLLBACK")
-                    raise
-                await connection.execute("COMMIT")
+            try:
+                yield
+            except asyncpg.PostgresError as error:
+                await self.renewal.after(error)
+                raise
 
     async def reserve_numbers(self, count: int, tx: Transaction | None = None) -> None:
         """Makes sure that there are as many numbers for new executions, of today by the database's own clock."""

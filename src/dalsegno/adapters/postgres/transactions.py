@@ -94,6 +94,7 @@ class PostgresTransactions:
                     server_settings={"application_name": "dalsegno task"},
                     **self._store.way.caching(),
                 )
+                self._store.renewal.add(self._pool)
         return self._pool
 
 

@@ -2,29 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
 
 from dalsegno.adapters.postgres.errors import connecting, driver_errors
-from dalsegno.adapters.postgres.migration import installed_version, migrate, migrations
+from dalsegno.adapters.postgres.installed import look
+from dalsegno.adapters.postgres.migration import migrate, migrations, takes_away
+from dalsegno.ports.ledger import WorkerView
+
+WORKERS = "SELECT id, expires_at, 0, info FROM dalsegno.worker ORDER BY id"
+"""Of a schema of any version, and so without how much they hold."""
+NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
+
+Agree = Callable[[Sequence[WorkerView], float], None]
+"""Told who works on the store, and what time it is there. Raises where it does not agree."""
 
 
-async def upgrade(url: str, *, check: bool, finish: bool) -> tuple[int, int, int]:
-    """The schema's version before, now, and the newest that is known. ``check``: nothing is changed."""
-    newest = len(migrations())
+async def upgrade(url: str, *, check: bool, finish: bool, agree: Agree | None = None) -> tuple[int, int, int]:
+    """The schema's version before, now, and the newest that is known. ``check``: nothing is changed. ``agree`` is asked
+    before something is taken away that older processes need."""
+    known = migrations()
     async with _connected(url) as connection:
-        before = await installed_version(connection)
-        now = before if check and before <= newest else await migrate(connection, finish=finish)
-    return before, now, newest
+        found = await look(connection)
+        found.refuse_older(len(known))
+        if check:
+            return found.version, found.version, len(known)
+        if finish and agree is not None and takes_away(known, found.version):
+            agree(*await _workers(connection))
+        return found.version, await migrate(connection, finish=finish), len(known)
 
 
 async def is_installed(url: str) -> bool:
     """Whether the database has our schema, in whatever version."""
     async with _connected(url) as connection:
-        return await installed_version(connection) > 0
+        return (await look(connection)).version > 0
+
+
+async def is_up_to_date(url: str) -> bool:
+    """False where the schema is missing. One that this program would have to change first is refused."""
+    async with _connected(url) as connection:
+        if (await look(connection)).version == 0:
+            return False
+        await migrate(connection, may_change=False)
+        return True
+
+
+async def _workers(connection: Any) -> tuple[list[WorkerView], float]:
+    found = [WorkerView(*row) for row in await connection.fetch(WORKERS)]
+    return found, await connection.fetchval(NOW)
 
 
 @asynccontextmanager

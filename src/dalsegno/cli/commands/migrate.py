@@ -22,9 +22,15 @@ def migrate(
         bool,
         typer.Option("--finish", help="Also take away what only older versions needed; stop those first."),
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --finish: also while workers of older versions are alive.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Bring the store's schema up to date. Opening a store does the same, but for --finish."""
+    """Bring the store's schema up to date. Whatever runs workflows does the same when it starts, but for --finish.
+
+    On PostgreSQL --finish is refused while workers of older versions are alive.
+    """
     import asyncio
 
     from dalsegno.cli.migrating import bring_up_to_date
@@ -33,7 +39,7 @@ def migrate(
     from dalsegno.wiring import shown_url
 
     url = make_app(store).url
-    state = asyncio.run(bring_up_to_date(url, check=check, finish=finish))
+    state = asyncio.run(bring_up_to_date(url, check=check, finish=finish, force=force))
     if json:
         emit({"store": shown_url(url), "before": state.before, "schema": state.after, "newest": state.newest})
     else:

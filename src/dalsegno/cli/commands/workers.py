@@ -12,7 +12,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_workers(store: Store = None, server: Server = None, json: Json = False) -> None:
-    """List worker processes and remote workers: queues, since when, what they run, whether they are alive."""
+    """List worker processes and remote workers: version, queues, since when, what they run, whether they are alive."""
     from dalsegno.cli.books.workers import WORKERS
     from dalsegno.cli.output import emit
     from dalsegno.cli.roster import as_object, print_workers

@@ -58,3 +58,20 @@ async def examine_server(url: str) -> list[Check]:
             cure="Set the clocks of all machines by NTP.",
         ),
     ]
+
+
+async def examine_history(url: str) -> Check:
+    """Of a database with our schema: whether each day lies in a partition of its own."""
+    from dalsegno.adapters.postgres.examination import days_in_common  # noqa: PLC0415 - needs the driver
+
+    days = await days_in_common(url)
+    shown = "" if days is None else days[0] if days[0] == days[1] else f"{days[0]} to {days[1]}"
+    return judge(
+        "history",
+        f"of {shown} lies in no partition of its own: it is removed row by row, which takes longer"
+        if shown
+        else "each day lies in a partition of its own",
+        warn=bool(shown),
+        cure="Nothing is lost, and a retention empties it. Keep a process running whose user owns the tables of the"
+        " schema `dalsegno`: it makes partitions a week ahead.",
+    )

@@ -6,7 +6,7 @@ from collections import Counter
 
 from dalsegno.app import App
 from dalsegno.cli.doctor.check import Check, judge
-from dalsegno.cli.doctor.database import examine_server
+from dalsegno.cli.doctor.database import examine_history, examine_server
 from dalsegno.cli.doctor.file import examine_file
 from dalsegno.cli.doctor.machine import examine_machine
 from dalsegno.cli.opening import opened
@@ -51,6 +51,7 @@ async def _examine_store(app: App) -> list[Check]:
         async with opened(app) as client:
             return [
                 judge("schema", "fits this version"),
+                *([await examine_history(app.url)] if is_postgres(app.url) else ()),
                 await _time_of(client),
                 *await _workers(client),
                 *await _executions(app),

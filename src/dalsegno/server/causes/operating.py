@@ -9,16 +9,19 @@ OPERATING: dict[str, tuple[str, str]] = {
     ),
     "DS-210": (
         (
-            "The store cannot be reached, or was locked by another process for ten seconds, or reading "
-            "and writing failed."
+            "The store cannot be reached, or was locked by another process (a SQLite file for ten seconds, rows of "
+            "PostgreSQL for five), or reading and writing failed. On PostgreSQL also whatever it has with itself: it "
+            "is starting or stopping, has no connection or memory left, cannot read its files."
         ),
         (
-            "End whatever holds a write transaction on the file (a backup by hand, a `sqlite3` shell). "
-            "Check the disk. Workers try again by themselves, at most every five seconds."
+            "Of a file: end whatever holds a write transaction on it (a backup by hand, a `sqlite3` shell), and check "
+            "the disk. Of PostgreSQL: the message has its words and its `SQLSTATE`; look at the server, its log and "
+            "the network, and at `max_connections`. If none of several servers takes writes, promote one. Workers "
+            "try again by themselves, at most every five seconds."
         ),
     ),
     "DS-220": (
-        "No space left on the disk of the store. Nothing of the commit was applied.",
+        "No space left on the disk of the store, or on that of PostgreSQL. Nothing of the commit was applied.",
         (
             "Free some space. Workers keep what they have done and commit it then; nothing is lost. "
             "Beyond the length of a lease, a step may run again."
@@ -26,24 +29,39 @@ OPERATING: dict[str, tuple[str, str]] = {
     ),
     "DS-230": (
         (
-            "The file or its directory cannot be written. SQLite needs to write beside the file, too "
-            "(`-wal`, `-shm`)."
+            "The store cannot be written. SQLite: the file or its directory, for it needs to write beside the file, "
+            "too (`-wal`, `-shm`). PostgreSQL: the server is a standby or has become one, its sessions are read-only "
+            "by default, or the user lacks rights."
         ),
-        "Mend the permissions, or the mount.",
+        (
+            "Of a file: mend the permissions, or the mount. Of PostgreSQL: name all servers in the URL, with "
+            "`target_session_attrs=read-write` (see [Failover](../postgresql.md#failover)), and promote one; set "
+            "`default_transaction_read_only` off; or grant the user the schema `dalsegno` and its tables. Processes "
+            "that run go on by themselves then."
+        ),
     ),
     "DS-240": (
-        "The file is damaged, no SQLite database, or the database of another application.",
         (
-            "Give another path; or stop all processes, keep a copy, and restore a backup. `sqlite3 FILE "
-            ".recover` rescues what can be read."
+            "The file is damaged, no SQLite database, or the database of another application. PostgreSQL: it reports "
+            "damaged data or a damaged index."
+        ),
+        (
+            "Of a file: give another path; or stop all processes, keep a copy, and restore a backup. `sqlite3 FILE "
+            ".recover` rescues what can be read. Of PostgreSQL: `REINDEX` mends an index; for anything else stop all "
+            "processes and restore a backup, on another disk."
         ),
     ),
     "DS-250": (
         (
             "The store was written by a newer version, or was opened for reading only by a newer one that"
-            " would have to bring it up to date first."
+            " would have to bring it up to date first. PostgreSQL: a table, column or function is missing that this "
+            "program needs, as when `dalsegno migrate --finish` ran while it was running."
         ),
-        ("Upgrade this program; stores are brought up to date when they are opened for writing, never back."),
+        (
+            "Upgrade this program; stores are brought up to date when they are opened for writing, never back. If it "
+            "is this program that is newer, `dalsegno migrate`. A worker that was left behind is to be stopped: what "
+            "it holds goes on elsewhere when its leases have ended."
+        ),
     ),
     "DS-260": (
         "A setting or URL is wrong, a directory does not exist, or a node plugin cannot be loaded.",

@@ -30,7 +30,8 @@ async def live() -> Alive:
 
 @router.get("/ready")
 async def ready(office: TheOffice) -> Alive:
-    """Requests can be served: 503 while the store is out of reach or the server stops. No key needed."""
+    """Requests can be served: 503 while the store is out of reach or takes no writes, or the server stops. Needs no
+    key."""
     if office.closing.is_set():
         raise Unavailable("the server is stopping")
     await ask_store(office.client.stack)

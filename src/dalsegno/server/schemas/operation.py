@@ -43,6 +43,7 @@ class WorkerStatus(BaseModel):
                 "state": "alive",
                 "host": "host",
                 "process": 4711,
+                "version": "0.4.0",
                 "since": "2026-05-01T12:00:00Z",
                 "heard_at": "2026-05-01T12:30:00Z",
                 "expires_at": "2026-05-01T12:31:00Z",
@@ -67,6 +68,10 @@ class WorkerStatus(BaseModel):
     state: Literal["alive", "dead"]
     host: str | None = None
     process: int | None = None
+    version: str | None = Field(
+        default=None,
+        description="Of Dal Segno where it runs; of a remote worker, that of the server that speaks for it.",
+    )
     since: datetime | None = None
     heard_at: datetime | None = Field(default=None, description="When its last heartbeat came.")
     expires_at: datetime = Field(description="Without a further heartbeat it is dead then.")
@@ -83,6 +88,7 @@ class WorkerStatus(BaseModel):
             state=seen.state,
             host=seen.host,
             process=seen.process,
+            version=seen.version,
             since=maybe_moment(seen.since),
             heard_at=maybe_moment(seen.heard_at),
             expires_at=moment(seen.expires_at),

@@ -179,3 +179,18 @@ SELECT EXISTS (
 
 -- :name any_in
 SELECT EXISTS (SELECT 1 FROM execution WHERE number >= $1 AND number < $2);
+
+-- :name any_in_other
+-- Whether history of executions with these numbers lies in the partitions for all that has none of its own.
+SELECT EXISTS (SELECT 1 FROM event_other WHERE execution >= $1 AND execution < $2)
+    OR EXISTS (SELECT 1 FROM output_other WHERE execution >= $1 AND execution < $2);
+
+-- :name outer_numbers_in_other
+-- The smallest and the largest number of executions whose history lies there. By whole names: the doctor's connection
+-- has no search path.
+SELECT min(least_of_each), max(largest_of_each)
+FROM (
+    SELECT min(execution), max(execution) FROM dalsegno.event_other
+    UNION ALL
+    SELECT min(execution), max(execution) FROM dalsegno.output_other
+) AS found (least_of_each, largest_of_each);

@@ -1,0 +1,110 @@
+"""What each of PostgreSQL's error codes becomes: only what is said about a value may be the step's own fault."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+from asyncpg import exceptions
+
+from dalsegno.adapters.postgres.errors import RefusedValue, explain, sqlstate_of
+from dalsegno.errors import (
+    BadConfiguration,
+    DalSegnoError,
+    OperatorError,
+    SchemaMismatch,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    Unavailable,
+)
+
+ABOUT_VALUES = ("21", "22", "23", "54")
+KNOWN = [
+    error
+    for error in vars(exceptions).values()
+    if isinstance(error, type)
+    and issubclass(error, asyncpg.PostgresError)
+    and getattr(error, "sqlstate", None)
+]
+MEANINGS: dict[str, type[DalSegnoError]] = {
+    "08006": Unavailable,  # the connection broke
+    "0A000": Unavailable,  # a plan that was made before a migration
+    "21000": RefusedValue,  # a batch names a row twice
+    "22003": RefusedValue,  # a number out of range
+    "22021": RefusedValue,  # a text with a zero byte
+    "23502": RefusedValue,  # a column that is missing
+    "23505": RefusedValue,  # a row that is there already
+    "25006": StoreReadOnly,  # a standby
+    "25P02": Unavailable,  # a transaction that failed before
+    "26000": Unavailable,  # a prepared statement that is gone
+    "28P01": BadConfiguration,  # a wrong password
+    "3D000": BadConfiguration,  # no such database
+    "3F000": SchemaMismatch,  # no schema
+    "40001": Unavailable,  # undone beside another one
+    "40P01": Unavailable,  # a deadlock
+    "42501": StoreReadOnly,  # no right to do this
+    "42703": SchemaMismatch,  # a column that a newer version took away
+    "42883": SchemaMismatch,  # a function
+    "42P01": SchemaMismatch,  # a table
+    "53100": StoreFull,  # no space
+    "53200": Unavailable,  # no memory
+    "53300": Unavailable,  # too many connections
+    "54000": RefusedValue,  # a row that is too large
+    "55P03": Unavailable,  # a lock that others held
+    "57014": Unavailable,  # a statement that somebody cancelled
+    "57P01": Unavailable,  # a server that is shut down
+    "58030": Unavailable,  # an error of the disk
+    "58P01": Unavailable,  # a file that is missing
+    "P0001": Unavailable,  # what somebody's trigger says
+    "XX000": Unavailable,  # a bug of PostgreSQL
+    "XX001": StoreCorrupt,  # a damaged page
+    "XX002": StoreCorrupt,  # a damaged index
+    "ZZ999": Unavailable,  # nobody knows
+}
+
+
+def said(state: str) -> asyncpg.PostgresError:
+    """As the driver raises it."""
+    return asyncpg.PostgresError.new({"C": state, "M": "as the server says it", "S": "ERROR"})
+
+
+@pytest.mark.parametrize("state", MEANINGS)
+def test_code_means_what_whoever_must_act_needs(state: str) -> None:
+    error = said(state)
+    assert error.sqlstate == state
+
+    told = explain(error)
+
+    assert type(told) is MEANINGS[state]
+    assert "as the server says it" in str(told)
+
+
+@pytest.mark.parametrize("kind", KNOWN, ids=lambda kind: f"{kind.sqlstate}-{kind.__name__}")
+def test_only_what_is_said_about_a_value_is_the_fault_of_a_step(kind: type[asyncpg.PostgresError]) -> None:
+    told = explain(kind("x"))
+
+    assert isinstance(told, RefusedValue if kind.sqlstate[:2] in ABOUT_VALUES else OperatorError)
+
+
+@pytest.mark.parametrize("state", ["42703", "42P01", "42883", "42601", "3F000"])
+def test_tables_that_do_not_fit_are_met_by_an_upgrade_or_a_migration(state: str) -> None:
+    told = str(explain(said(state)))
+
+    assert "upgrade this program" in told
+    assert "dalsegno migrate" in told
+    assert f"SQLSTATE {state}" in told
+
+
+def test_servers_of_which_none_is_the_primary_are_waited_for() -> None:
+    told = explain(asyncpg.TargetServerAttributeNotMatched("None of the hosts match"))
+
+    assert isinstance(told, Unavailable)
+    assert "promote one" in str(told)
+
+
+def test_code_is_found_behind_our_own_error() -> None:
+    told = explain(said("22021"))
+    told.__cause__ = said("22021")
+
+    assert sqlstate_of(told) == "22021"
+    assert sqlstate_of(ValueError("no code")) == ""
