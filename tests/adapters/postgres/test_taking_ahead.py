@@ -13,6 +13,7 @@ from dalsegno.errors import Unavailable
 from dalsegno.ports.ledger import Woken
 from dalsegno.testing.contract.build import start, token
 from tests.adapters.postgres.meanwhile import SOON
+from tests.waiting import come_about
 
 AHEAD = 0.6
 SOON_DUE = 0.3
@@ -47,6 +48,13 @@ async def park(ledger: PostgresLedger, **dues: float) -> dict[str, float]:
 async def states(ledger: PostgresLedger) -> dict[str, str]:
     found = {run: await ledger.inspect(run) for run in ("past", "soon", "late")}
     return {run: view.tokens[0].state for run, view in found.items() if view is not None}
+
+
+async def until_leased(ledger: PostgresLedger) -> None:
+    async def is_leased() -> bool:
+        return "leased" in (await states(ledger)).values()
+
+    await come_about(is_leased, "the lease that was taken ahead", SOON)
 
 
 async def test_what_comes_due_soon_is_leased_and_given_when_it_is_due(
@@ -102,8 +110,7 @@ async def test_if_the_worker_goes_meanwhile_others_get_it_at_its_time(
 ) -> None:
     due = await park(ledger, soon=SOON_DUE)
     waking_up = asyncio.create_task(ledger.wake())
-    while "leased" not in (await states(ledger)).values():  # noqa: ASYNC110 - there is no event for it
-        await asyncio.sleep(0.01)
+    await until_leased(ledger)
     ledger.takers.remove(taker)
     assert await ledger.claim("w2", ["default"], 1) == []
 
@@ -121,8 +128,7 @@ async def test_a_wake_that_is_broken_off_before_the_time_tells_the_worker(
     """It holds something that it will not be told of: it has to give up its name."""
     await park(ledger, soon=SOON_DUE)
     waking_up = asyncio.create_task(ledger.wake())
-    while "leased" not in (await states(ledger)).values():  # noqa: ASYNC110 - there is no event for it
-        await asyncio.sleep(0.01)
+    await until_leased(ledger)
 
     waking_up.cancel()
 
