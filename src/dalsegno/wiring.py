@@ -96,7 +96,11 @@ async def _postgres(url: str, clock: Clock | None) -> Stack:
 
     listen_at = _listening_at(url)
     store = await postgres.PostgresStore.open(url, clock)
-    await postgres.make_in_time(store)
+    try:
+        await postgres.make_in_time(store)
+    except BaseException:
+        await store.close()  # whoever tries again opens another one
+        raise
     ledger = postgres.PostgresLedger(store)
     listener = postgres.Listener(listen_at)
     broker = postgres.PostgresBroker(ledger, listener, ledger.takers)

@@ -55,7 +55,7 @@ class Port:
 def begin(programs: Programs, *command: str) -> Port:
     number = free_port()
     port = Port(programs.begin(*command, "--health-port", str(number)), number)
-    until(lambda: port.get("/live")[0] == 200, "the port")
+    until(lambda: port.get("/ready")[0] == 200, "the port")
     return port
 
 

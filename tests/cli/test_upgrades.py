@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import asyncpg
 import msgspec
 import pytest
 
@@ -181,6 +184,77 @@ def test_upgrade_is_finished_beside_what_is_dead_or_of_this_version(
 
     assert invoke("migrate", "--finish", "--store", store).exit_code == 0
     assert installed(postgres_server, store) == NOW + 2
+
+
+@contextmanager
+def connected(store: str, name: str) -> Iterator[None]:
+    """As a process that runs no worker, while the block lasts."""
+    loop = asyncio.new_event_loop()
+    connection = loop.run_until_complete(
+        asyncpg.connect(store, server_settings={"application_name": name}, statement_cache_size=0)
+    )
+    try:
+        yield
+    finally:
+        loop.run_until_complete(connection.close())
+        loop.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("dalsegno/0.0.9 web-1:4711", "web-1:4711 at 127.0.0.1 (version 0.0.9)"),
+        ("dalsegno/0.0.9 listener web-1:4711", "web-1:4711 at 127.0.0.1 (version 0.0.9)"),
+        ("dalsegno/0.0.9 the shop's scheduler", "the shop's scheduler at 127.0.0.1 (version 0.0.9)"),
+        ("dalsegno/0.0.9", "a process at 127.0.0.1 (version 0.0.9)"),
+        ("dalsegno listener", "a process at 127.0.0.1 (does not say its version)"),
+        ("dalsegno", "a process at 127.0.0.1 (does not say its version)"),
+    ],
+)
+def test_upgrade_is_not_finished_while_older_processes_are_connected(
+    invoke: Invoke,
+    store: str,
+    postgres_server: PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    told: str,
+) -> None:
+    become(monkeypatch, ADDS, REMOVES)
+    with connected(store, name):
+        refused = invoke("migrate", "--finish", "--store", store)
+
+    assert refused.exit_code == 2
+    assert f"older processes are connected: {told}" in " ".join(refused.stderr.split())
+    assert installed(postgres_server, store) == NOW
+    assert invoke("migrate", "--finish", "--store", store).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "name", [f"dalsegno/{__version__} web-1:4711", "dalsegno/99.0", "psql", "dalsegno's own tool", ""]
+)
+def test_upgrade_is_finished_beside_connections_of_this_version_and_of_others(
+    invoke: Invoke,
+    store: str,
+    postgres_server: PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    become(monkeypatch, ADDS, REMOVES)
+    with connected(store, name):
+        assert invoke("migrate", "--finish", "--store", store).exit_code == 0
+    assert installed(postgres_server, store) == NOW + 2
+
+
+def test_older_worker_is_not_named_again_for_its_connections(
+    invoke: Invoke, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hear(store, "a", about("0.0.9"))
+    become(monkeypatch, ADDS, REMOVES)
+    with connected(store, "dalsegno/0.0.9 far:12"):
+        refused = invoke("migrate", "--finish", "--store", store)
+
+    assert "older workers are alive: far:12 (version 0.0.9)" in " ".join(refused.stderr.split())
+    assert "connected" not in refused.stderr
 
 
 def test_finishing_where_nothing_is_taken_away_asks_nobody(invoke: Invoke, store: str) -> None:

@@ -5,19 +5,56 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import httpx
 import pytest
 
 from dalsegno.app import App
 from dalsegno.cli import patience
-from dalsegno.cli.patience import open_patiently
+from dalsegno.cli.patience import Awaited, running_patiently
 from dalsegno.cli.session import Stopping
+from dalsegno.engine.heartbeat import Heartbeat
 from dalsegno.errors import BadConfiguration, DalSegnoError, Unavailable
+from dalsegno.version import __version__
+from dalsegno.wiring import open_stack
+from tests.adapters.postgres.standby import Pair, make_pair
 from tests.cli.programs import Program, Programs
 from tests.servers.postgres import PostgresServer
+from tests.servers.process import free_port
+from tests.servers.workspace import Workspace
+from tests.waiting import until
 
+PARTING = """
+import os, time
+from pathlib import Path
+
+from dalsegno.cli.main import main
+from dalsegno.engine.engine import Engine
+
+begin = getattr(Engine, os.environ["MOMENT"])
+
+
+def begin_later(self, **roles):
+    Path("is_open").touch()
+    while not Path("may_go_on").exists():
+        time.sleep(0.01)
+    return begin(self, **roles)
+
+
+setattr(Engine, os.environ["MOMENT"], begin_later)
+main()
+"""
+"""The program, which stands still in a moment in which its store is open and not everything runs yet."""
+
+MOMENTS = [(role, "start") for role in ("worker", "scheduler", "server")] + [("worker", "_start_worker")]
 ROLES = {"worker": "serves default", "scheduler": "scheduler: timers", "server": "listens at"}
 
 
@@ -30,6 +67,13 @@ def line_with(program: Program, text: str) -> str:
         if text in line:
             return line
     raise AssertionError(f"{text!r} is not in {''.join(read)}")
+
+
+@pytest.fixture
+def pair(private_postgres: PostgresServer, server_workspace: Workspace) -> Iterator[Pair]:
+    pair = make_pair(private_postgres, server_workspace.new_folder)
+    yield pair
+    pair.standby.discard()
 
 
 def options_of(role: str) -> tuple[str, ...]:
@@ -66,6 +110,211 @@ def test_role_does_not_wait_for_what_waiting_does_not_mend(programs: Programs, p
     assert "there is no such database" in err
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_role_waits_for_the_promotion_of_the_only_server_it_finds(
+    programs: Programs, pair: Pair, role: str
+) -> None:
+    """One name, and nothing said about what is wanted: the standby is opened without a complaint."""
+    invoke_migrate(programs, pair.primary.create_database("promoted"))
+    pair.primary.kill()
+    program = programs.begin(role, *options_of(role), "--store", pair.standby.url_of("promoted"))
+    assert "it is a standby" in line_with(program, "the store cannot be opened")
+    with pytest.raises(subprocess.TimeoutExpired):
+        program.process.wait(1.5)
+    pair.promote()
+    line_with(program, ROLES[role])
+    program.send(signal.SIGTERM)
+    assert program.finish()[0] == 0
+
+
+def begin_parting(programs: Programs, url: str, role: str, moment: str) -> Program:
+    (programs.folder / "parting.py").write_text(PARTING)
+    program = programs.python("parting.py", role, *options_of(role), "--store", url, MOMENT=moment)
+    until((programs.folder / "is_open").exists, "the store to be open")
+    return program
+
+
+@pytest.mark.parametrize(("role", "moment"), MOMENTS)
+def test_server_that_goes_away_between_opening_and_starting_is_waited_for(
+    programs: Programs, postgres_factory: Callable[..., PostgresServer], folder: Path, role: str, moment: str
+) -> None:
+    server = postgres_factory()
+    program = begin_parting(programs, server.url, role, moment)
+    server.kill()
+    (folder / "may_go_on").touch()
+    assert "cannot be reached" in line_with(program, "the store cannot be opened")
+    server.start()
+    line_with(program, ROLES[role])
+    program.send(signal.SIGTERM)
+    assert program.finish()[0] == 0
+
+
+@pytest.mark.parametrize(("role", "moment"), MOMENTS)
+def test_role_that_is_stopped_while_it_starts_closes_what_it_has_opened(
+    programs: Programs, postgres_url: str, folder: Path, role: str, moment: str
+) -> None:
+    program = begin_parting(programs, postgres_url, role, moment)
+    program.send(signal.SIGTERM)
+    (folder / "may_go_on").touch()
+    code, _, err = program.finish(patience=15)
+    assert code == 0
+    assert "stopped" in err
+
+
+async def test_store_that_is_not_fit_for_writing_is_closed(
+    monkeypatch: pytest.MonkeyPatch, postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    """Whoever tries again opens another one each time."""
+
+    async def refuse(store: object) -> None:
+        raise Unavailable("away")
+
+    monkeypatch.setattr("dalsegno.adapters.postgres.make_in_time", refuse)
+    with pytest.raises(Unavailable):
+        await open_stack(postgres_url)
+    connected = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{postgres_url.rpartition('/')[2]}'"
+    until(lambda: postgres_server.psql(connected) == "0", "the connections to be closed", seconds=10)
+
+
+async def test_engine_whose_first_beat_was_not_stored_can_be_closed(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    def refuse(heartbeat: Heartbeat) -> None:
+        raise Unavailable("away")
+
+    monkeypatch.setattr(Heartbeat, "beat", refuse)
+    app = App(f"sqlite:///{folder / 'beat.db'}")
+    with pytest.raises(Unavailable):
+        await app.running().__aenter__()
+    await app.aclose()
+
+
+def test_user_without_rights_is_not_waited_for(
+    programs: Programs, postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    """It is refused writes as by a standby, but nobody promotes a user."""
+    invoke_migrate(programs, postgres_url)
+    postgres_server.psql("DROP ROLE IF EXISTS stranger")
+    postgres_server.psql("CREATE ROLE stranger LOGIN")
+    stranger = postgres_url.replace("://dalsegno@", "://stranger@")
+    assert stranger != postgres_url
+    code, _, err = programs.begin("worker", "--store", stranger).finish()
+    assert code == 2
+    assert "the database user may not do this" in err
+
+
+def invoke_migrate(programs: Programs, url: str) -> None:
+    assert programs.begin("migrate", "--store", url).finish()[0] == 0
+
+
+# -- whoever asks meanwhile -----------------------------------------------------------------------------------
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
+def connections_of(http: httpx.Client) -> list[str]:
+    """By the ports from which they were made."""
+    transport: Any = http._transport
+    return [
+        str(each._connection._network_stream.get_extra_info("client_addr"))
+        for each in transport._pool.connections
+    ]
+
+
+@pytest.mark.parametrize("role", ["worker", "scheduler"])
+def test_role_that_waits_is_alive_and_not_ready(
+    programs: Programs, postgres_factory: Callable[..., PostgresServer], role: str
+) -> None:
+    server = postgres_factory()
+    server.stop()
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    program = programs.begin(role, "--store", server.url, "--health-port", str(port))
+    line_with(program, "cannot be reached")
+
+    assert httpx.get(f"{url}/live").json() == {"status": "ok"}
+    ready = httpx.get(f"{url}/ready")
+    assert ready.status_code == 503
+    assert ready.json()["status"] == "down"
+    assert "waits for its store: PostgreSQL at 127.0.0.1" in ready.json()["detail"]
+    metrics = httpx.get(f"{url}/metrics").text
+    assert "dalsegno_store_up 0.0" in metrics
+    assert f'dalsegno_info{{version="{__version__}"}}' in metrics
+
+    server.start()
+    until(lambda: httpx.get(f"{url}/ready").status_code == 200, "readiness")
+    assert "dalsegno_store_up 1.0" in httpx.get(f"{url}/metrics").text
+    program.send(signal.SIGTERM)
+    assert program.finish()[0] == 0
+
+
+def test_server_that_waits_answers_and_hands_its_socket_over(
+    programs: Programs, postgres_factory: Callable[..., PostgresServer]
+) -> None:
+    server = postgres_factory()
+    server.stop()
+    port = free_port()
+    program = programs.begin("server", "--port", str(port), "--store", server.url)
+    line_with(program, "cannot be reached")
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as http:
+        assert http.get("/v1/health/live").json() == {"status": "ok"}
+        assert http.head("/v1/health/live").status_code == 200
+        for method, path in (
+            ("GET", "/v1/health/ready"),
+            ("GET", "/v1/executions"),
+            ("GET", "/nothing"),
+            ("HEAD", "/docs"),
+        ):
+            refused = http.request(method, path)
+            assert refused.status_code == 503, path
+            assert refused.headers["Retry-After"] == "1"
+            assert refused.headers["Content-Type"] == "application/problem+json"
+            assert refused.headers["X-Content-Type-Options"] == "nosniff"
+        told = http.get("/v1/health/ready").json()
+        assert told["code"] == "DS-210"
+        assert told["type"] == "/v1/errors/DS-210"
+        assert "waits for its store: PostgreSQL at 127.0.0.1" in told["detail"]
+        assert http.post("/v1/executions", json={"workflow": "x"}).status_code == 503
+        http.get("/v1/health/live")
+        [connection] = connections_of(http)
+
+        server.start()
+
+        until(lambda: http.get("/v1/health/ready").status_code == 200, "readiness")
+        assert http.get("/v1/executions").status_code == 200
+        assert connections_of(http) == [connection], "the connection outlives the change"
+    line_with(program, ROLES["server"])
+    program.send(signal.SIGTERM)
+    assert program.finish()[0] == 0
+
+
+def test_server_that_waits_can_be_stopped_while_it_is_asked(programs: Programs) -> None:
+    port = free_port()
+    store = "postgresql://me@127.0.0.1:9/db"
+    program = programs.begin("server", "--port", str(port), "--grace", "20", "--store", store)
+    line_with(program, "cannot be reached")
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as http:
+        assert http.get("/v1/health/ready").status_code == 503
+        program.send(signal.SIGTERM)
+        code, _, err = program.finish(patience=10)
+    assert code == 0
+    assert "stopped before the store could be opened" in err
+
+
+def test_who_comes_before_a_server_is_up_is_kept_waiting_and_served(
+    programs: Programs, postgres_url: str
+) -> None:
+    """Whoever starts a server and calls it at once gets an answer, and no refusal."""
+    port = free_port()
+    program = programs.begin("server", "--port", str(port), "--store", postgres_url)
+    until(lambda: is_listening(port), "the socket")
+    assert httpx.get(f"http://127.0.0.1:{port}/v1/executions", timeout=20).status_code == 200
+    program.send(signal.SIGTERM)
+    assert program.finish()[0] == 0
+
+
 # -- without processes ----------------------------------------------------------------------------------------
 
 
@@ -76,12 +325,20 @@ class Store:
 
     def __init__(self, *errors: DalSegnoError) -> None:
         self.errors = list(errors)
-        self.tries = 0
+        self.tries = self.closed = 0
+        self.engine = SimpleNamespace(stack=SimpleNamespace(expect_writable=None))
 
     async def host_here(self) -> None:
         self.tries += 1
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Store]:
         if self.errors:
             raise self.errors.pop(0)
+        yield self
 
 
 @pytest.fixture
@@ -94,15 +351,17 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         made.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr(patience.asyncio, "sleep", pause)
+    monkeypatch.setattr("dalsegno.cli.patience.asyncio.sleep", pause)
     # Commands that ran in this process have taken the handlers of our own loggers.
     monkeypatch.setattr(patience, "logger", logging.getLogger("tests.patience"))
     return made
 
 
-async def opened(store: Store) -> bool:
+async def opened(store: Store, stopping: Stopping | None = None) -> bool:
     application: App = store  # type: ignore[assignment]
-    return await open_patiently(application, Stopping())
+    block = store.running
+    async with running_patiently(application, block, stopping or Stopping(), Awaited()) as begun:
+        return begun is not None
 
 
 async def test_pauses_grow_and_not_every_try_is_told(
@@ -129,14 +388,27 @@ async def test_other_errors_end_the_wait(pauses: list[float]) -> None:
     assert store.tries == 2
 
 
+async def test_what_a_try_has_opened_is_closed_before_the_next(pauses: list[float]) -> None:
+    store = Store(Unavailable("away"), Unavailable("still"))
+    assert await opened(store)
+    assert (store.tries, store.closed) == (3, 2)
+
+
+async def test_store_that_is_a_file_is_tried_once(pauses: list[float]) -> None:
+    store = Store(Unavailable("locked"))
+    store.url = "sqlite:///x.db"
+    with pytest.raises(Unavailable):
+        await opened(store)
+    assert (store.tries, store.closed, pauses) == (1, 1, [])
+
+
 async def test_try_that_gets_no_answer_does_not_hold_up_the_end() -> None:
     class Silent(Store):
         async def host_here(self) -> None:
             await asyncio.Event().wait()
 
     stopping = Stopping()
-    application: App = Silent()  # type: ignore[assignment]
     asyncio.get_running_loop().call_later(0.05, stopping.ask, signal.SIGTERM)
     began = time.monotonic()
-    assert not await open_patiently(application, stopping)
+    assert not await opened(Silent(), stopping)
     assert time.monotonic() - began < 5

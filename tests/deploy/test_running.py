@@ -6,9 +6,11 @@ import os
 import re
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +82,39 @@ def test_health_port_answers_what_is_asked_there(tmp_path: Path, service: str) -
     assert probe(port, service) != 0
 
 
+ROLES = [container for _, _, container in containers() if "livenessProbe" in container]
+
+
+@pytest.mark.parametrize("container", ROLES, ids=[container["name"] for container in ROLES])
+def test_probes_do_not_restart_what_waits_for_its_store(container: dict[str, Any]) -> None:
+    """The command of the Pod, with a database that nobody serves."""
+    port = str(free_port())
+    words = [re.sub(r"870[01]", port, word) for word in container["command"][1:]]
+    environment = {**os.environ, "DALSEGNO_STORE": f"postgresql://me@127.0.0.1:{free_port()}/db"}
+    command = [sys.executable, "-m", "dalsegno", *words]
+    probes = {name: probe["httpGet"]["path"] for name, probe in container.items() if name.endswith("Probe")}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until(lambda: status(port, probes["livenessProbe"]) == 200, seconds=60, what="life")
+            told = {name: status(port, path) for name, path in probes.items()}
+            assert told.pop("readinessProbe") == 503
+            assert set(told.values()) == {200}
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+
+
+def status(port: str, path: str) -> int:
+    """0 while nobody listens."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
 def test_rules_and_autoscalers_name_metrics_that_are_told(live: LiveServer) -> None:
     with urllib.request.urlopen(live.url + "/metrics", timeout=10) as reply:
         told = set(METRIC.findall(reply.read().decode()))
@@ -110,6 +145,14 @@ def test_autoscalers_go_by_a_number_that_is_recorded() -> None:
     assert re.match(rule["name"]["matches"], "dalsegno:queue_demand")
     metric = hpa["spec"]["metrics"][0]["external"]["metric"]
     assert metric == {"name": rule["name"]["as"], "selector": {"matchLabels": {"queue": "default"}}}
+
+
+def test_no_number_takes_no_worker_away() -> None:
+    """KEDA sets the workers to the number of a fallback without a behavior, however many there are; without a fallback
+    it leaves them alone, unless a number that is missing counts as none."""
+    [keda] = documents(DEPLOY / "kubernetes" / "autoscaling" / "keda.yaml")
+    assert "fallback" not in keda["spec"]
+    assert keda["spec"]["triggers"][0]["metadata"]["ignoreNullValues"] == "false"
 
 
 @pytest.fixture

@@ -7,12 +7,16 @@ from contextlib import contextmanager
 
 import pytest
 
-from dalsegno import App
+from dalsegno import App, TaskContext
 from dalsegno.adapters.memory import MemoryLedger
+from dalsegno.core import script_tasks
 from dalsegno.engine import letting_go
+from dalsegno.engine.troubles import Trouble
 from dalsegno.errors import BadConfiguration
+from dalsegno.model.retry import RetryPolicy
+from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, Refused, Transition
-from tests.scenarios.documents import echo, graph
+from tests.scenarios.documents import echo, graph, task
 from tests.waiting import until
 
 Refuses = Callable[[Transition], bool]
@@ -56,6 +60,36 @@ async def _echo(value: int) -> int:
     return value
 
 
+def cannot_run(app: App, times: int, patch: pytest.MonkeyPatch) -> None:
+    """As a process that lacks a plugin, until it has refused a step so often."""
+    steps = app.engine.steps
+    run = steps.step
+    tries = 0
+
+    async def step(*given: object) -> object:
+        nonlocal tries
+        tries += 1
+        if tries <= times:
+            raise BadConfiguration("the plugin is not here")
+        return await run(*given)  # type: ignore[arg-type]
+
+    patch.setattr(steps, "step", step)
+
+
+def flaky(app: App, failures: int) -> list[int]:
+    """A task that fails so often, and what it has seen of its attempts."""
+    attempts: list[int] = []
+
+    @app.task(name="flaky", retries=RetryPolicy(max_attempts=failures + 1, initial_delay=0))
+    async def task_that_fails(ctx: TaskContext) -> str:
+        attempts.append(ctx.attempt)
+        if len(attempts) <= failures:
+            raise RuntimeError("not yet")
+        return "done"
+
+    return attempts
+
+
 def is_step(transition: Transition) -> bool:
     return transition.token is not None
 
@@ -74,6 +108,73 @@ def test_step_whose_failure_is_refused_too_is_put_off(monkeypatch: pytest.Monkey
         gate.open()
 
         assert handle.result(timeout=30) == 1
+
+
+def test_put_off_uses_up_no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    with gated(lambda _: False, monkeypatch) as (app, _):
+        attempts = flaky(app, failures=2)
+        app.deploy(graph("a", {"a": task("flaky")}))
+        cannot_run(app, 3, monkeypatch)
+
+        assert app.start("scenario").result(timeout=30) == "done"
+    assert attempts == [1, 2, 3]
+
+
+def test_put_off_after_a_refused_failure_uses_up_no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of the step nor of the failure in its place is anything stored."""
+    with gated(is_step_that_ends, monkeypatch) as (app, gate):
+        attempts: list[int] = []
+
+        @app.task(name="noting")
+        async def noting(ctx: TaskContext) -> int:
+            attempts.append(ctx.attempt)
+            return 1
+
+        app.deploy(graph("a", {"a": task("noting")}))
+        handle = app.start("scenario")
+        until(lambda: len(attempts) >= 3, "it is put off and taken again")
+        gate.open()
+
+        assert handle.result(timeout=30) == 1
+    assert set(attempts) == {1}
+
+
+def test_pause_grows_with_every_put_off_and_the_third_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with gated(lambda _: False, monkeypatch) as (app, gate):
+        told: list[Trouble] = []
+        assert app.engine.worker is not None
+        monkeypatch.setattr(app.engine.worker.letting_go, "trouble", told.append)
+        pauses: list[float] = []
+        monkeypatch.setattr(letting_go, "put_off", noting_pauses(app, pauses))
+        app.deploy(graph("a", {"a": echo(1)}))
+        cannot_run(app, 3, monkeypatch)
+
+        assert app.start("scenario").result(timeout=30) == 1
+    assert [trouble.tries for trouble in told] == [1, 2, 3]
+    assert pauses == pytest.approx([0.05, 0.1, 0.2], abs=0.02)
+    assert [step.park.attempt for step in gate.passed if step.park is not None] == [1, 1, 1]
+
+
+def noting_pauses(app: App, pauses: list[float]) -> Callable[..., Transition]:
+    def put_off(lease: Lease, due: float) -> Transition:
+        pauses.append(due - app.engine.stack.ledger.now())
+        return script_tasks.put_off(lease, due)
+
+    return put_off
+
+
+def test_put_offs_are_counted_by_token_and_attempt_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(letting_go, "REMEMBERED", 2)
+    counted = letting_go.PutOffs()
+
+    assert [counted.count(leased("a")) for _ in range(2)] == [1, 2]
+    assert counted.count(leased("a", attempt=2)) == 1
+    assert counted.count(leased("b")) == 1
+    assert counted.count(leased("a")) == 1, "it was forgotten"
+
+
+def leased(token: str, attempt: int = 1) -> Lease:
+    return Lease(token, "e", 1, "", "node", "n", b"", "default", 0, attempt, 0, "", 0.0, "d", 0)
 
 
 def test_step_that_cannot_even_be_put_off_is_handed_back(

@@ -6,31 +6,37 @@ import re
 from collections.abc import Sequence
 
 from dalsegno.cli.problems import Refusal
-from dalsegno.engine.roll_call import WorkerSeen, seen_among
+from dalsegno.engine.roll_call import seen_among
 from dalsegno.ports.ledger import WorkerView
+from dalsegno.ports.upgrading import ConnectedProcess
 from dalsegno.version import __version__
 
 NAMED = 10
-"""Workers that are named; the others are counted."""
+"""Processes that are named; the others are counted."""
 RELEASE = re.compile(r"\d+(?:\.\d+)*")
 HINT = (
-    "Replace them by this version first, or stop them; one that was killed is forgotten when its lease ends. Look after"
-    " schedulers, and servers without a worker, too: they are not among these. --force finishes all the same, and what"
-    " is older breaks."
+    "Replace them by this version first, or stop them; a worker that was killed is forgotten when its lease ends."
+    " Behind a pooler look after schedulers, and servers without a worker, too: they may not show there."
+    " --force finishes all the same, and what is older breaks."
 )
 
 
-def refuse_beside_older(workers: Sequence[WorkerView], now: float) -> None:
-    """As far as the heartbeats tell."""
+def refuse_beside_older(
+    workers: Sequence[WorkerView], connected: Sequence[ConnectedProcess], now: float
+) -> None:
+    """As far as the heartbeats and the connections tell."""
     alive = [seen for seen in seen_among(workers, now) if seen.state == "alive"]
-    older = list(dict.fromkeys(_told(seen) for seen in alive if is_older(seen.version)))
-    if not older:
-        return
-    more = f" and {len(older) - NAMED} more" if len(older) > NAMED else ""
-    raise Refusal(
-        f"the upgrade cannot be finished while older workers are alive: {', '.join(older[:NAMED])}{more}",
-        HINT,
-    )
+    older = [seen for seen in alive if is_older(seen.version)]
+    named = {seen.name for seen in older}
+    others = [each for each in connected if is_older(each.version) and each.name not in named]
+    found = []
+    if older:
+        found.append(f"older workers are alive: {_some([_told(each.name, each.version) for each in older])}")
+    if others:
+        told = _some([_told(_place_of(each), each.version) for each in others])
+        found.append(f"older processes are connected: {told}")
+    if found:
+        raise Refusal(f"the upgrade cannot be finished while {', and '.join(found)}", HINT)
 
 
 def is_older(version: str | None, than: str = __version__) -> bool:
@@ -44,5 +50,16 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found.group().split(".")) if found else ()
 
 
-def _told(seen: WorkerSeen) -> str:
-    return f"{seen.name} ({f'version {seen.version}' if seen.version else 'does not say its version'})"
+def _some(told: Sequence[str]) -> str:
+    different = list(dict.fromkeys(told))
+    more = f" and {len(different) - NAMED} more" if len(different) > NAMED else ""
+    return ", ".join(different[:NAMED]) + more
+
+
+def _place_of(process: ConnectedProcess) -> str:
+    name = process.name or "a process"
+    return f"{name} at {process.address}" if process.address else name
+
+
+def _told(name: str, version: str | None) -> str:
+    return f"{name} ({f'version {version}' if version else 'does not say its version'})"

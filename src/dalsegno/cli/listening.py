@@ -7,15 +7,17 @@ import contextlib
 import errno
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from dalsegno.app import App
+from dalsegno.cli.front import Front
 from dalsegno.cli.output import emit, span
-from dalsegno.cli.patience import NEVER_OPENED, open_patiently
+from dalsegno.cli.patience import NEVER_OPENED, Awaited, running_patiently
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.serving import egress_words, log_lines
 from dalsegno.cli.session import Stopping, stop_signals
@@ -70,41 +72,63 @@ async def listen(plan: Plan) -> None:
     """Until SIGINT or SIGTERM; then requests and steps that run are finished or handed back."""
     log_lines(quiet=plan.quiet)
     tune_memory()
-    with bound(plan.settings.host, plan.settings.port) as listener:
+    with bound(plan.settings.host, plan.settings.port) as listener, stop_signals() as stopping:
         settings = replace(plan.settings, port=listener.getsockname()[1])
-        with stop_signals() as stopping:
-            # A store that cannot be opened is told here, not in a traceback.
-            if not await open_patiently(plan.app, stopping):
-                say(NEVER_OPENED)
-                return
-            try:
-                stack = plan.app.client.stack
-                door = await check_listening(stack.records, stack.clock, settings)
-                application = create_application(plan.app, settings, plan.roles)
-                await _serve(plan, settings, application, listener, door, stopping)
-            finally:
-                await plan.app.aclose()
-    say("stopped")
+        front = Front(settings, Awaited())
+        server = QuietServer(_config(front, settings, plan.app.settings.grace))
+        serving = asyncio.ensure_future(server.serve([listener]))
+        await _first_of(server.ready, serving)
+        try:
+            if not serving.done():
+                await _serve(plan, settings, front, stopping, server, serving)
+        finally:
+            await _end(server, serving)
 
 
 async def _serve(
     plan: Plan,
     settings: ServerSettings,
-    application: FastAPI,
-    listener: socket.socket,
-    door: str | None,
+    front: Front,
     stopping: Stopping,
+    server: QuietServer,
+    serving: asyncio.Future[None],
 ) -> None:
-    server = QuietServer(_config(application, settings, plan.app.settings.grace))
-    serving = asyncio.ensure_future(server.serve([listener]))
-    await _first_of(server.ready, serving)
-    if not serving.done():
-        _announce(plan, settings, door)
+    """From waiting for the store to the last reply."""
+    block = partial(_open, plan, settings, front)
+    async with running_patiently(plan.app, block, stopping, front.awaited) as opened:
+        if opened is None:
+            say(NEVER_OPENED)
+            return
+        _announce(plan, settings, opened.door)
         await _first_of(stopping.event, serving)
         say("stopping: requests and steps that run may finish within %s", span(plan.app.settings.grace))
-        application.state.office.closing.set()
-        server.should_exit = True
+        opened.application.state.office.closing.set()
+        await _end(server, serving)  # before what they need is closed
+    say("stopped")
+
+
+async def _end(server: QuietServer, serving: asyncio.Future[None]) -> None:
+    """Requests that are being answered are answered."""
+    server.should_exit = True
     await serving
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    application: FastAPI
+    door: str | None
+    """What is to be said where everybody on this machine may come in."""
+
+
+@contextlib.asynccontextmanager
+async def _open(plan: Plan, settings: ServerSettings, front: Front) -> AsyncIterator[Opened]:
+    """The application on a store that is open. Its engine runs inside the block, and requests come to it."""
+    stack = plan.app.client.stack
+    door = await check_listening(stack.records, stack.clock, settings)
+    application = create_application(plan.app, settings, plan.roles)
+    async with application.router.lifespan_context(application):
+        front.hand_over_to(application)
+        yield Opened(application, door)
 
 
 async def _first_of(event: asyncio.Event, serving: asyncio.Future[None]) -> None:
@@ -114,13 +138,13 @@ async def _first_of(event: asyncio.Event, serving: asyncio.Future[None]) -> None
     happened.cancel()
 
 
-def _config(application: FastAPI, settings: ServerSettings, grace: float) -> uvicorn.Config:
+def _config(front: Front, settings: ServerSettings, grace: float) -> uvicorn.Config:
     return uvicorn.Config(
-        application,
+        front,
         loop="none",  # the engine's own is running already
         http=http_protocol(settings),
         ws="none",
-        lifespan="on",
+        lifespan="off",  # the application begins later than the server: `_open`
         log_config=None,
         access_log=False,
         server_header=False,

@@ -12,18 +12,19 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from dalsegno.app import App
+from dalsegno.cli.patience import Awaited
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.session import Stopping
 from dalsegno.engine.engine import Engine
 from dalsegno.errors import OperatorError, Unavailable
 from dalsegno.server.reaching import ask_store
+from dalsegno.version import __version__
 
 if TYPE_CHECKING:
     from dalsegno.server.meter import Meter
@@ -68,19 +69,31 @@ def read_address(text: str, offset: int = 0) -> Address:
     return Address(host.strip("[]") or HERE, int(port) + offset if int(port) else 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An engine that runs, and what is counted of it."""
+
+    engine: Engine
+    meter: Meter
+    broadcast: None = None
+
+
 class Probed:
-    """What the port tells about: one process's engine."""
+    """What the port tells about: a process that waits for its store, and then its engine."""
 
-    broadcast = None
-
-    def __init__(self, engine: Engine, stopping: Stopping) -> None:
-        from dalsegno.server.meter import Meter  # noqa: PLC0415 - only what is used is loaded
-
-        self.engine = engine
-        self.meter: Meter = Meter()
-        self.meter.watch(engine)
+    def __init__(self, stopping: Stopping, awaited: Awaited) -> None:
+        self._running: Running | None = None
+        self._awaited = awaited
         self._stopping = stopping
         self._loop = asyncio.get_running_loop()
+
+    def tell_of(self, engine: Engine) -> None:
+        """From now on."""
+        from dalsegno.server.meter import Meter  # noqa: PLC0415 - only what is used is loaded
+
+        running = Running(engine, Meter())
+        running.meter.watch(engine)
+        self._running = running
 
     def live(self) -> None:
         self._ask(asyncio.sleep(0), LOOP_PATIENCE)
@@ -88,12 +101,16 @@ class Probed:
     def ready(self) -> None:
         if self._stopping.event.is_set():
             raise Unavailable("the process is stopping")
-        self._ask(ask_store(self.engine.stack), LOOP_PATIENCE + LONGEST_LOOK)
+        if self._running is None:
+            raise self._awaited.refusal()
+        self._ask(ask_store(self._running.engine.stack), LOOP_PATIENCE + LONGEST_LOOK)
 
     def metrics(self) -> bytes:
+        if self._running is None:
+            return metrics_without_store()
         from dalsegno.server.metrics import exposition  # noqa: PLC0415 - only what is used is loaded
 
-        return self._ask(exposition(self), LOOP_PATIENCE + LONGEST_LOOK)
+        return self._ask(exposition(self._running), LOOP_PATIENCE + LONGEST_LOOK)
 
     def _ask(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
         """From another thread."""
@@ -108,18 +125,32 @@ class Probed:
             ) from None
 
 
+def metrics_without_store() -> bytes:
+    """Of a process that has no engine yet: alerts go by whether anybody reaches the store."""
+    from prometheus_client import CollectorRegistry, Gauge, Info, generate_latest  # noqa: PLC0415 - the same
+
+    registry = CollectorRegistry(auto_describe=False)
+    Info("dalsegno", "This process.", registry=registry).info({"version": __version__})
+    Gauge("dalsegno_store_up", "Whether the store answered.", registry=registry).set(0)
+    return generate_latest(registry)
+
+
 @contextmanager
-def health_port(app: App, address: Address | None, stopping: Stopping) -> Iterator[None]:
-    """Open inside the block, if there is to be one. The application runs."""
+def health_port(
+    address: Address | None, stopping: Stopping, awaited: Awaited
+) -> Iterator[Callable[[Engine], None]]:
+    """Open inside the block, if there is to be one: whoever restarts what does not answer must not take a process that
+    waits for its store for a dead one. Once an engine runs, the port is to be told."""
     if address is None:
-        yield
+        yield lambda engine: None
         return
-    server = _listen(address, Probed(app.engine, stopping))
+    probed = Probed(stopping, awaited)
+    server = _listen(address, probed)
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="dalsegno-health", daemon=True)
     thread.start()
     say("health and metrics: http://%s/live, /ready, /metrics", Address(address.host, server.server_port))
     try:
-        yield
+        yield probed.tell_of
     finally:
         server.shutdown()
         thread.join()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from dalsegno.app import App
 from dalsegno.cli.output import emit, span
-from dalsegno.cli.patience import NEVER_OPENED, open_patiently
+from dalsegno.cli.patience import NEVER_OPENED, Awaited, running_patiently
 from dalsegno.cli.probing import health_address, health_port
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.session import stop_signals
@@ -42,16 +42,17 @@ async def schedule(app: App, *, quiet: bool, as_json: bool, health: str | None =
     log_lines(quiet=quiet)
     tune_memory()
     say = logging.getLogger("dalsegno.cli").info
-    address = health_address(health)
-    with stop_signals() as stopping, ExitStack() as port:
-        if not await open_patiently(app, stopping):
-            say(NEVER_OPENED)
-            return
-        async with app.running(worker=False):
+    address, awaited = health_address(health), Awaited()
+    with stop_signals() as stopping, health_port(address, stopping, awaited) as tell_of:
+        block = partial(app.running, worker=False)
+        async with running_patiently(app, block, stopping, awaited) as begun:
+            if begun is None:
+                say(NEVER_OPENED)
+                return
             clock = app.engine.stack.clock
             began = clock.now()
             say("scheduler: timers, schedules and repairs of %s; workers run elsewhere", shown_url(app.url))
-            port.enter_context(health_port(app, address, stopping))
+            tell_of(app.engine)
             await stopping.event.wait()
         say("stopped after %s", span(clock.now() - began))
     if as_json:
@@ -63,12 +64,13 @@ async def serve(app: App, *, quiet: bool, as_json: bool, health: str | None = No
     log_lines(quiet=quiet)
     tune_memory()
     say = logging.getLogger("dalsegno.cli").info
-    address = health_address(health)
-    with stop_signals() as stopping, ExitStack() as port:  # the port answers while what runs is finished
-        if not await open_patiently(app, stopping):
-            say(NEVER_OPENED)
-            return
-        async with app.running():
+    address, awaited = health_address(health), Awaited()
+    # The port answers before the store is there, and while what runs is finished.
+    with stop_signals() as stopping, health_port(address, stopping, awaited) as tell_of:
+        async with running_patiently(app, app.running, stopping, awaited) as begun:
+            if begun is None:
+                say(NEVER_OPENED)
+                return
             engine, clock = app.engine, app.engine.stack.clock
             began = clock.now()
             worker = engine.worker
@@ -78,7 +80,7 @@ async def serve(app: App, *, quiet: bool, as_json: bool, health: str | None = No
                 say("tasks: %s", ", ".join(app.tasks.names()))
             if app.egress is not None and app.egress.block_private:
                 say(egress_words(app.egress))
-            port.enter_context(health_port(app, address, stopping))
+            tell_of(engine)
             await stopping.event.wait()
             say("stopping: running steps may finish within %s", span(app.settings.grace))
         done = worker.steps_done if worker is not None else 0

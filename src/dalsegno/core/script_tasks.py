@@ -82,17 +82,16 @@ def retry_task(
     """Asleep until its next attempt."""
     record = RunRecord(lease.ready_at, began, lease.attempt, error=failure.as_dict(), retry_at=due)
     event = NewEvent("TaskRetrying", lease.node, "", now, encode_record(record), lease.token)
-    return put_off(lease, due, encode_body(body), (event,))
+    return _asleep(lease, Park(due, encode_body(body), lease.attempt + 1), (event,))
 
 
-def put_off(
-    lease: Lease,
-    due: float,
-    data: bytes | None = None,
-    events: tuple[NewEvent, ...] = (),
-    queue: str | None = None,
-) -> Transition:
-    """The token goes to sleep, and is tried again later, by those who serve ``queue`` if another one is given."""
+def put_off(lease: Lease, due: float, queue: str | None = None) -> Transition:
+    """The token goes to sleep, and is taken again later, by those who serve ``queue`` if another one is given. Nothing
+    has been tried, so no attempt is used up."""
+    return _asleep(lease, Park(due, lease.data, lease.attempt, queue=queue))
+
+
+def _asleep(lease: Lease, park: Park, events: tuple[NewEvent, ...] = ()) -> Transition:
     return Transition(
         lease.execution,
         (),
@@ -101,7 +100,7 @@ def put_off(
         lease.fence,
         lease.scope,
         lease.live,
-        Park(due, lease.data if data is None else data, lease.attempt + 1, queue=queue),
+        park,
         lease.epoch,
     )
 

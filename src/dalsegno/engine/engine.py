@@ -207,14 +207,15 @@ class Engine:
             concurrency=settings.concurrency,
         )
         self.worker.modules = self.workflows.modules
-        self._heartbeat = self.make_heartbeat(
+        heartbeat = self.make_heartbeat(
             self.stack.ledger,
             self.worker.names,
             settings.lease_seconds,
             describe(self.worker, self.stack.clock),
         )
-        self._heartbeat.start()
-        self.worker.renamed = self._heartbeat.soon
+        heartbeat.start()
+        self._heartbeat = heartbeat  # only now: one whose first beat was not stored has nothing to stop
+        self.worker.renamed = heartbeat.soon
         self.worker.observer = self.observer
         self.worker.transactions = self.transactions
         self.worker.letting_go.trouble = self.troubles.note

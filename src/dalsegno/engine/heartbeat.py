@@ -11,6 +11,44 @@ from dalsegno.ports.ledger import Ledger
 
 logger = logging.getLogger("dalsegno.heartbeat")
 
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 5.0
+"""Seconds until a beat that was not stored is tried again, at first and at most."""
+
+
+class Names:
+    """What a worker goes by: one name for whatever it is leased from now on, and those under which something still
+    runs. Nothing may be leased under a name before a beat of it is stored: to the store its holder would be dead."""
+
+    def __init__(self, first: str, in_use: Callable[[], Iterable[str]]) -> None:
+        """The heartbeat begins before the worker does, so the first name counts as stored."""
+        self.current = first
+        self._first = first
+        self._in_use = in_use
+        self._given_up = 0
+        self._stored = {first}
+
+    def __call__(self) -> set[str]:
+        """Those to keep alive. Asked from the thread of the heartbeat."""
+        return {self.current, *self._in_use()}
+
+    def may_lease(self) -> bool:
+        """Under the current name."""
+        return self.current in self._stored
+
+    def note_stored(self, name: str) -> None:
+        """Told from the thread of the heartbeat."""
+        self._stored.add(name)
+
+    def give_up(self, name: str) -> bool:
+        """Whether that makes a new name necessary; one that is given up already does not."""
+        if name != self.current:
+            return False
+        self._given_up += 1
+        self._stored = set()  # before there is a new name, which the heartbeat may store at any moment
+        self.current = f"{self._first}.{self._given_up}"
+        return True
+
 
 class Heartbeat:
     """Keeps the leases under all ``names`` alive: those that the worker goes by when the time comes."""
@@ -18,7 +56,7 @@ class Heartbeat:
     def __init__(
         self,
         ledger: Ledger,
-        names: Callable[[], Iterable[str]],
+        names: Names | Callable[[], Iterable[str]],
         lease_seconds: float,
         info: bytes | Callable[[], bytes] = b"",
     ) -> None:
@@ -49,13 +87,26 @@ class Heartbeat:
         info = self._info() if callable(self._info) else self._info
         for name in self._names():
             self.ledger.heartbeat(name, self.lease_seconds, info)
+            if isinstance(self._names, Names):
+                self._names.note_stored(name)
 
     def _run(self) -> None:
+        failures = 0
         while not self._stopped:
-            self._wake.wait(self.lease_seconds / 4)
+            self._wake.wait(self._pause(failures))
             self._wake.clear()
             try:
                 if not self._stopped:
                     self.beat()
+                failures = 0
             except DalSegnoError as error:
+                failures += 1
                 logger.warning("the heartbeat was not stored (%s); trying again", error)
+
+    def _pause(self, failures: int) -> float:
+        """A store that is back must hear of the worker before anybody concludes that it is dead, and the worker takes
+        nothing under a new name until then."""
+        regular = self.lease_seconds / 4
+        if not failures:
+            return regular
+        return min(FIRST_PAUSE * 2.0 ** min(failures - 1, 10), LONGEST_PAUSE, regular)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dalsegno.core.begun import begun
@@ -25,13 +27,14 @@ from dalsegno.engine.starting import (
     start_transition,
     workflow_limit,
 )
-from dalsegno.errors import InvalidInput, OperatorError, UsageError
+from dalsegno.errors import InvalidInput, UsageError
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.token import NewToken
 from dalsegno.model.transition import Applied, Outcome, Refused, Transition
 
 if TYPE_CHECKING:
     from dalsegno.engine.client import Client
+    from dalsegno.engine.worker import Worker
 
 
 class Launcher:
@@ -106,15 +109,12 @@ class Launcher:
         if worker is not None:
             transition, kept = worker.offer(transition)
         self.client.endings.started(new.id)
-        try:
-            outcome = await self.client.committer.commit(transition, patient=False)
-        except OperatorError:
-            if worker is not None and kept:
-                worker.doubt()
-            raise
-        if worker is not None and kept and isinstance(outcome, Applied):
-            worker.accept(new, kept, outcome)
-        return outcome
+        answer = self.client.committer.commit(transition, patient=False)
+        if worker is None or not kept:
+            return await answer
+        # A caller that goes away does not take the commit with it: what that keeps is run all the same.
+        answer.add_done_callback(partial(_take_up, worker, new, kept, transition.worker))
+        return await asyncio.shield(answer)
 
     async def _commit_with_the_caller(self, connection: Any, transition: Transition) -> Outcome:
         """In the caller's own transaction: nobody sees the execution before that ends, or ever if it is undone."""
@@ -125,3 +125,13 @@ class Launcher:
         if isinstance(outcome, Applied) and outcome.next_due is not None:
             self.client.notice_due(outcome.next_due)
         return outcome
+
+
+def _take_up(
+    worker: Worker, new: NewExecution, kept: list[NewToken], name: str, answer: asyncio.Future[Outcome]
+) -> None:
+    """What the first commit has left to the worker, under the name that it was offered for."""
+    if answer.cancelled() or answer.exception() is not None:
+        worker.doubt(name)
+    elif isinstance(outcome := answer.result(), Applied):
+        worker.accept(new, kept, outcome, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -24,6 +25,8 @@ logger = logging.getLogger("dalsegno.worker")
 BROKEN_PAUSE = 1.0
 CANNOT_RUN_PAUSE = 2.0
 LONGEST_PAUSE = 15.0
+REMEMBERED = 10_000
+"""Tokens of which this process knows how often it has put them off."""
 
 
 class LettingGo:
@@ -34,6 +37,7 @@ class LettingGo:
         self.trouble: Callable[[Trouble], None] = lambda trouble: None
         """Told of every token that this process cannot run."""
         self._served = ServedQueues(ledger)
+        self._put_offs = PutOffs()
 
     async def give_back_broken(self, name: str, lease: Lease) -> None:
         """After a while, so that whatever is broken does not break at once again."""
@@ -71,10 +75,11 @@ class LettingGo:
         return put_off(lease, self._ledger.now(), queue=queue)
 
     def _put_off(self, lease: Lease, reason: str) -> Transition:
-        """For a while, the longer the more often nobody could run it."""
+        """For a while, the longer the more often this process could not run it."""
         logger.warning("token %s of execution %s is put off: %s", lease.token, lease.execution, reason)
-        self.trouble(Trouble("token", lease.token, lease.execution, reason, lease.attempt))
-        pause = min(CANNOT_RUN_PAUSE * 2 ** min(lease.attempt - 1, 10), LONGEST_PAUSE)
+        times = self._put_offs.count(lease)
+        self.trouble(Trouble("token", lease.token, lease.execution, reason, times))
+        pause = min(CANNOT_RUN_PAUSE * 2 ** min(times - 1, 10), LONGEST_PAUSE)
         return put_off(lease, self._ledger.now() + pause)
 
     async def commit_failure(self, lease: Lease, failure: Transition) -> Outcome:
@@ -100,6 +105,22 @@ class LettingGo:
                 name,
                 error,
             )
+
+
+class PutOffs:
+    """How often this process has put off each attempt of a token. Not kept in the token: its attempts are those of its
+    work, which its retries count, and here none was made."""
+
+    def __init__(self) -> None:
+        self._times: OrderedDict[tuple[str, int], int] = OrderedDict()
+
+    def count(self, lease: Lease) -> int:
+        """With this time. What was not put off for long is forgotten where there is much else."""
+        key = (lease.token, lease.attempt)
+        times = self._times[key] = self._times.pop(key, 0) + 1
+        if len(self._times) > REMEMBERED:
+            self._times.popitem(last=False)
+        return times
 
 
 def _also_handed_over(leases: Sequence[Lease]) -> list[Lease]:

@@ -7,8 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from dalsegno.core.body import Body
 from dalsegno.core.script_tasks import put_off
 from dalsegno.core.situation import RunRecord, Situation, encode_record, run_event
@@ -158,11 +156,7 @@ class Claims:
         return Held(lease, asked, session.name, now, deadline)
 
     async def _put_off(self, lease: Lease) -> None:
-        """Nothing has been tried, so no attempt is used up."""
-        transition = put_off(lease, self.ledger.now() + CANNOT_RUN_PAUSE)
-        if transition.park is not None:
-            transition = replace(transition, park=replace(transition.park, attempt=lease.attempt))
-        await self.engine.committer.commit(transition)
+        await self.engine.committer.commit(put_off(lease, self.ledger.now() + CANNOT_RUN_PAUSE))
 
     def _record_started(self, held: Held) -> None:
         """A watcher sees who has it; the worker does not wait for that."""

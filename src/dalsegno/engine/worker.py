@@ -6,12 +6,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+import msgspec
+
 from dalsegno.core.body import Body, decode_body
 from dalsegno.core.complete import Step
 from dalsegno.core.fail import halt
 from dalsegno.core.situation import Situation
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.continuation import Continuation, kept_leases
+from dalsegno.engine.heartbeat import Names
 from dalsegno.engine.letting_go import LettingGo
 from dalsegno.engine.long_runs import LongRuns
 from dalsegno.engine.observing import Observer
@@ -38,12 +41,15 @@ from dalsegno.ports.transactions import WorkFailed
 logger = logging.getLogger("dalsegno.worker")
 
 SCRIPT_TOKENS = frozenset(("resume", "task", "timer", "schedule", "start"))
+NAME_LOOK = 0.05
+"""Seconds between two looks whether the store has heard of a new name."""
 
 
 class Worker:
     """A worker's heartbeat keeps everything alive that is leased under its name, so it must not hold what it does not
-    know of: whenever an answer that may have leased something was lost, it goes on under a new name (``doubt``). The
-    old one is kept alive only as long as something still runs under it; then what it held unknowingly expires."""
+    know of: whenever an answer that may have leased something was lost, it goes on under a new name (``doubt``), as
+    soon as the store has heard of that. The old one is kept alive only as long as something still runs under it; then
+    what it held unknowingly expires."""
 
     def __init__(
         self,
@@ -58,7 +64,6 @@ class Worker:
         concurrency: int = 100,
         continues: bool = True,
     ) -> None:
-        self.name = name
         self.ledger = ledger
         self.broker = broker
         self.committer = committer
@@ -78,10 +83,9 @@ class Worker:
         self.transactions = NO_TRANSACTIONS
         self.renamed: Callable[[], None] = lambda: None
         """Called when there is a new name to keep alive."""
-        self._base = name
-        self._doubts = 0
         self._tasks: dict[asyncio.Task[None], str] = {}
         """Runs in progress, and the name under which each was leased."""
+        self.names = Names(name, lambda: list(self._tasks.values()))
         self._runs: dict[str, asyncio.Task[None] | None] = {}
         """Tasks of scripts in progress, by their tokens."""
         self._called_off: set[str] = set()
@@ -89,6 +93,11 @@ class Worker:
         self._free = asyncio.Event()
         self._long_runs = LongRuns(self.running, self.started, committer, steps.definitions)
         self._stopping = False
+
+    @property
+    def name(self) -> str:
+        """Under which it is leased what it takes from now on."""
+        return self.names.current
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -104,36 +113,35 @@ class Worker:
                 if room <= 0:
                     self._free.clear()
                     await self._free.wait()
-                    continue
-                await self._receive(room)
+                elif not self.names.may_lease():
+                    await asyncio.sleep(NAME_LOOK)
+                else:
+                    await self._receive(room)
         finally:
             watch.cancel()
 
     async def _receive(self, room: int) -> None:
-        """Work that arrives while the worker stops goes straight back."""
+        """Work that arrives while the worker stops goes straight back; so does what is leased under a name that was
+        given up meanwhile: nothing has kept that alive."""
         name = self.name
         try:
             leases = await self.broker.take(name, self.queues, room)
         except OperatorError:
-            self.doubt()
+            self.doubt(name)
             raise
         self.continuation.claimed(all_of_them=len(leases) < room)
         # Executions started here meanwhile may have taken the slots this call was made for.
-        room = max(self.concurrency - len(self.running), 0) if not self._stopping else 0
+        is_outdated = self._stopping or name != self.name
+        room = 0 if is_outdated else max(self.concurrency - len(self.running), 0)
         for lease in leases[:room]:
             self._launch(lease, None, name)
         if len(leases) > room:
             await self.letting_go.give_back(name, leases[room:])
 
-    def doubt(self) -> None:
-        """Tokens may be leased to this worker without its knowing: it gives up its name."""
-        self._doubts += 1
-        self.name = f"{self._base}.{self._doubts}"
-        self.renamed()
-
-    def names(self) -> set[str]:
-        """What the heartbeat, in its thread, has to keep alive."""
-        return {self.name, *list(self._tasks.values())}
+    def doubt(self, name: str) -> None:
+        """Tokens may be leased under this name without the worker's knowing: it gives it up."""
+        if self.names.give_up(name):
+            self.renamed()
 
     # -- executions started in this process -------------------------------------------------------------------
 
@@ -142,13 +150,16 @@ class Worker:
         room = self.concurrency - len(self.running)
         if self._stopping or not self._continues or room <= 0 or self.continuation.others_wait:
             return transition, []
+        if not self.names.may_lease():
+            return transition, []
         return self.continuation.keeping(transition, room, self.name)
 
-    def accept(self, new: NewExecution, kept: list[NewToken], applied: Applied) -> None:
+    def accept(self, new: NewExecution, kept: list[NewToken], applied: Applied, name: str) -> None:
+        """``name``: that of the offer, which is kept alive from now on should it have been given up meanwhile."""
         if self._stopping:
             return  # it goes back with everything else that is leased under this name
         for lease in kept_leases(new.id, new.definition, 0, kept, applied, self.ledger.now(), new.kind):
-            self._launch(lease, None, self.name)
+            self._launch(lease, None, name)
 
     def call_off(self, execution: str, tokens: Sequence[str] | None = None) -> None:
         """Tasks of a script that nobody is interested in any more are interrupted; what they return would be refused.
@@ -249,9 +260,8 @@ class Worker:
         self.started.pop(lease.token, None)
         transition: Transition = step.transition
         kept: list[NewToken] = []
-        if going_on and step.bodies and not self._stopping:
-            room = self.concurrency - len(self.running) + 1
-            transition, kept = self.continuation.keeping(transition, room, name)
+        if going_on and step.bodies:
+            transition, kept = self._keeping(lease, transition, name)
         try:
             outcome = await self._commit(lease, transition)
         except WorkFailed as failed:
@@ -276,9 +286,8 @@ class Worker:
         step = await self.scripts.step(lease)
         self.started.pop(lease.token, None)
         transition, kept = step.transition, list[NewToken]()
-        if going_on and not self._stopping:
-            room = self.concurrency - len(self.running) + 1
-            transition, kept = self.continuation.keeping(transition, room, name)
+        if going_on:
+            transition, kept = self._keeping(lease, transition, name)
         try:
             outcome = await self._commit(lease, transition)
         except WorkFailed as failed:
@@ -291,10 +300,18 @@ class Worker:
             then = Applied(tuple([token.id for token in kept]))
             await self.letting_go.give_back(name, self._kept(lease, kept, then))
         elif isinstance(outcome, Refused):
-            await self.letting_go.commit_failure(lease, self.scripts.refused(lease, outcome.message))
+            await self._fail_refused(lease, outcome, name)
         elif isinstance(outcome, Stale):
-            await self._too_late(lease, step, outcome)
+            await self._too_late(lease, step, outcome, name)
         return None
+
+    def _keeping(self, lease: Lease, transition: Transition, name: str) -> tuple[Transition, list[NewToken]]:
+        """The step, asking that what it spawns stays here. Not so in a task's own transaction: that is committed once
+        and not sent again, so if its answer is lost nobody learns what it has kept."""
+        if self._stopping or self.transactions.has(lease):
+            return transition, []
+        room = self.concurrency - len(self.running) + 1
+        return self.continuation.keeping(transition, room, name)
 
     def _commit(self, lease: Lease, transition: Transition) -> Awaitable[Outcome]:
         """With the other steps that wait; or in the transaction that its task has worked in."""
@@ -328,7 +345,7 @@ class Worker:
             self._launch(extra, None, name)
         return leases[0]
 
-    async def _too_late(self, lease: Lease, step: ScriptStep, outcome: Stale) -> None:
+    async def _too_late(self, lease: Lease, step: ScriptStep, outcome: Stale, name: str) -> None:
         """The machine moved on: the task's completion alone is committed. Or the script ended, and the task with the
         same lease is an execution of its own."""
         instead = step.instead() if step.instead is not None and outcome.reason == "version" else None
@@ -338,7 +355,17 @@ class Worker:
             return
         answer = await self._commit(lease, instead)
         if isinstance(answer, Stale) and answer.reason == "finished" and outcome.reason == "version":
-            await self._too_late(lease, step, answer)
+            await self._too_late(lease, step, answer, name)
+        elif isinstance(answer, Refused):
+            holding = msgspec.structs.replace(lease, execution=instead.execution)
+            await self._fail_refused(holding, answer, name)
+
+    async def _fail_refused(self, lease: Lease, refused: Refused, name: str) -> None:
+        """Of a script. Should that have ended meanwhile, its task with the same lease is an execution of its own, which
+        begins anew."""
+        failure = self.scripts.refused(lease, refused.message)
+        if isinstance(await self.letting_go.commit_failure(lease, failure), Stale):
+            await self.letting_go.give_back(name, [lease])
 
     def _kept(self, lease: Lease, kept: Sequence[NewToken], applied: Applied) -> list[Lease]:
         now = self.ledger.now()

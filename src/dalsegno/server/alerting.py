@@ -85,7 +85,8 @@ async def _serve(alerting: Alerting, over: asyncio.Event) -> None:
         except Exception:  # a bug here must not end all alerts for good
             logger.exception("alerts have to wait")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(over.wait(), pause)
+            async with asyncio.timeout(pause):
+                await over.wait()
 
 
 class Alerting:

@@ -49,7 +49,8 @@ async def _serve(office: Office, over: asyncio.Event) -> None:
             logger.exception("the audit log has to wait")
             pause = AFTER_TROUBLE
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(over.wait(), pause)
+            async with asyncio.timeout(pause):
+                await over.wait()
 
 
 async def _write(office: Office) -> None:

@@ -13,9 +13,13 @@ OpenLedger = Callable[[], Awaitable[PostgresLedger]]
 
 
 @pytest.fixture
-async def open_ledger(postgres_url: str) -> AsyncIterator[OpenLedger]:
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def open_ledger(postgres_url: str, clock: FakeClock) -> AsyncIterator[OpenLedger]:
     """Each is what another process would have."""
-    clock = FakeClock()
     opened: list[PostgresLedger] = []
 
     async def open_one() -> PostgresLedger:

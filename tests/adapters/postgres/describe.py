@@ -13,7 +13,7 @@ import asyncpg
 
 COLUMNS = """
 SELECT relname, attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid),
-       CASE WHEN attcollation <> 0 THEN collname END
+       CASE WHEN attcollation <> 0 THEN collname END, CASE WHEN attstattarget >= 0 THEN attstattarget END
 FROM pg_class
 JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped
 LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
@@ -46,12 +46,15 @@ async def describe(connection: Any) -> str:
     columns = await connection.fetch(COLUMNS)
     for table, options, partitions in await connection.fetch(OPTIONS):
         lines.append(" ".join(word for word in ("table", table, options, partitions) if word))
-        for _, name, kind, required, default, collation in (row for row in columns if row[0] == table):
+        for _, name, kind, required, default, collation, sample in (
+            row for row in columns if row[0] == table
+        ):
             words = [
                 name,
                 kind,
                 f'collate "{collation}"' if collation else "",
                 "not null" if required else "",
+                f"sampled {sample}" if sample else "",
             ]
             lines.append(
                 "    " + " ".join([*filter(None, words), *([f"default {default}"] if default else [])])

@@ -117,6 +117,16 @@ async def test_partitions_are_made_ahead_once(store: PostgresStore) -> None:
     assert name_of("event", today + 1 + AHEAD) in await partitions(store)
 
 
+async def test_partitions_are_sampled_as_their_table_is(store: PostgresStore) -> None:
+    await make_ahead(store)
+
+    for table in ("event", "output"):
+        samples = await store.fetch("removal.samples", f"dalsegno.{table}")
+        assert samples
+        for partition in await partitions(store, table):
+            assert await store.fetch("removal.samples", f"dalsegno.{partition}") == samples, partition
+
+
 async def test_store_that_is_opened_has_the_partitions_of_today_before_anything_is_written(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 from asyncpg import exceptions
 
-from dalsegno.adapters.postgres.errors import RefusedValue, explain, sqlstate_of
+from dalsegno.adapters.postgres.errors import RefusedValue, connecting, driver_errors, explain, sqlstate_of
 from dalsegno.errors import (
     BadConfiguration,
     DalSegnoError,
@@ -100,6 +100,22 @@ def test_servers_of_which_none_is_the_primary_are_waited_for() -> None:
 
     assert isinstance(told, Unavailable)
     assert "promote one" in str(told)
+
+
+LOGIN_REFUSED = ["28000", "28P01", "3D000"]
+
+
+@pytest.mark.parametrize("state", LOGIN_REFUSED)
+def test_store_that_was_open_and_lets_nobody_in_any_more_is_away(state: str) -> None:
+    """A step that reads then is handed back; it is nothing that this process could not run."""
+    with pytest.raises(Unavailable, match="as the server says it"), driver_errors():
+        raise said(state)
+
+
+@pytest.mark.parametrize("state", LOGIN_REFUSED)
+def test_store_that_lets_nobody_in_from_the_first_has_a_wrong_url(state: str) -> None:
+    with pytest.raises(BadConfiguration, match="as the server says it"), driver_errors(), connecting("x"):
+        raise said(state)
 
 
 def test_code_is_found_behind_our_own_error() -> None:

@@ -38,7 +38,7 @@ def app(pair: Pair, tmp_path: Path) -> App:
     return app_of(file, pair.create_database("app"), lease_seconds=10.0)
 
 
-LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dalsegno listener'"
+LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'dalsegno/% listener %'"
 BEATS = "SELECT count(*) FROM dalsegno.worker WHERE expires_at > extract(epoch FROM clock_timestamp()) + 8"
 
 

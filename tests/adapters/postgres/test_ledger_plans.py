@@ -33,7 +33,7 @@ NEVER_WALKED = {
 BY_NAME = (
     "write.steps",
     "write.held_steps",
-    "write.held_endings",
+    "write.held_stops",
     "write.tokens",
     "load.locked",
     "load.tokens",

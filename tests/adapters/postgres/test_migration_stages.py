@@ -122,6 +122,39 @@ async def test_twenty_programs_of_two_versions_at_once_come_to_one_schema(
     assert await look(connection) == Installed(2, 1)
 
 
+async def test_whether_something_may_be_taken_away_is_asked_under_the_lock_in_every_try(
+    postgres_url: str, connection: Any
+) -> None:
+    """An older process may be started while the upgrade waits for a table."""
+    await migrate(connection, steps=[FIRST, ADDS])
+    holder = await asyncpg.connect(postgres_url)
+    reading = holder.transaction()
+    await reading.start()
+    await holder.execute("SELECT FROM dalsegno.a")
+    asked = []
+
+    async def agree(own: Any) -> None:
+        asked.append(await own.fetchval(IS_MIGRATING))
+        if len(asked) == 2:
+            raise RuntimeError("an older process has been started")
+
+    with pytest.raises(RuntimeError, match="has been started"):
+        await migrate(connection, steps=NEW, finish=True, agree=agree)
+
+    assert asked == [True, True]
+    assert await look(connection) == Installed(2, 1)
+    await reading.rollback()
+    await holder.close()
+
+
+async def test_nobody_is_asked_where_nothing_is_taken_away(connection: Any) -> None:
+    async def agree(_: Any) -> None:
+        raise RuntimeError("nobody should ask")
+
+    assert await migrate(connection, steps=NEW, finish=True, agree=agree) == 3, "nobody can use it yet"
+    assert await migrate(connection, steps=[*NEW, LATER], finish=True, agree=agree) == 4
+
+
 # -- databases without the second number ----------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ same result as the long way."""
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import asyncpg
 import pytest
@@ -13,6 +14,7 @@ from dalsegno.adapters.postgres.known import Known
 from dalsegno.model.effect import PauseExecution, SpawnToken, StoreOutput, WriteOutbox
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import AlreadyApplied, Applied, Park, Stale, Transition
+from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract.build import RUN, event, last, new_execution, start, token
 from tests.adapters.postgres.conftest import OpenLedger
 
@@ -134,6 +136,103 @@ async def test_an_ending_goes_the_short_way_and_leaves_a_complete_record(ledger:
     assert found.execution.ended_at == ledger.now()
     [(state, ended_at)] = await rows(ledger, "SELECT state, ended_at FROM flight")
     assert (state, ended_at) == ("COMPLETED", ledger.now())
+
+
+@pytest.mark.parametrize("way", ["short", "long"])
+async def test_sweep_leaves_the_record_as_the_ending_wrote_it(ledger: PostgresLedger, way: str) -> None:
+    """Each version of a record costs an entry in all its indexes."""
+    await begin(ledger, "t0")
+    more = (WriteOutbox("m", "topic", b"owed"),) if way == "long" else ()
+    await ledger.commit([Transition(RUN, (*more, last()), (event(),), "t0", 1)])
+    assert ledger.commits.known.hits == (way == "short")
+    record = "SELECT xmin::text, epoch, seq, live, touched_at FROM execution"
+    [written] = await rows(ledger, record)
+    assert tuple(written)[1:] == (0, 3, 0, ledger.now())
+
+    while await ledger.sweep():
+        pass
+
+    assert await rows(ledger, "SELECT FROM flight") == []
+    assert await rows(ledger, record) == [written]
+
+
+def rest(token_id: str, due: float | None, run: str = RUN, **more: Any) -> Transition:
+    return Transition(run, (), (event("NodeWaiting"),), token_id, 1, park=Park(due, b"then", 2, **more))
+
+
+async def test_sleep_goes_the_short_way_and_is_woken_in_time(
+    ledger: PostgresLedger, clock: FakeClock
+) -> None:
+    await begin(ledger, "t0")
+    due = ledger.now() + 60
+
+    [outcome] = await ledger.commit([rest("t0", due)])
+
+    assert outcome == Applied(next_due=due)
+    assert ledger.commits.known.hits == 1
+    assert await ledger.commit([rest("t0", due)]) == [AlreadyApplied()]
+    assert (await ledger.wake(9)).next_due == due
+    clock.advance(61)
+    [ready] = (await ledger.wake(9)).ready
+    assert ready.token == "t0"
+    [lease] = await ledger.claim("w1", ["default"], 9)
+    assert (lease.data, lease.attempt, lease.fence, lease.reason) == (b"then", 2, 2, "timer")
+    found = await ledger.inspect(RUN)
+    assert found is not None
+    assert (found.execution.seq, found.execution.live) == (2, 1)
+
+
+async def test_sleeps_steps_and_endings_go_together(ledger: PostgresLedger) -> None:
+    for run in ("run-a", "run-b", "run-c"):
+        await begin(ledger, f"{run}-0", run=run)
+    due = ledger.now() + 60
+
+    outcomes = await ledger.commit(
+        [
+            hop("run-a-0", "run-a-1", "run-a"),
+            rest("run-b-0", due, "run-b"),
+            Transition("run-c", (last(),), (event(),), "run-c-0", 1),
+        ]
+    )
+
+    assert outcomes == [
+        Applied(kept=("run-a-1",)),
+        Applied(next_due=due),
+        Applied(ended="COMPLETED"),
+    ]
+    assert ledger.commits.known.hits == 3
+    states = await rows(ledger, "SELECT id, state FROM token ORDER BY id")
+    assert [tuple(row) for row in states] == [
+        ("run-a-0", "consumed"),
+        ("run-a-1", "leased"),
+        ("run-b-0", "parked"),
+        ("run-c-0", "consumed"),
+    ]
+
+
+async def test_sleep_of_a_lease_that_was_lost_changes_nothing(
+    ledger: PostgresLedger, open_ledger: OpenLedger
+) -> None:
+    await begin(ledger, "t0")
+    other = await open_ledger()
+    await other.expire(dead=["w1"])
+
+    assert await ledger.commit([rest("t0", ledger.now() + 60)]) == [Stale("fence")]
+    assert [tuple(row) for row in await rows(ledger, "SELECT state, due FROM token")] == [("ready", None)]
+
+
+@pytest.mark.parametrize("more", [{"awaits": "signal:go"}, {"queue": "other"}], ids=["signal", "queue"])
+async def test_sleep_that_is_more_than_that_goes_the_long_way(
+    ledger: PostgresLedger, more: dict[str, str]
+) -> None:
+    await begin(ledger, "t0")
+    due = ledger.now() + 60
+
+    assert await ledger.commit([rest("t0", due, **more)]) == [Applied(next_due=due)]
+
+    assert ledger.commits.known.hits == 0
+    [row] = await rows(ledger, "SELECT state, due, awaits, queue FROM token")
+    assert tuple(row) == ("parked", due, more.get("awaits"), more.get("queue", "default"))
 
 
 async def test_an_ending_beside_steps_of_others_goes_with_them(ledger: PostgresLedger) -> None:

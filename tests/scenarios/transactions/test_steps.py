@@ -126,6 +126,54 @@ def test_constraint_that_is_checked_at_the_end_fails_the_task(till: Till) -> Non
     assert till.paid() == [("before", 5)]
 
 
+CHECK_AT_THE_END = """
+CREATE OR REPLACE FUNCTION check_payment() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {check}; RETURN NULL; END $$
+"""
+AT_THE_END = """
+CREATE CONSTRAINT TRIGGER at_the_end AFTER INSERT ON payment DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION check_payment()
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [
+        ("RAISE EXCEPTION 'too much'", "too much"),
+        ("PERFORM 1 FROM no_such_table", "no_such_table"),
+        ("PERFORM 1 / (NEW.amount - NEW.amount)", "division by zero"),
+        ("RAISE EXCEPTION 'not allowed' USING ERRCODE = '28P01'", "not allowed"),
+    ],
+    ids=["P0001", "42P01", "22012", "28P01"],
+)
+def test_trigger_that_raises_at_the_end_fails_the_task_with_its_retries(
+    till: Till, kind: str, check: str, said: str
+) -> None:
+    till.execute(CHECK_AT_THE_END.format(check=check))
+    till.execute(AT_THE_END)
+
+    ended = run(till, kind)
+
+    assert (ended.state, till.runs) == ("FAILED", 4)
+    assert said in ended.error["message"]
+    assert till.paid() == []
+
+
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
+def test_conflict_between_transactions_at_the_end_is_no_failure_of_the_task(till: Till) -> None:
+    """The task is run again, and none of its attempts is used up."""
+    till.execute("CREATE SEQUENCE tried")
+    check = "IF nextval('tried') = 1 THEN RAISE EXCEPTION 'beside another' USING ERRCODE = '40001'; END IF"
+    till.execute(CHECK_AT_THE_END.format(check=check))
+    till.execute(AT_THE_END)
+
+    ended = run(till, "script")
+
+    assert (ended.state, till.runs) == ("COMPLETED", 2), ended.error
+    assert [event["attempt"] for event in ended.data("TaskCompleted", "pay")] == [1]
+
+
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     "statement", ["COMMIT", "DELETE FROM token", "DROP TABLE flight", "UPDATE machine SET version = 0"]

@@ -6,20 +6,19 @@ from typing import Any
 
 import asyncpg
 
+from dalsegno.adapters.postgres import births
 from dalsegno.adapters.postgres.arrays import columns, names, numbers
 from dalsegno.adapters.postgres.columns import (
     changed_barrier,
     changed_token,
     counted_machine,
     moved_flight,
-    new_flight,
     new_line,
-    new_record,
     stored_barrier,
     stored_machine,
 )
 from dalsegno.adapters.postgres.flight import Flight
-from dalsegno.adapters.postgres.steps import Steps, is_plain
+from dalsegno.adapters.postgres.steps import Steps, is_asleep, is_plain
 from dalsegno.adapters.postgres.store import Transaction
 from dalsegno.core.settlement import BarrierRow, GateRow, MachineRow, ScopeRow, SignalRow, TokenRow
 from dalsegno.model.execution import NewExecution
@@ -101,11 +100,10 @@ class Changes:
         await self._write_rest(tx)
 
     def are_plain(self) -> bool:
-        """Whether steps of running executions, and their endings, are all there is."""
+        """Whether steps of running executions, tokens that sleep, and endings are all there is."""
         others = (
             self.created
             or self.inputs
-            or self.tokens
             or self.moved
             or self.new_scopes
             or self.scopes
@@ -126,6 +124,7 @@ class Changes:
         return (
             not others
             and all(is_plain(row) for row, _ in self.spawned.values())
+            and all(is_asleep(row) for row, _ in self.tokens.values())
             and all(flight.goes_on() or flight.has_just_ended() for flight in self.executions.values())
         )
 
@@ -143,12 +142,12 @@ class Changes:
         return steps
 
     async def _write_created(self, tx: Transaction) -> None:
-        created = list(self.created.values())
+        created = self.created.values()
         try:
-            await tx.fetch("write.executions", *columns((new_record(*entry) for entry in created), 19))
+            await tx.fetch("write.executions", *births.records(created))
         except asyncpg.DivisionByZeroError:
             raise StartedElsewhere from None
-        await tx.fetch("write.flights", *columns((new_flight(flight) for flight, _ in created), 13))
+        await tx.fetch("write.flights", *births.flights(created))
         tags = [(*tag, new.created_at, new.id) for _, new in created for tag in new.tags]
         if tags:
             await tx.fetch("write.tags", *columns(tags, 4))

@@ -2,61 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 
 from dalsegno.adapters.postgres.flight import Flight
 from dalsegno.core.settlement import BarrierRow, MachineRow, TokenRow
-from dalsegno.model.execution import NewExecution
 
 Columns = tuple[Any, ...]
 encode = msgspec.json.encode
-
-
-def new_record(flight: Flight, new: NewExecution) -> Columns:
-    row = flight.row
-    return (
-        flight.number,
-        new.id,
-        new.workflow,
-        new.version,
-        new.definition,
-        new.kind,
-        row.state,
-        new.created_at,
-        new.priority,
-        new.parent,
-        new.relation,
-        new.idempotency_key,
-        row.paused_at,
-        row.ended_at,
-        json.dumps(new.tags) if new.tags else "[]",
-        row.error,
-        row.context,
-        row.output,
-        new.input,
-    )
-
-
-def new_flight(flight: Flight) -> Columns:
-    row = flight.row
-    return (
-        flight.number,
-        row.id,
-        row.state,
-        row.definition,
-        row.epoch,
-        row.seq,
-        row.live,
-        row.priority,
-        row.paused_at,
-        row.touched_at,
-        row.ended_at,
-        row.kind,
-        row.notify,
-    )
 
 
 def moved_flight(flight: Flight) -> Columns:

@@ -45,13 +45,27 @@ SETTING_CLASSES = frozenset(("22", "42"))
 """Those of what a server says about a setting with which a session is to begin."""
 
 
+LOGIN_CLASSES = frozenset(("28", "3D"))
+"""Those of what a server says to whoever it does not let in."""
+
+
 @contextmanager
 def driver_errors() -> Iterator[None]:
     """Everything that talks to the driver does so inside this."""
     try:
         yield
     except (asyncpg.PostgresError, *UNREACHABLE, UnicodeError, OverflowError) as error:
-        raise explain(error) from error
+        raise _explain_using(error) from error
+
+
+def _explain_using(error: Exception) -> DalSegnoError:
+    """Of a store that was open before, so its URL was right. If it lets nobody in any more, as after a change of the
+    password, it is away for this process, and that is all: a step that could not read is handed back, and nothing that
+    was to be done with the store counts as what this process cannot do."""
+    told = explain(error)
+    if isinstance(told, BadConfiguration) and sqlstate_of(error)[:2] in LOGIN_CLASSES:
+        return Unavailable(f"PostgreSQL lets this process in no more: {told}")
+    return told
 
 
 @contextmanager

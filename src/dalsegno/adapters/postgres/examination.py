@@ -7,14 +7,16 @@ import contextlib
 import time
 from typing import Any
 
-import asyncpg
 from msgspec import Struct
 
 from dalsegno.adapters.postgres.errors import connecting, driver_errors
 from dalsegno.adapters.postgres.listener import ECHO_SECONDS, Listener
+from dalsegno.adapters.postgres.naming import name_of
 from dalsegno.adapters.postgres.numbering import day_of
 from dalsegno.adapters.postgres.partitions import name_of_day
+from dalsegno.adapters.postgres.servers import connect
 from dalsegno.adapters.postgres.statements import SQL
+from dalsegno.adapters.postgres.ways import naming
 
 OLDEST = 15
 """The first major version of PostgreSQL that knows all that is asked of it here."""
@@ -59,7 +61,13 @@ async def days_in_common(url: str) -> tuple[str, str] | None:
 async def _look(url: str, statement: str) -> Any:
     with driver_errors():
         with connecting(url):
-            connection = await asyncpg.connect(url, timeout=10, command_timeout=10, statement_cache_size=0)
+            connection = await connect(
+                url,
+                timeout=10,
+                command_timeout=10,
+                statement_cache_size=0,
+                server_settings=naming(name_of(url)),
+            )
         try:
             return await connection.fetchrow(statement)
         finally:

@@ -6,6 +6,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import asyncpg
+
+from dalsegno.adapters.postgres.errors import UNREACHABLE, sqlstate_of
 from dalsegno.ports.node import NodeError
 
 NEARLY = 0.95
@@ -38,6 +41,19 @@ def ended() -> NodeError:
         code="TRANSACTION_ENDED",
         retryable=False,
     )
+
+
+NOT_THE_TASKS = frozenset(("08", "25", "40", "53", "55", "57", "58", "XX"))
+"""Classes of what a COMMIT says about the connection, the server or its load. Nothing is wrong with the task."""
+
+
+def fails_the_task(error: Exception) -> bool:
+    """Whether what a COMMIT says is about what the task has written. Constraints and triggers that wait for the end are
+    those of its tables, as none of ours waits; and what a trigger raises may have any code, also one that would speak
+    of the store in a statement of ours."""
+    if not isinstance(error, asyncpg.PostgresError) or isinstance(error, UNREACHABLE):
+        return False
+    return sqlstate_of(error)[:2] not in NOT_THE_TASKS
 
 
 class Pauses:

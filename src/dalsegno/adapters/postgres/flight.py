@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dalsegno.core.settlement import (
     BarrierRow,
     ExecutionRow,
@@ -13,28 +15,45 @@ from dalsegno.core.settlement import (
     TokenRow,
 )
 
+RARE = {
+    "moved_away": set,
+    "scopes": dict,
+    "barriers": dict,
+    "gates": dict,
+    "slots": set,
+    "left": set,
+    "inbox": dict,
+    "mailbox": dict,
+}
+"""Of a flight: made when they are first asked for, and filled, never replaced. Thousands of flights are worked on at
+once, most of them without."""
+
 
 class Flight:
     """Row objects exist once the rules have asked for them; what is stored is in ``Loaded``."""
 
     __slots__ = (
-        "barriers",
+        "_made",
         "born_here",
-        "gates",
-        "inbox",
-        "left",
         "machine",
-        "mailbox",
-        "moved_away",
         "number",
         "row",
-        "scopes",
-        "slots",
         "spawned",
         "stands",
         "tokens",
         "version",
+        *RARE,
     )
+
+    moved_away: set[str]
+    """Tokens that went to another execution."""
+    scopes: dict[str, ScopeRow]
+    barriers: dict[str, BarrierRow]
+    gates: dict[str, GateRow]
+    slots: set[tuple[str, int]]
+    left: set[str]
+    inbox: dict[int, Kept]
+    mailbox: dict[str, SignalRow]
 
     def __init__(self, number: int, row: ExecutionRow, version: int = 0, *, born_here: bool = False) -> None:
         self.number = number
@@ -46,33 +65,30 @@ class Flight:
         self.tokens: dict[str, TokenRow] = {}
         self.spawned: dict[str, int] = {}
         """Tokens that are not stored yet, and in which order they came."""
-        self.moved_away: set[str] = set()
-        """Tokens that went to another execution."""
-        self.scopes: dict[str, ScopeRow] = {}
-        self.barriers: dict[str, BarrierRow] = {}
-        self.gates: dict[str, GateRow] = {}
-        self.slots: set[tuple[str, int]] = set()
-        self.left: set[str] = set()
         self.machine: MachineRow | None = None
         """Without its snapshot, unless that is about to be written."""
-        self.inbox: dict[int, Kept] = {}
-        self.mailbox: dict[str, SignalRow] = {}
         self.stands = row.state != "RUNNING"
         """As stored: whatever sets it going must write the state although the row reads RUNNING."""
+        self._made: list[str] = []
+        """Which of the rare ones there are."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Only asked for what is not there."""
+        if name not in RARE:
+            raise AttributeError(name)
+        made = RARE[name]()
+        setattr(self, name, made)
+        self._made.append(name)
+        return made
 
     def settle_down(self) -> None:
         """Its changes are stored. What is remembered of it beyond them is what the next step may ask for."""
         self.tokens = {name: token for name, token in self.tokens.items() if token.state == "leased"}
         self.spawned.clear()
-        self.moved_away.clear()
-        self.scopes.clear()
-        self.barriers.clear()
-        self.gates.clear()
-        self.slots.clear()
-        self.left.clear()
+        for name in self._made:
+            delattr(self, name)
+        self._made.clear()
         self.machine = None
-        self.inbox = {}
-        self.mailbox.clear()
         self.born_here = False
         self.stands = self.row.state != "RUNNING"
 

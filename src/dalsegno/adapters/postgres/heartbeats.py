@@ -6,9 +6,8 @@ import asyncio
 import threading
 from typing import Any
 
-import asyncpg
-
 from dalsegno.adapters.postgres.errors import driver_errors
+from dalsegno.adapters.postgres.servers import connect
 from dalsegno.adapters.postgres.statements import SQL
 from dalsegno.adapters.postgres.ways import Way
 from dalsegno.errors import Unavailable
@@ -64,7 +63,7 @@ class Heartbeats:
     async def _send(self, parameters: tuple[object, ...]) -> None:
         async with asyncio.timeout(ANSWER_SECONDS), self._one_at_a_time:
             if self._connection is None or self._connection.is_closed():
-                self._connection = await asyncpg.connect(self._url, **self._way.options())
+                self._connection = await connect(self._url, timeout=ANSWER_SECONDS, **self._way.options())
             try:
                 await self._connection.execute(SQL["leases.beat"], *parameters)
             except BaseException:

@@ -17,11 +17,12 @@ from dalsegno.adapters.postgres.changes import Changes
 from dalsegno.adapters.postgres.columns import ending
 from dalsegno.adapters.postgres.flight import Flight
 from dalsegno.adapters.postgres.loaded import Loaded, NotLoaded
+from dalsegno.adapters.postgres.steps import rests
 from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.adapters.postgres.workspace import PostgresWorkspace
 from dalsegno.core.settlement import TokenRow, settle
 from dalsegno.model.effect import Effect, EndIfLast, FinishExecution, SpawnToken, StoreOutput
-from dalsegno.model.transition import Applied, Outcome, Transition
+from dalsegno.model.transition import Applied, Outcome, Park, Transition
 
 MOST_FLIGHTS = 5_000
 """Executions remembered at most; beyond that all are forgotten and read again when they move."""
@@ -36,22 +37,26 @@ class Known:
         """Transitions that went the short way."""
 
     def note(self, flight: Flight) -> None:
-        """As it is stored now. Of its tokens only leased ones are worth keeping; nobody changes them unseen."""
-        if flight.row.ended_at is not None:
-            self.forget(flight.row.id)
-            return
+        """As it is stored now. Of its tokens only leased ones are worth keeping: nobody changes them unseen. Without
+        any there is nothing that this process could commit."""
         flight.settle_down()
-        if len(self._flights) >= MOST_FLIGHTS:
-            self._flights.clear()
-        self._flights[flight.row.id] = flight
+        if flight.tokens and flight.row.ended_at is None:
+            self._keep(flight)
+        else:
+            self.forget(flight.row.id)
 
     def note_lease(self, flight: Flight, token: TokenRow) -> None:
         """From a claim, which may have seen an older version than is known here."""
         found = self._flights.get(token.execution)
         if found is None or found.version < flight.version:
-            self.note(flight)
+            self._keep(flight)
             found = flight
         found.tokens[token.id] = token
+
+    def _keep(self, flight: Flight) -> None:
+        if len(self._flights) >= MOST_FLIGHTS:
+            self._flights.clear()
+        self._flights[flight.row.id] = flight
 
     def forget(self, execution: str) -> None:
         self._flights.pop(execution, None)
@@ -61,7 +66,7 @@ class Known:
         flight = self._flights.get(transition.execution)
         if flight is None or transition.token is None or transition.token not in flight.tokens:
             return None
-        if transition.park is not None or transition.scope or flight.row.state != "RUNNING":
+        if transition.scope or flight.row.state != "RUNNING" or not _is_plain_rest(transition.park):
             return None
         for effect in transition.effects:
             if type(effect) is SpawnToken:
@@ -100,9 +105,10 @@ class Known:
         for flight in flights:
             steps.advance(flight)
         versions = numbers([flight.version for flight in flights])
-        if any(flight.row.ended_at is not None for flight in flights):
+        if changes.tokens or any(flight.row.ended_at is not None for flight in flights):
             endings = columns([ending(flight) for flight in flights], 5)
-            rows = await store.fetch("write.held_endings", *steps.parameters(), versions, *endings)
+            stops = *endings, *rests(changes.tokens)
+            rows = await store.fetch("write.held_stops", *steps.parameters(), versions, *stops)
         else:
             rows = await store.fetch("write.held_steps", *steps.parameters(), versions)
         if not rows:
@@ -118,6 +124,13 @@ class Known:
         return applied
 
 
+class KnownWorkspace(PostgresWorkspace):
+    """Rows that were not read: of tokens only leases, whose fence no step of theirs changes."""
+
+    def _stored_fence(self, flight: Flight, row: TokenRow) -> int:
+        return row.fence
+
+
 def _settle(
     batch: Sequence[Transition], chosen: dict[int, Flight], now: float
 ) -> tuple[dict[int, Outcome], Changes | None]:
@@ -127,7 +140,7 @@ def _settle(
     for flight in chosen.values():
         loaded.left[flight.row.id, ""] = False
         loaded.held_keys[flight.row.id] = []
-    rows = PostgresWorkspace(loaded, _no_number)
+    rows = KnownWorkspace(loaded, _no_number)
     rows.adopt({flight.row.id: flight for flight in chosen.values()})
     outcomes: dict[int, Outcome] = {}
     try:
@@ -144,6 +157,11 @@ def _is_plain_ending(effect: Effect, flight: Flight) -> bool:
     """Of an execution of which nobody else is to be told."""
     finish = effect.finish if type(effect) is EndIfLast and not effect.scope else effect
     return type(finish) is FinishExecution and not finish.hand_over and flight.row.notify is None
+
+
+def _is_plain_rest(park: Park | None) -> bool:
+    """None at all, or one that nothing but its time ends."""
+    return park is None or (park.awaits is None and park.queue is None and park.due is not None)
 
 
 def _spawned(batch: Sequence[Transition], chosen: dict[int, Flight]) -> set[tuple[str, str]]:

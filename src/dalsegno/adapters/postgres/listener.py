@@ -21,7 +21,9 @@ import asyncpg
 import msgspec
 
 from dalsegno.adapters.postgres.errors import UNREACHABLE
-from dalsegno.adapters.postgres.ways import connect_alone
+from dalsegno.adapters.postgres.naming import name_of
+from dalsegno.adapters.postgres.servers import connect
+from dalsegno.adapters.postgres.ways import connect_alone, naming
 
 logger = logging.getLogger("dalsegno.postgres")
 
@@ -36,7 +38,6 @@ LONGEST_SILENCE = 30.0
 """After so many seconds in which nothing was heard the server is asked whether it is still there."""
 ANSWER_SECONDS = 10.0
 """In which it has to answer whatever it is asked."""
-SESSION = {"application_name": "dalsegno listener"}
 NOTIFY = """
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, text) FROM unnest($2::text[]) AS text
 """
@@ -129,7 +130,7 @@ class Listener:
     async def _serve(self) -> bool:
         """Until the connection is lost. False at once where it brings no messages."""
         self._lost = asyncio.Event()
-        connection = await connect_alone(self.url, SESSION, ANSWER_SECONDS)
+        connection = await connect_alone(self.url, name_of(self.url, "listener"), ANSWER_SECONDS)
         if connection is None:  # a subscription would stay behind in a session that others use next
             self._warn_deaf()
             return False
@@ -160,9 +161,9 @@ class Listener:
         """Something between may take the subscription and never deliver, as a pooler that is not known for one. So the
         message is sent over a second connection: over the first, the answer to it would bring it along."""
         self._echo = asyncio.get_running_loop().create_future()
-        mouth = await asyncpg.connect(
+        mouth = await connect(
             self.url,
-            server_settings=SESSION,
+            server_settings=naming(name_of(self.url, "listener")),
             timeout=ANSWER_SECONDS,
             command_timeout=ANSWER_SECONDS,
             statement_cache_size=0,

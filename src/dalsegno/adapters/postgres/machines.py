@@ -39,7 +39,7 @@ class MachineWorkspace:
                 raise NotLoaded("machines", execution) from None
             if row is not None:
                 flight.machine = _machine_of(execution, row)
-                flight.inbox = _inbox_of(row)
+                flight.inbox.update(_inbox_of(row))
         return flight.machine
 
     def completions(self, execution: str) -> Mapping[int, Kept]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -34,6 +35,10 @@ AS_LONG_AS_IT_TAKES = 7 * 86_400.0
 waits for its turn waits for that."""
 
 STAGE = re.compile(r"-- stage: (pre|post)\n")
+
+
+Agree = Callable[[Any], Awaitable[None]]
+"""Asked with the connection, under the lock. Raises where nothing may be taken away now."""
 
 
 class Migration(Struct, frozen=True):
@@ -66,9 +71,15 @@ async def installed_version(connection: Any) -> int:
 
 
 async def migrate(
-    connection: Any, *, may_change: bool = True, finish: bool = False, steps: list[Migration] | None = None
+    connection: Any,
+    *,
+    may_change: bool = True,
+    finish: bool = False,
+    agree: Agree | None = None,
+    steps: list[Migration] | None = None,
 ) -> int:
-    """Brings the schema up to date, ``finish``: also by what waits until no older process runs. Returns its version."""
+    """Brings the schema up to date, ``finish``: also by what waits until no older process runs, as ``agree`` may know.
+    Returns its version."""
     known = migrations() if steps is None else steps
     found = await look(connection)
     found.refuse_older(len(known))
@@ -80,16 +91,18 @@ async def migrate(
             f"the database has schema version {found.version}, this program needs {wanted}: run `dalsegno migrate`,"
             " or use the version of Dal Segno that works there"
         )
-    return await _apply_patiently(connection, known, finish=finish)
+    return await _apply_patiently(connection, known, finish=finish, agree=agree)
 
 
-async def _apply_patiently(connection: Any, known: list[Migration], *, finish: bool) -> int:
+async def _apply_patiently(
+    connection: Any, known: list[Migration], *, finish: bool, agree: Agree | None
+) -> int:
     """Again from the start, as long as somebody holds a table that is to be changed."""
     clock = asyncio.get_running_loop().time
     until, pause = clock() + PATIENCE, FIRST_PAUSE
     while True:
         try:
-            return await _apply(connection, known, finish=finish)
+            return await _apply(connection, known, finish=finish, agree=agree)
         except asyncpg.LockNotAvailableError as error:
             if clock() >= until:
                 raise
@@ -98,8 +111,9 @@ async def _apply_patiently(connection: Any, known: list[Migration], *, finish: b
         pause = min(pause * 2, LONGEST_PAUSE)
 
 
-async def _apply(connection: Any, known: list[Migration], *, finish: bool) -> int:
-    """What is to be done is asked again under the lock: whoever had it before may have been of another version."""
+async def _apply(connection: Any, known: list[Migration], *, finish: bool, agree: Agree | None) -> int:
+    """What is to be done is asked again under the lock: whoever had it before may have been of another version. So is
+    whether it may be done: an older process may have been started while this one waited."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK, timeout=AS_LONG_AS_IT_TAKES)
         await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
@@ -109,6 +123,8 @@ async def _apply(connection: Any, known: list[Migration], *, finish: bool) -> in
         wanted = _wanted(known, found.version, finish=finish)
         if found.version >= wanted:
             return found.version
+        if finish and agree is not None and _takes_away(known, found.version):
+            await agree(connection)
         await connection.execute("SET LOCAL search_path = dalsegno")
         for step in known[found.version : wanted]:
             await connection.execute(step.text, timeout=AS_LONG_AS_IT_TAKES)
@@ -116,7 +132,7 @@ async def _apply(connection: Any, known: list[Migration], *, finish: bool) -> in
         return wanted
 
 
-def takes_away(known: list[Migration], version: int) -> bool:
+def _takes_away(known: list[Migration], version: int) -> bool:
     """Whether finishing the upgrade of this schema takes something away that processes may still use."""
     return version > 0 and any(step.stage == "post" for step in known[version:])
 

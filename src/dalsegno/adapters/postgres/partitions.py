@@ -84,8 +84,17 @@ async def _make(store: PostgresStore, day: int) -> None:
                     f"CREATE TABLE IF NOT EXISTS dalsegno.{name_of(table, day)}"
                     f" PARTITION OF dalsegno.{table} FOR VALUES FROM ({first}) TO ({end})"
                 )
+                await _sample_alike(rows, table, name_of(table, day))
     except DalSegnoError as error:
         logger.info("the history of %s gets no partition of its own now (%s)", name_of_day(day), error)
+
+
+async def _sample_alike(rows: Transaction, table: str, partition: str) -> None:
+    """Nothing of this is inherited."""
+    samples = await rows.fetch("removal.samples", f"dalsegno.{table}")
+    if samples:
+        sizes = ", ".join(f"ALTER COLUMN {column} SET STATISTICS {size}" for column, size in samples)
+        await rows.connection.execute(f"ALTER TABLE dalsegno.{partition} {sizes}")
 
 
 async def make_in_time(store: PostgresStore) -> None:

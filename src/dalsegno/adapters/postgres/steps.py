@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dalsegno.adapters.postgres.arrays import Shapes, columns, names, numbers
@@ -24,6 +25,20 @@ def is_plain(row: TokenRow) -> bool:
         and not row.reason
         and row.due is None
     )
+
+
+def is_asleep(row: TokenRow) -> bool:
+    """Whether a stored token was put to sleep, and nothing but its time wakes it."""
+    return row.state == "parked" and row.limit_key is None and row.barrier is None and row.awaits is None
+
+
+def rests(tokens: Mapping[tuple[int, str], tuple[TokenRow, int]]) -> list[Any]:
+    """Tokens that sleep, with the fences they are stored with, as parameters of ``write.held_stops``."""
+    rows = [
+        (*name, fence, row.due, row.attempt, row.digest, row.data) for name, (row, fence) in tokens.items()
+    ]
+    executions, ids, fences, dues, attempts, digests, data = columns(rows, 7)
+    return [numbers(executions), names(ids), numbers(fences), dues, numbers(attempts), digests, data]
 
 
 class Steps:

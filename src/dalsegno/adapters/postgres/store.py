@@ -13,6 +13,7 @@ from dalsegno.adapters.postgres.migration import migrate
 from dalsegno.adapters.postgres.numbering import Numbers, day_at
 from dalsegno.adapters.postgres.offset import Offset, ticking
 from dalsegno.adapters.postgres.renewal import Renewal
+from dalsegno.adapters.postgres.servers import connect
 from dalsegno.adapters.postgres.statements import SQL
 from dalsegno.adapters.postgres.warming import warm
 from dalsegno.adapters.postgres.ways import Way, find_way
@@ -66,6 +67,7 @@ class PostgresStore:
                 max_queries=NO_END,
                 command_timeout=60,
                 init=greet,
+                connect=connect,
                 **way.options(),
             )
             try:
@@ -118,12 +120,11 @@ class PostgresStore:
     async def transaction(self) -> AsyncIterator[Transaction]:
         """Statements that are applied together, once the block is left without an error."""
         async with self._talking(), self._pool.acquire() as connection:
-            await connection.execute(BEGIN)
             try:
+                await connection.execute(BEGIN)
                 yield Transaction(connection)
             except BaseException:
-                if not connection.is_closed():
-                    await connection.execute("ROLLBACK")
+                await _roll_back(connection)
                 raise
             await connection.execute("COMMIT")
 
@@ -165,6 +166,18 @@ class PostgresStore:
     async def close(self) -> None:
         with driver_errors():
             await self._pool.close()
+
+
+async def _roll_back(connection: Connection) -> None:
+    """Also one whose BEGIN was interrupted: the server may have begun. Whoever is interrupted even in this leaves no
+    connection that stands in a transaction."""
+    if connection.is_closed():
+        return
+    try:
+        await connection.execute("ROLLBACK")
+    except BaseException:
+        connection.terminate()
+        raise
 
 
 class Transaction:

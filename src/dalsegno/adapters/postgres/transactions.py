@@ -16,13 +16,15 @@ from dalsegno.adapters.postgres.callers import SameDatabase, check_form, usable_
 from dalsegno.adapters.postgres.changes import StartedElsewhere, TokenChanged
 from dalsegno.adapters.postgres.commits import MOST_TRIES, Commits
 from dalsegno.adapters.postgres.errors import UNREACHABLE, driver_errors
-from dalsegno.adapters.postgres.faults import Pauses, aborted, ended, overslept
+from dalsegno.adapters.postgres.faults import Pauses, aborted, ended, fails_the_task, overslept
 from dalsegno.adapters.postgres.listener import CHANNEL, Message
 from dalsegno.adapters.postgres.loaded import Loaded
 from dalsegno.adapters.postgres.loading import lock
+from dalsegno.adapters.postgres.naming import name_of
+from dalsegno.adapters.postgres.servers import connect
 from dalsegno.adapters.postgres.store import Connection, PostgresStore, Transaction
 from dalsegno.adapters.postgres.wanted import wanted_by
-from dalsegno.adapters.postgres.ways import SESSION
+from dalsegno.adapters.postgres.ways import SESSION, naming
 from dalsegno.adapters.postgres.workspace import PostgresWorkspace
 from dalsegno.core.settlement import settle
 from dalsegno.errors import Unavailable
@@ -40,7 +42,6 @@ have a codec of its own."""
 BEGIN = BEGAN + ", set_config('idle_in_transaction_session_timeout', $1, true)"
 OVERTAKEN = (TokenChanged, StartedElsewhere, asyncpg.UniqueViolationError)
 """Another process came between reading and writing, with another step of the execution or with the same start."""
-OURS = {name: SESSION[name] for name in ("search_path", "jit", "enable_seqscan", "plan_cache_mode")}
 
 
 class PostgresTransactions:
@@ -91,7 +92,8 @@ class PostgresTransactions:
                     self._store.url,
                     min_size=0,
                     max_size=MOST_OPEN,
-                    server_settings={"application_name": "dalsegno task"},
+                    connect=connect,
+                    server_settings=naming(name_of(self._store.url, "task")),
                     **self._store.way.caching(),
                 )
                 self._store.renewal.add(self._pool)
@@ -128,8 +130,10 @@ class PostgresStepTransaction:
     async def _end(self) -> None:
         try:
             await self._transaction.commit()
-        except asyncpg.IntegrityConstraintViolationError as error:
-            raise WorkFailed(error) from error  # a constraint that the task's own tables check at the end
+        except asyncpg.PostgresError as error:
+            if fails_the_task(error):
+                raise WorkFailed(error) from error
+            raise
         finally:
             await self._give_back()
 
@@ -242,10 +246,10 @@ def _news(due: float | None) -> str:
 @asynccontextmanager
 async def _our_session(connection: Connection) -> AsyncIterator[None]:
     """The settings under which our statements are written, and the caller's own again after that."""
-    names = list(OURS)
+    names = list(SESSION)
     [before] = await connection.fetch(f"SELECT {', '.join(f'current_setting({name!r})' for name in names)}")
     restored = dict(zip(names, before, strict=True))
-    await _set(connection, OURS)
+    await _set(connection, SESSION)
     try:
         yield
     except BaseException:

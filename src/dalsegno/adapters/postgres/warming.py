@@ -16,15 +16,16 @@ from typing import Any
 import asyncpg
 
 from dalsegno.adapters.postgres.statements import SQL
-from dalsegno.adapters.postgres.steps import Steps
+from dalsegno.adapters.postgres.steps import Steps, rests
 
 NO_STEPS = Steps().parameters()
 NO_VERSIONS = "{}"
 NO_ENDINGS: tuple[list[Any], ...] = ([], [], [], [], [])
+NO_RESTS = rests({})
 NOTHING: dict[str, tuple[Any, ...]] = {
     "write.steps": (*NO_STEPS,),
     "write.held_steps": (*NO_STEPS, NO_VERSIONS),
-    "write.held_endings": (*NO_STEPS, NO_VERSIONS, *NO_ENDINGS),
+    "write.held_stops": (*NO_STEPS, NO_VERSIONS, *NO_ENDINGS, *NO_RESTS),
     "leases.claim": ("", [], 0, None),
     "leases.wake_plain": (None, 0, 0.0, "", [], 0),
     "load.locked": ("{}", "{}", "{}", "{}"),

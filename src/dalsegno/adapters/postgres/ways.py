@@ -15,20 +15,20 @@ from typing import Any
 import asyncpg
 from msgspec import Struct
 
+from dalsegno.adapters.postgres.naming import name_of
+from dalsegno.adapters.postgres.servers import connect
+
 logger = logging.getLogger("dalsegno.postgres")
 
 SESSION = {
     "search_path": "dalsegno",
-    "application_name": "dalsegno",
     "jit": "off",  # compiling costs more than any statement here takes
     # Every statement here goes by an index. Tables that fill and drain faster than they are analysed must not tempt
     # the planner to anything else, and a plan once made holds.
     "enable_seqscan": "off",
     "plan_cache_mode": "force_generic_plan",
 }
-NAME = {"application_name": SESSION["application_name"]}
-"""Every pooler knows it."""
-SET_LOCAL = "".join(f"; SET LOCAL {name} = {value}" for name, value in SESSION.items() if name not in NAME)
+SET_LOCAL = "".join(f"; SET LOCAL {name} = {value}" for name, value in SESSION.items())
 BEGIN_ALONE = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'" + SET_LOCAL
 CONNECT_SECONDS = 30.0
 MARK = "dalsegno.session"
@@ -71,9 +71,10 @@ class Way(Struct, frozen=True):
     """What asyncpg is told for every connection."""
 
     pooled: bool
+    name: str
 
-    def options(self, **more: str) -> dict[str, Any]:
-        settings = (NAME if self.pooled else SESSION) | more
+    def options(self) -> dict[str, Any]:
+        settings = ({} if self.pooled else SESSION) | naming(self.name)
         kind = PooledConnection if self.pooled else PlainConnection
         return {"server_settings": settings, "connection_class": kind, **self.caching()}
 
@@ -83,25 +84,31 @@ class Way(Struct, frozen=True):
         return {"statement_cache_size": 0} if self.pooled else {"max_cached_statement_lifetime": 0}
 
 
+def naming(name: str) -> dict[str, str]:
+    """As a setting, which every pooler knows."""
+    return {"application_name": name}
+
+
 async def find_way(url: str) -> Way:
     """One connection, to see whether the session's settings are taken."""
-    connection = await connect_alone(url, NAME, CONNECT_SECONDS)
+    name = name_of(url)
+    connection = await connect_alone(url, name, CONNECT_SECONDS)
     if connection is None:
         logger.info("the store is behind a pooler: settings and statements go with each transaction")
-        return Way(pooled=True)
+        return Way(pooled=True, name=name)
     connection.terminate()
-    return Way(pooled=False)
+    return Way(pooled=False, name=name)
 
 
-async def connect_alone(url: str, settings: dict[str, str], seconds: float) -> Any:
+async def connect_alone(url: str, name: str, seconds: float) -> Any:
     """A connection whose session is nobody else's; None through a pooler, where nothing may be left in it. ``seconds``
     are for each answer."""
     # Only this session can have it; other settings may be the user's own, whatever is ignored.
     mark = token_hex(8)
     try:
-        connection = await asyncpg.connect(
+        connection = await connect(
             url,
-            server_settings={**settings, MARK: mark},
+            server_settings={**naming(name), MARK: mark},
             timeout=seconds,
             command_timeout=seconds,
             statement_cache_size=0,

@@ -53,7 +53,8 @@ class SqliteBroker:
         while not news.is_set() and self._mark() == seen:
             ambiguous = time.time_ns() - seen[0] < TICK_NANOSECONDS
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(news.wait(), WATCH_SECONDS)
+                async with asyncio.timeout(WATCH_SECONDS):
+                    await news.wait()
             if ambiguous:
                 return
 

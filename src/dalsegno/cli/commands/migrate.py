@@ -23,13 +23,13 @@ def migrate(
         typer.Option("--finish", help="Also take away what only older versions needed; stop those first."),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="With --finish: also while workers of older versions are alive.")
+        bool, typer.Option("--force", help="With --finish: also while processes of older versions are there.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Bring the store's schema up to date. Whatever runs workflows does the same when it starts, but for --finish.
 
-    On PostgreSQL --finish is refused while workers of older versions are alive.
+    On PostgreSQL --finish is refused while workers of older versions are alive or older processes are connected.
     """
     import asyncio
 

@@ -60,6 +60,20 @@ class BrokerDelivery(Topic):
 
         assert [lease.token for lease in await task] == ["a"]
 
+    async def test_b1_at_least_once_worker_that_stops_as_news_come_in_does_not_wait_on(
+        self, stack: ContractStack
+    ) -> None:
+        task = asyncio.create_task(stack.broker.take("w1", ["default"], 10))
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert not task.done()
+
+        await announce_start(stack, "a", queue="elsewhere")
+        task.cancel()
+        await asyncio.wait([task], timeout=PATIENCE)
+
+        assert task.cancelled()
+
     async def test_b1_at_least_once_every_token_reaches_somebody(self, stack: ContractStack) -> None:
         names = [f"t{number:02}" for number in range(20)]
         seen: list[str] = []

@@ -34,7 +34,7 @@ CREATE TABLE execution (
     idempotency_key text COLLATE "C",
     paused_at       float8,
     ended_at        float8,
-    -- The last values of the flight row, from the sweep on.
+    -- The last values of the flight row, once that is gone.
     epoch           integer,
     seq             integer,
     live            integer,

@@ -168,6 +168,13 @@ JOIN pg_class AS child ON child.oid = inhrelid
 WHERE inhparent = $1::text::regclass
 ORDER BY child.relname;
 
+-- :name samples
+-- Columns of a table whose samples are of another size than usual.
+SELECT quote_ident(attname), attstattarget
+FROM pg_attribute
+WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND attstattarget >= 0
+ORDER BY attnum;
+
 -- :name survivor
 -- Whether any execution with these numbers stays, whatever is removed of these states and before this moment.
 SELECT EXISTS (

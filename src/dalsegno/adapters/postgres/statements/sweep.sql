@@ -125,7 +125,8 @@ FROM unnest($1::text[], $2::float8[], $3::text[])
 ON CONFLICT DO NOTHING;
 
 -- :name land
--- The record takes over the counters of the flight row, which goes in the same transaction.
+-- The record takes over the counters of the flight row, which goes in the same transaction, unless it has them since the
+-- ending: each of its versions costs an entry in all its indexes.
 WITH landed AS (
     DELETE FROM flight
     WHERE number = ANY ($1::bigint[])
@@ -134,4 +135,6 @@ WITH landed AS (
 UPDATE execution
 SET epoch = landed.epoch, seq = landed.seq, live = landed.live, touched_at = landed.touched_at
 FROM landed
-WHERE execution.number = landed.number;
+WHERE execution.number = landed.number
+  AND (execution.epoch, execution.seq, execution.live, execution.touched_at)
+      IS DISTINCT FROM (landed.epoch, landed.seq, landed.live, landed.touched_at);

@@ -111,11 +111,11 @@ consumed AS (
 )
 
 -- :part held_numbers
--- Fails if a token is not as it must be.
+-- Fails if a token is not as it must be: fewer were `released` than were `asked` to be.
 SELECT held.number, extract(epoch FROM clock_timestamp())::float8,
        1 / CASE
-           WHEN (SELECT count(*) FROM consumed) = (
-               SELECT count(*) FROM given_consumed AS given JOIN held AS asked ON asked.number = given.execution
+           WHEN (SELECT count(*) FROM released) = (
+               SELECT count(*) FROM asked JOIN held ON held.number = asked.execution
            ) THEN 1
            ELSE 0
        END
@@ -143,13 +143,18 @@ WITH
     FROM given_flight AS given
     JOIN held ON held.number = given.number
     WHERE flight.number = given.number
+), released AS (
+    SELECT FROM consumed
+), asked AS (
+    SELECT execution FROM given_consumed
 )
 -- :include held_numbers
 ;
 
--- :name held_endings
--- The same, where some of the executions end, too ($39 to $43, in the order of $33; no state: it goes on). One that ends
--- is left alone if anything was left at its root or if it holds slots: then there is more to do.
+-- :name held_stops
+-- The same, where some of the executions end ($39 to $43, in the order of $33; no state: it goes on) or some of the tokens
+-- are put to sleep instead of consumed ($44 to $50). An execution that ends is left alone if anything was left at its
+-- root or if it holds slots: then there is more to do.
 WITH
 -- :include given_steps
 , held AS MATERIALIZED (
@@ -180,9 +185,32 @@ WITH
 ), ended AS (
     UPDATE execution
     SET state = held.state, ended_at = held.ended_at, output = held.output, context = held.context,
-        error = held.error
+        error = held.error, epoch = given.epoch, seq = given.seq, live = given.live, touched_at = given.touched_at
     FROM held
+    JOIN given_flight AS given ON given.number = held.number
     WHERE execution.number = held.number AND held.state IS NOT NULL
+), given_parked AS MATERIALIZED (
+    SELECT *
+    FROM unnest($44::text::bigint[], $45::text::text[], $46::text::integer[], $47::float8[], $48::text::integer[],
+                $49::bytea[], $50::bytea[])
+        AS given (execution, id, fence, due, attempt, digest, data)
+), parked AS (
+    UPDATE token
+    SET state = 'parked', owner = NULL, due = given.due, attempt = given.attempt, losses = 0, reason = '',
+        digest = given.digest, data = given.data
+    FROM given_parked AS given
+    JOIN held ON held.number = given.execution
+    WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence
+      AND token.state || '' = 'leased'
+    RETURNING 1
+), released AS (
+    SELECT FROM consumed
+    UNION ALL
+    SELECT FROM parked
+), asked AS (
+    SELECT execution FROM given_consumed
+    UNION ALL
+    SELECT execution FROM given_parked
 )
 -- :include held_numbers
 ;
@@ -194,11 +222,17 @@ WITH
 -- and given back: so many would fill the server's table of locks.
 INSERT INTO execution (number, id, workflow, version, definition, kind, state, created_at, priority, parent, relation,
                        idempotency_key, paused_at, ended_at, tags, error, context, output, input)
-SELECT *
-FROM unnest($1::bigint[], $2::text[], $3::text[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::float8[],
-            $9::integer[], $10::text[], $11::text[], $12::text[], $13::float8[], $14::float8[], $15::text[],
-            $16::bytea[], $17::bytea[], $18::bytea[], $19::bytea[])
-    AS given (number, id)
+SELECT given.number, given.id, shape.workflow, shape.version, shape.definition, shape.kind, shape.state, given.created_at,
+       shape.priority, shape.parent, shape.relation, given.idempotency_key, shape.paused_at, shape.ended_at, shape.tags,
+       given.error, given.context, given.output, given.input
+FROM unnest($1::text::bigint[], $2::text::text[], $3::text::integer[], $4::text::float8[], $5::text::text[], $6::bytea[],
+            $7::bytea[], $8::bytea[], $9::bytea[])
+    AS given (number, id, shape, created_at, idempotency_key, error, context, output, input)
+JOIN unnest($10::text[], $11::integer[], $12::text[], $13::text[], $14::text[], $15::integer[], $16::text[], $17::text[],
+            $18::float8[], $19::float8[], $20::text[])
+    WITH ORDINALITY AS shape (workflow, version, definition, kind, state, priority, parent, relation, paused_at, ended_at,
+                              tags, place)
+    ON shape.place = given.shape
 WHERE 1 / CASE
     WHEN pg_try_advisory_lock_shared(hashtextextended(given.id, 1685286004))
         THEN pg_advisory_unlock_shared(hashtextextended(given.id, 1685286004))::integer
@@ -223,10 +257,13 @@ END;
 -- :name flights
 INSERT INTO flight (number, id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at, kind,
                     notify)
-SELECT *
-FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::integer[], $7::integer[],
-            $8::integer[], $9::float8[], $10::float8[], $11::float8[], $12::text[], $13::bytea[])
-    AS given (number, id)
+SELECT given.number, given.id, shape.state, shape.definition, shape.epoch, shape.seq, shape.live, shape.priority,
+       shape.paused_at, shape.touched_at, shape.ended_at, shape.kind, given.notify
+FROM unnest($1::text::bigint[], $2::text::text[], $3::text::integer[], $4::bytea[]) AS given (number, id, shape, notify)
+JOIN unnest($5::text[], $6::text[], $7::integer[], $8::integer[], $9::integer[], $10::integer[], $11::float8[],
+            $12::float8[], $13::float8[], $14::text[])
+    WITH ORDINALITY AS shape (state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at, kind, place)
+    ON shape.place = given.shape
 ORDER BY given.id;
 
 -- :name tags
@@ -236,7 +273,8 @@ FROM unnest($1::text[], $2::text[], $3::float8[], $4::text[])
 ON CONFLICT DO NOTHING;
 
 -- :name moves
--- A begin, a pause, a resume or the ending: the flight row and the record beside it.
+-- A begin, a pause, a resume or the ending: the flight row and the record beside it, which takes the counters with the
+-- ending. (Nothing changes them then, as a rule: the sweep need not write the record once more.)
 WITH given AS MATERIALIZED (
     SELECT *
     FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::integer[], $5::integer[], $6::float8[], $7::float8[],
@@ -251,7 +289,11 @@ WITH given AS MATERIALIZED (
 )
 UPDATE execution
 SET state = given.state, paused_at = given.paused_at, ended_at = given.ended_at, output = given.output,
-    context = given.context, error = given.error
+    context = given.context, error = given.error,
+    epoch = CASE WHEN given.ended_at IS NOT NULL THEN given.epoch END,
+    seq = CASE WHEN given.ended_at IS NOT NULL THEN given.seq END,
+    live = CASE WHEN given.ended_at IS NOT NULL THEN given.live END,
+    touched_at = CASE WHEN given.ended_at IS NOT NULL THEN given.touched_at END
 FROM given
 WHERE execution.number = given.number;
 

@@ -1,0 +1,67 @@
+"""What starts write, as parameters of ``write.executions`` and ``write.flights``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from dalsegno.adapters.postgres.arrays import Shapes, columns, names, numbers
+from dalsegno.adapters.postgres.flight import Flight
+from dalsegno.model.execution import NewExecution
+
+Births = Collection[tuple[Flight, NewExecution]]
+
+RECORD_SHAPE, FLIGHT_SHAPE = 11, 10
+"""Columns that records, and flights, have in common with others."""
+
+
+def records(births: Births) -> list[Any]:
+    shapes, rows = Shapes(), []
+    for flight, new in births:
+        row = flight.row
+        shape = shapes.place(
+            (
+                new.workflow,
+                new.version,
+                new.definition,
+                new.kind,
+                row.state,
+                new.priority,
+                new.parent,
+                new.relation,
+                row.paused_at,
+                row.ended_at,
+                json.dumps(new.tags) if new.tags else "[]",
+            )
+        )
+        key = new.idempotency_key
+        rows.append(
+            (flight.number, new.id, shape, new.created_at, key, row.error, row.context, row.output, new.input)
+        )
+    ours, ids, places, times, keys, errors, contexts, outputs, inputs = columns(rows, 9)
+    given = numbers(ours), names(ids), numbers(places), numbers(times), names(keys)
+    return [*given, errors, contexts, outputs, inputs, *shapes.columns(RECORD_SHAPE)]
+
+
+def flights(births: Births) -> list[Any]:
+    shapes, rows = Shapes(), []
+    for flight, _ in births:
+        row = flight.row
+        shape = shapes.place(
+            (
+                row.state,
+                row.definition,
+                row.epoch,
+                row.seq,
+                row.live,
+                row.priority,
+                row.paused_at,
+                row.touched_at,
+                row.ended_at,
+                row.kind,
+            )
+        )
+        rows.append((flight.number, row.id, shape, row.notify))
+    ours, ids, places, notices = columns(rows, 4)
+    return [numbers(ours), names(ids), numbers(places), notices, *shapes.columns(FLIGHT_SHAPE)]

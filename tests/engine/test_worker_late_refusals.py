@@ -1,0 +1,152 @@
+"""Completions of tasks that come too late for their script's machine, and are refused then: nothing stays leased under
+a living name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from dalsegno import App
+from dalsegno.adapters.memory import MemoryLedger
+from dalsegno.engine import letting_go
+from dalsegno.handle import Handle
+from dalsegno.model.effect import FinishExecution, SaveMachine, SettlePromise
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import Outcome, Refused, Stale, Transition
+from tests.waiting import until
+
+Choice = Callable[[Transition], bool]
+
+
+class Gate:
+    """In front of a ledger: refuses some transitions, and says of every fused one that the machine has moved on, until
+    it is opened."""
+
+    def __init__(self, ledger: MemoryLedger, refuses: Choice) -> None:
+        self._commit = ledger.commit
+        self._refuses = refuses
+        self._is_open = False
+        self.refused: list[Transition] = []
+
+    def open(self) -> None:
+        self._is_open = True
+
+    async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
+        answers = [self._answer(step) for step in batch]
+        passing = [step for step, answer in zip(batch, answers, strict=True) if answer is None]
+        outcomes = iter(await self._commit(passing))
+        return [next(outcomes) if answer is None else answer for answer in answers]
+
+    def _answer(self, step: Transition) -> Outcome | None:
+        if self._is_open:
+            return None
+        if is_fused(step):
+            return Stale("version")
+        if self._refuses(step):
+            self.refused.append(step)
+            return Refused("it does not fit")
+        return None
+
+
+@contextmanager
+def gated(refuses: Choice, patch: pytest.MonkeyPatch) -> Iterator[tuple[App, Gate]]:
+    patch.setattr(letting_go, "BROKEN_PAUSE", 0.05)
+    app = App("memory:")
+    app.task(name="echo")(_echo)
+    with app.running():
+        ledger = app.engine.stack.ledger
+        assert isinstance(ledger, MemoryLedger)
+        gate = Gate(ledger, refuses)
+        patch.setattr(ledger, "commit", gate.commit)
+        yield app, gate
+
+
+async def _echo(value: int) -> int:
+    return value
+
+
+def is_fused(transition: Transition) -> bool:
+    """A task's completion and the next turn of its script."""
+    saved = [effect for effect in transition.effects if isinstance(effect, SaveMachine)]
+    return any(effect.settled is not None for effect in saved)
+
+
+def is_plain_completion(transition: Transition) -> bool:
+    return any(isinstance(effect, SettlePromise) for effect in transition.effects)
+
+
+def is_completed_task(transition: Transition) -> bool:
+    """Of one that is an execution of its own."""
+    ends = [effect.state for effect in transition.effects if isinstance(effect, FinishExecution)]
+    return ends == ["COMPLETED"] and [event.kind for event in transition.events] == ["TaskCompleted"]
+
+
+def failure_of(handle: Handle) -> str:
+    until(lambda: handle.status().state == "FAILED", "it fails", 15)
+    return str(handle.status().error)
+
+
+def heir_of(app: App, script: Handle) -> Handle:
+    """The task that its script has left behind."""
+    [heir] = [each for each in app.executions() if each.id != script.id]
+    return heir
+
+
+def test_completion_that_is_refused_after_the_machine_moved_on_fails_the_script(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with gated(is_plain_completion, monkeypatch) as (app, gate):
+        app.deploy_script('return await Task.run("echo", 1)', "s")
+        handle = app.start("s")
+
+        assert "NOT_STORABLE" in failure_of(handle)
+        assert len(gate.refused) == 1
+
+
+def test_completion_that_is_refused_after_the_script_has_ended_fails_the_task_that_lives_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with gated(is_completed_task, monkeypatch) as (app, gate):
+        go = threading.Event()
+        runs = []
+
+        @app.task
+        def slow(value: int) -> int:
+            runs.append(value)
+            go.wait(30)
+            return value
+
+        app.deploy_script('Task.run("slow", 1)\nreturn await Signal.next("end")', "s")
+        handle = app.start("s")
+        until(lambda: runs, "it runs")
+        handle.signal("end", 2)
+        assert handle.result(timeout=30) == 2
+        go.set()
+
+        assert "NOT_STORABLE" in failure_of(heir_of(app, handle))
+        assert (len(gate.refused), runs) == (1, [1]), "and it is not run again for that"
+
+
+def test_task_whose_script_ends_while_it_is_refused_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script's failure comes too late as well, and the task lives on."""
+    with gated(is_plain_completion, monkeypatch) as (app, gate):
+        app.deploy_script('Task.run("echo", 1)\nreturn await Signal.next("end")', "s")
+        worker = app.engine.worker
+        assert worker is not None
+        commit_failure = worker.letting_go.commit_failure
+
+        async def end_before(lease: Lease, failure: Transition) -> Outcome:
+            gate.open()
+            await app.client.signal(lease.execution, "end", 2)
+            await app.engine.endings.ending(lease.execution, 30)
+            return await commit_failure(lease, failure)
+
+        monkeypatch.setattr(worker.letting_go, "commit_failure", end_before)
+        handle = app.start("s")
+
+        assert handle.result(timeout=30) == 2
+        assert heir_of(app, handle).result(timeout=15) == 1
+        assert len(gate.refused) == 1
