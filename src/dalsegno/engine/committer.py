@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
-from dalsegno.engine.gathering import Entry, Gathering
+from dalsegno.engine.gathering import Entry, Gathering, Then
 from dalsegno.engine.observing import Observer
 from dalsegno.errors import OperatorError, Unavailable
 from dalsegno.model.transition import Applied, Deferred, Outcome, ReadyToken, Stale, Transition
@@ -42,11 +42,14 @@ class Committer:
         self.transitions = 0
         self.observer: Observer | None = None
 
-    def commit(self, transition: Transition, *, patient: bool = True) -> asyncio.Future[Outcome]:
+    def commit(
+        self, transition: Transition, *, patient: bool = True, then: Then | None = None
+    ) -> asyncio.Future[Outcome]:
         """The ledger's answer. While the store is out of order a patient commit is tried again and again; an
-        impatient one raises."""
+        impatient one raises. Who does not wait for it any more (its future is cancelled) does not call it off, so what
+        has to follow is done by ``then``."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        may_go = self._gathering.add((transition, future, patient))
+        may_go = self._gathering.add((transition, future, patient, then))
         if may_go and len(self._flights) < self._at_once:
             self._flights.add(asyncio.get_running_loop().create_task(self._fly()))
         return future
@@ -85,7 +88,7 @@ class Committer:
         while batch:
             try:
                 began = perf_counter()
-                outcomes = await self.ledger.commit([transition for transition, _, _ in batch])
+                outcomes = await self.ledger.commit([entry[0] for entry in batch])
             except OperatorError as error:
                 batch = _give_up_impatient(batch, error)
                 if batch:
@@ -117,6 +120,8 @@ class Committer:
                 self._on_applied(entry[0], outcome)
             elif isinstance(outcome, Stale):
                 ready.extend(outcome.ready)
+            if entry[3] is not None:
+                entry[3](outcome)
             if not entry[1].done():
                 entry[1].set_result(outcome)
         self._gathering.put_back(deferred)
@@ -135,15 +140,20 @@ def _give_up_impatient(batch: list[Entry], error: OperatorError) -> list[Entry]:
     for entry in batch:
         if entry[2] and not entry[1].cancelled():
             patient.append(entry)
-        elif not entry[1].done():
-            entry[1].set_exception(error)
+        else:
+            _fail(entry, error)
     return patient
 
 
 def _fail_all(batch: list[Entry], error: BaseException) -> None:
-    for _, future, _ in batch:
-        if not future.done():
-            if isinstance(error, Exception):
-                future.set_exception(error)
-            else:
-                future.set_exception(Unavailable("the engine is shutting down"))
+    told = error if isinstance(error, Exception) else Unavailable("the engine is shutting down")
+    for entry in batch:
+        _fail(entry, told)
+
+
+def _fail(entry: Entry, error: Exception) -> None:
+    _, future, _, then = entry
+    if then is not None:
+        then(None)
+    if not future.done():
+        future.set_exception(error)

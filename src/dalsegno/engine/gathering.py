@@ -7,7 +7,7 @@ order in which they were handed over, and no batch waits for the locks of anothe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dalsegno.model.transition import Outcome, Transition
 
@@ -15,8 +15,10 @@ SMALL_BATCH = 25
 """Transitions at least in a batch that goes while another is under way: each costs a round trip and a sync, as much as
 about so many transitions."""
 
-Entry = tuple[Transition, asyncio.Future[Outcome], bool]
-"""A transition, who waits for its outcome, and whether it is patient while the store is out of order."""
+Then = Callable[[Outcome | None], None]
+"""Told the outcome whether or not somebody still waits for it; None: it is not known."""
+Entry = tuple[Transition, asyncio.Future[Outcome], bool, Then | None]
+"""A transition, who waits for its outcome, whether it is patient while the store is out of order, and what follows."""
 
 
 class Gathering:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -109,12 +108,11 @@ class Launcher:
         if worker is not None:
             transition, kept = worker.offer(transition)
         self.client.endings.started(new.id)
-        answer = self.client.committer.commit(transition, patient=False)
-        if worker is None or not kept:
-            return await answer
         # A caller that goes away does not take the commit with it: what that keeps is run all the same.
-        answer.add_done_callback(partial(_take_up, worker, new, kept, transition.worker))
-        return await asyncio.shield(answer)
+        then = (
+            partial(_take_up, worker, new, kept, transition.worker) if worker is not None and kept else None
+        )
+        return await self.client.committer.commit(transition, patient=False, then=then)
 
     async def _commit_with_the_caller(self, connection: Any, transition: Transition) -> Outcome:
         """In the caller's own transaction: nobody sees the execution before that ends, or ever if it is undone."""
@@ -128,10 +126,10 @@ class Launcher:
 
 
 def _take_up(
-    worker: Worker, new: NewExecution, kept: list[NewToken], name: str, answer: asyncio.Future[Outcome]
+    worker: Worker, new: NewExecution, kept: list[NewToken], name: str, outcome: Outcome | None
 ) -> None:
     """What the first commit has left to the worker, under the name that it was offered for."""
-    if answer.cancelled() or answer.exception() is not None:
+    if outcome is None:
         worker.doubt(name)
-    elif isinstance(outcome := answer.result(), Applied):
+    elif isinstance(outcome, Applied):
         worker.accept(new, kept, outcome, name)

@@ -28,11 +28,6 @@ given_consumed AS MATERIALIZED (
 ), given_output AS MATERIALIZED (
     SELECT *
     FROM unnest($30::text::bigint[], $31::text::text[], $32::bytea[]) AS given (execution, id, data)
-), given_flight AS MATERIALIZED (
-    SELECT *
-    FROM unnest($33::text::bigint[], $34::text::integer[], $35::text::integer[], $36::text::integer[],
-                $37::text::float8[])
-        AS given (number, epoch, seq, live, touched_at)
 )
 
 -- :name steps
@@ -71,7 +66,9 @@ WITH
     UPDATE flight
     SET epoch = given.epoch, seq = given.seq, live = given.live, touched_at = given.touched_at,
         version = version + 1
-    FROM given_flight AS given
+    FROM unnest($33::text::bigint[], $34::text::integer[], $35::text::integer[], $36::text::integer[],
+                $37::text::float8[])
+        AS given (number, epoch, seq, live, touched_at)
     WHERE flight.number = given.number
 )
 SELECT count(*) FROM consumed;
@@ -124,13 +121,16 @@ FROM held
 -- :name held_steps
 -- The same in one round trip, for executions whose rows this process knows ($38: their versions, in the order of $33):
 -- nobody has changed one whose version is still the same, and it is locked here while it is written. Returns the numbers
--- of those that were written; the others are left alone whole.
+-- of those that were written; the others are left alone whole. (What is locked carries its new counters along: joined
+-- with them once more, the planner, who expects ten rows of each, compares all with all.)
 WITH
 -- :include given_steps
 , held AS MATERIALIZED (
-    SELECT flight.number
+    SELECT known.*
     FROM flight
-    JOIN unnest($33::text::bigint[], $38::text::bigint[]) AS known (number, version)
+    JOIN unnest($33::text::bigint[], $34::text::integer[], $35::text::integer[], $36::text::integer[],
+                $37::text::float8[], $38::text::bigint[])
+        AS known (number, epoch, seq, live, touched_at, version)
         ON known.number = flight.number AND known.version = flight.version
     ORDER BY flight.number
     FOR UPDATE OF flight SKIP LOCKED
@@ -138,11 +138,10 @@ WITH
 -- :include held_writes
 , advanced AS (
     UPDATE flight
-    SET epoch = given.epoch, seq = given.seq, live = given.live, touched_at = given.touched_at,
-        version = version + 1
-    FROM given_flight AS given
-    JOIN held ON held.number = given.number
-    WHERE flight.number = given.number
+    SET epoch = held.epoch, seq = held.seq, live = held.live, touched_at = held.touched_at,
+        version = flight.version + 1
+    FROM held
+    WHERE flight.number = held.number
 ), released AS (
     SELECT FROM consumed
 ), asked AS (
@@ -158,11 +157,12 @@ WITH
 WITH
 -- :include given_steps
 , held AS MATERIALIZED (
-    SELECT flight.number, known.state, known.ended_at, known.output, known.context, known.error
+    SELECT known.*
     FROM flight
-    JOIN unnest($33::text::bigint[], $38::text::bigint[], $39::text[], $40::float8[], $41::bytea[], $42::bytea[],
+    JOIN unnest($33::text::bigint[], $34::text::integer[], $35::text::integer[], $36::text::integer[],
+                $37::text::float8[], $38::text::bigint[], $39::text[], $40::float8[], $41::bytea[], $42::bytea[],
                 $43::bytea[])
-        AS known (number, version, state, ended_at, output, context, error)
+        AS known (number, epoch, seq, live, touched_at, version, state, ended_at, output, context, error)
         ON known.number = flight.number AND known.version = flight.version
     -- Asked for one by one: the planner may turn EXISTS into a walk over all there are.
     WHERE known.state IS NULL OR coalesce(
@@ -177,17 +177,15 @@ WITH
 -- :include held_writes
 , advanced AS (
     UPDATE flight
-    SET epoch = given.epoch, seq = given.seq, live = given.live, touched_at = given.touched_at,
-        version = version + 1, state = coalesce(held.state, flight.state), ended_at = held.ended_at
-    FROM given_flight AS given
-    JOIN held ON held.number = given.number
-    WHERE flight.number = given.number
+    SET epoch = held.epoch, seq = held.seq, live = held.live, touched_at = held.touched_at,
+        version = flight.version + 1, state = coalesce(held.state, flight.state), ended_at = held.ended_at
+    FROM held
+    WHERE flight.number = held.number
 ), ended AS (
     UPDATE execution
     SET state = held.state, ended_at = held.ended_at, output = held.output, context = held.context,
-        error = held.error, epoch = given.epoch, seq = given.seq, live = given.live, touched_at = given.touched_at
+        error = held.error, epoch = held.epoch, seq = held.seq, live = held.live, touched_at = held.touched_at
     FROM held
-    JOIN given_flight AS given ON given.number = held.number
     WHERE execution.number = held.number AND held.state IS NOT NULL
 ), given_parked AS MATERIALIZED (
     SELECT *
