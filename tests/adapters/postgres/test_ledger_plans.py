@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 
+import asyncpg
+
 from dalsegno.adapters.postgres import PostgresLedger
 from dalsegno.adapters.postgres.statements import SQL
 from tests.adapters.postgres.test_archive_plans import plan_of
@@ -102,6 +104,50 @@ async def test_rows_are_looked_up_by_their_whole_keys_however_empty_the_tables_a
         for scan, condition in itertools.pairwise(plan):
             if re.search(r"(left_context_pkey|token_awaiting) ", scan) and "Conflict" not in scan:
                 assert "execution = " in condition, f"{name}: " + "\n".join(plan)
+
+
+HOT = (
+    "write.steps",
+    "write.held_steps",
+    "write.held_stops",
+    "write.tokens",
+    "write.joins",
+    "write.machines",
+    "load.locked",
+    "load.tokens",
+    "load.scopes",
+    "load.barriers",
+    "load.gates",
+    "load.slots",
+    "load.left",
+    "load.machines",
+    "load.signals",
+    "load.waiting_signals",
+    "leases.claim",
+    "leases.named",
+    "leases.due",
+    "leases.wake_plain",
+)
+IN_ORDER_OF_TIME = re.compile(r"using (token_due|line_opening) ")
+"""The first few of these are taken, whatever they are."""
+
+
+async def test_nothing_is_walked_although_the_tables_were_found_empty(
+    ledger: PostgresLedger, postgres_url: str
+) -> None:
+    """Autovacuum tells the planner that there is nothing, in the quiet hour before the rush. A walk over a table seems
+    to be as good as a look then, and all rows of a batch are compared with all of it."""
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute("VACUUM (ANALYZE)")
+    await connection.close()
+
+    for name, plan in (await plans(ledger, HOT)).items():
+        for scan, condition in itertools.pairwise(plan):
+            if re.search(r"Index (Only )?Scan using", scan) and not IN_ORDER_OF_TIME.search(scan):
+                assert "Index Cond" in condition, f"{name}: {scan}\n" + "\n".join(plan)
+            assert "Seq Scan" not in scan, f"{name}: {scan}"
+        walks = [line for line in plan if "Join Filter" in line]
+        assert not walks, f"{name}: " + "\n".join(plan)
 
 
 async def test_times_and_lines_are_looked_up_in_the_index_itself(ledger: PostgresLedger) -> None:

@@ -89,7 +89,7 @@ class Claims:
         rows = await self.store.fetch(
             "leases.named", worker, [execution for execution, _ in keys], [token for _, token in keys]
         )
-        await self._put_away([_named(row) for row in rows if not row[RUNS]])
+        await self._put_away([_named(row) for row in rows if row[RUNS] is False])
         given = {_named(row): self.given(worker, row[LEASE:]) for row in rows if row[RUNS] and not row[FLAG]}
         limited = [_named(row) for row in rows if row[RUNS] and row[FLAG]]
         if limited:

@@ -3,7 +3,7 @@
 -- What PostgreSQL knows of these tables comes from samples, which it takes anew whenever a tenth of a table has changed.
 -- With its usual size that keeps a core busy for about a second per table, once a minute while many executions start, and
 -- whatever is due then is late. Our statements look rows up by keys and walk indexes in their order: a small sample tells
--- the planner as much. Listings choose among several indexes, so executions get a larger one.
+-- the planner as much.
 --
 -- A partition does not inherit this: whoever makes one copies it.
 
@@ -12,14 +12,14 @@ DECLARE
     one record;
 BEGIN
     FOR one IN
-        SELECT pg_class.oid::regclass AS place, attname AS name, CASE relname WHEN 'execution' THEN 30 ELSE 10 END AS size
+        SELECT pg_class.oid::regclass AS place, attname AS name
         FROM pg_class
         JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped
         WHERE relnamespace = 'dalsegno'::regnamespace
           AND relname IN ('execution', 'flight', 'token', 'event', 'output', 'scope', 'barrier', 'slot', 'gate',
                           'left_context', 'machine', 'inbox', 'mailbox')
     LOOP
-        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS %s', one.place, one.name, one.size);
+        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS 10', one.place, one.name);
     END LOOP;
 END
 $$;

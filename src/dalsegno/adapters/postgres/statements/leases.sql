@@ -35,7 +35,9 @@ flight.state IN ('RUNNING', 'PENDING') AND (candidate.scope = '' OR NOT EXISTS (
     CROSS JOIN LATERAL (
         SELECT array_to_string((string_to_array(candidate.scope, '/'))[1:depth], '/') AS path
     ) AS around
-    LEFT JOIN scope ON scope.execution = candidate.execution AND scope.path = around.path
+    LEFT JOIN LATERAL (
+        SELECT * FROM scope WHERE scope.execution = candidate.execution AND scope.path = around.path OFFSET 0
+    ) AS scope ON true
     LEFT JOIN LATERAL (
         -- By its whole key, also where the plan is made while there are no barriers (`load`).
         SELECT barrier.state FROM barrier WHERE barrier.execution = scope.execution AND barrier.id = scope.barrier OFFSET 0
@@ -49,7 +51,7 @@ innocent AS MATERIALIZED (
     SELECT found.*
     FROM unnest($2::text[]) AS wanted (queue)
     CROSS JOIN LATERAL (
-        SELECT token.*
+        SELECT token.*, token.ctid AS place
         FROM token
         WHERE token.state = 'ready' AND token.limit_key IS NULL AND token.queue = wanted.queue
           AND (CASE WHEN token.losses >= 3 THEN 1 ELSE 0 END) = 0
@@ -62,7 +64,7 @@ innocent AS MATERIALIZED (
     SELECT found.*
     FROM unnest($2::text[]) AS wanted (queue)
     CROSS JOIN LATERAL (
-        SELECT token.*
+        SELECT token.*, token.ctid AS place
         FROM token
         WHERE token.state = 'ready' AND token.limit_key IS NULL AND token.queue = wanted.queue
           AND (CASE WHEN token.losses >= 3 THEN 1 ELSE 0 END) = 1
@@ -86,8 +88,16 @@ innocent AS MATERIALIZED (
         ORDER BY priority DESC, ready_at, turn
         LIMIT $3
     ) AS candidate
-    JOIN flight ON flight.number = candidate.execution
+    CROSS JOIN LATERAL (SELECT * FROM flight WHERE flight.number = candidate.execution OFFSET 0) AS flight
 )
+
+-- :part was_given
+-- Whether a candidate may run. Nothing of one that somebody changed just before it was locked: at its new place it is not
+-- seen yet, and was not written. (Rows are written at their places for the reason that `write.held_steps` gives.)
+CASE WHEN judged.runs
+    THEN nullif(((judged.execution, judged.id) IN (SELECT given.execution, given.id FROM given)) IS TRUE, false)
+    ELSE judged.runs
+END
 
 -- :name claim
 -- Leases ready tokens without a limit key of the queues $2 to worker $1, by priority, then age, at most $3; among them
@@ -109,9 +119,12 @@ WITH limited AS MATERIALIZED (
     UPDATE token
     SET state = 'leased', owner = $1, fence = token.fence + 1
     FROM judged
-    WHERE token.execution = judged.execution AND token.id = judged.id AND judged.runs
+    WHERE token.ctid = judged.place AND judged.runs
+    RETURNING token.execution, token.id
 )
-SELECT limited.yes, judged.runs,
+SELECT limited.yes,
+       -- :include was_given
+       ,
        -- :include lease_columns
        ,
        -- :include run_columns
@@ -154,7 +167,7 @@ WITH candidate AS MATERIALIZED (
            ,
            -- :include may_run
     FROM candidate
-    JOIN flight ON flight.number = candidate.execution
+    CROSS JOIN LATERAL (SELECT * FROM flight WHERE flight.number = candidate.execution OFFSET 0) AS flight
 )
 SELECT
        -- :include lease_columns
@@ -166,7 +179,7 @@ ORDER BY judged.place, judged.priority DESC, judged.ready_at, judged.turn;
 -- The limit keys of named tokens.
 SELECT DISTINCT token.limit_key
 FROM unnest($1::text[], $2::text[]) AS wanted (execution, token)
-JOIN flight ON flight.id = wanted.execution
+CROSS JOIN LATERAL (SELECT * FROM flight WHERE flight.id = wanted.execution OFFSET 0) AS flight
 CROSS JOIN LATERAL (
     SELECT * FROM token WHERE token.execution = flight.number AND token.id = wanted.token OFFSET 0
 ) AS token
@@ -177,7 +190,7 @@ WHERE token.limit_key IS NOT NULL;
 WITH candidate AS MATERIALIZED (
     SELECT found.*
     FROM unnest($1::text[], $2::text[]) AS wanted (execution, token)
-    JOIN flight ON flight.id = wanted.execution
+    CROSS JOIN LATERAL (SELECT * FROM flight WHERE flight.id = wanted.execution OFFSET 0) AS flight
     CROSS JOIN LATERAL (
         SELECT token.*
         FROM token
@@ -191,7 +204,7 @@ WITH candidate AS MATERIALIZED (
            ,
            -- :include may_run
     FROM candidate
-    JOIN flight ON flight.number = candidate.execution
+    CROSS JOIN LATERAL (SELECT * FROM flight WHERE flight.number = candidate.execution OFFSET 0) AS flight
 )
 SELECT
        -- :include lease_columns
@@ -204,10 +217,12 @@ FROM judged;
 -- planner would rather walk all of them than look up each.)
 WITH candidate AS MATERIALIZED (
     SELECT found.*
-    FROM unnest($2::text[], $3::text[]) AS wanted (execution, token)
-    JOIN flight ON flight.id = wanted.execution
+    FROM (
+        SELECT * FROM unnest($2::text[], $3::text[]) AS wanted (execution, token) LIMIT cardinality($2::text[])
+    ) AS wanted
+    CROSS JOIN LATERAL (SELECT * FROM flight WHERE flight.id = wanted.execution OFFSET 0) AS flight
     CROSS JOIN LATERAL (
-        SELECT token.*
+        SELECT token.*, token.ctid AS place
         FROM token
         WHERE token.execution = flight.number AND token.id = wanted.token AND token.state || '' = 'ready'
         FOR UPDATE SKIP LOCKED
@@ -218,14 +233,18 @@ WITH candidate AS MATERIALIZED (
            ,
            -- :include may_run
     FROM candidate
-    JOIN flight ON flight.number = candidate.execution
+    CROSS JOIN LATERAL (SELECT * FROM flight WHERE flight.number = candidate.execution OFFSET 0) AS flight
 ), given AS (
     UPDATE token
     SET state = 'leased', owner = $1, fence = token.fence + 1
     FROM judged
-    WHERE token.execution = judged.execution AND token.id = judged.id AND judged.runs AND judged.limit_key IS NULL
+    WHERE token.ctid = judged.place AND judged.runs AND judged.limit_key IS NULL
+    RETURNING token.execution, token.id
 )
-SELECT judged.limit_key IS NOT NULL, judged.runs,
+SELECT judged.limit_key IS NOT NULL,
+       CASE WHEN judged.limit_key IS NOT NULL THEN judged.runs ELSE
+       -- :include was_given
+       END,
        -- :include lease_columns
        ,
        -- :include run_columns
@@ -242,12 +261,14 @@ WHERE token.execution = chosen.execution AND token.id = chosen.id;
 -- Locks parked tokens whose time has come ($1: now) or comes within $3 seconds, together with their executions, earliest
 -- first, at most $2, those that nobody else holds.
 FROM token
-JOIN flight ON flight.number = token.execution
+CROSS JOIN LATERAL (
+    SELECT * FROM flight WHERE flight.number = token.execution FOR UPDATE SKIP LOCKED
+) AS flight
 WHERE token.state = 'parked' AND token.due IS NOT NULL
   AND token.due <= coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8) + $3::float8
 ORDER BY token.due, token.number
 LIMIT $2
-FOR UPDATE OF token, flight SKIP LOCKED
+FOR UPDATE OF token SKIP LOCKED
 
 -- :name due
 -- Tokens that are due, for the rules to wake. Columns as for `load.locked`.
@@ -264,10 +285,12 @@ SELECT
 -- leased to worker $4, unless they killed workers before: that is for a claim to judge. Those that come due within $3
 -- seconds are leased, too, or left alone.
 -- With each row, or alone where nothing is due: the time, when the first of all other parked tokens comes due (in the
--- past, if somebody else holds it), and when the first line that a rate has stopped goes on.
+-- past, if somebody else holds it), and when the first line that a rate has stopped goes on. One that somebody changed just
+-- before it was locked is neither awake nor due (`was_given`): it counts among the others, and is looked at again.
 WITH due AS MATERIALIZED (
     SELECT token.execution, token.id, token.scope, token.kind, token.node, token.data, token.queue, token.priority,
-           token.live, token.fence, token.attempt, token.losses, token.due, token.number, 'timer' AS reason,
+           token.live, token.fence, token.attempt, token.losses, token.due, token.number, token.ctid AS place,
+           'timer' AS reason,
            greatest(token.due, coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8)) AS ready_at,
            flight.state = 'RUNNING' AND token.scope = '' AND token.barrier IS NULL AND token.limit_key IS NULL AS plain,
            -- :include run_of
@@ -286,7 +309,8 @@ WITH due AS MATERIALIZED (
         fence = token.fence + CASE WHEN chosen.leased THEN 1 ELSE 0 END, reason = chosen.reason, awaits = NULL,
         turn = chosen.turn, ready_at = chosen.ready_at
     FROM (SELECT nextval('turn') AS turn, judged.* FROM judged WHERE judged.plain) AS chosen
-    WHERE token.execution = chosen.execution AND token.id = chosen.id
+    WHERE token.ctid = chosen.place
+    RETURNING token.execution, token.id
 ), counted AS (
     UPDATE flight
     SET version = version + 1
@@ -302,15 +326,22 @@ SELECT extract(epoch FROM statement_timestamp())::float8,
        (
            SELECT min(first.due)
            FROM first
-           WHERE (first.execution, first.id) NOT IN (SELECT judged.execution, judged.id FROM judged)
+           WHERE (first.execution, first.id) NOT IN (
+               SELECT woken.execution, woken.id FROM woken
+               UNION ALL
+               SELECT judged.execution, judged.id FROM judged WHERE NOT judged.plain
+           )
        ),
        (SELECT opens_at FROM line WHERE opens_at IS NOT NULL ORDER BY opens_at LIMIT 1),
-       judged.plain, judged.leased,
+       CASE WHEN judged.plain THEN awake ELSE judged.plain END, judged.leased AND awake,
        -- :include lease_columns
        , judged.execution, judged.run_state, judged.run_seq, judged.run_live, judged.run_priority,
        judged.run_touched_at, judged.run_notify, judged.run_version + 1
 FROM (SELECT) AS always
 LEFT JOIN judged ON true
+CROSS JOIN LATERAL (
+    SELECT nullif(((judged.execution, judged.id) IN (SELECT woken.execution, woken.id FROM woken)) IS TRUE, false)
+) AS at_last (awake)
 ORDER BY judged.due, judged.number;
 
 -- :name soonest

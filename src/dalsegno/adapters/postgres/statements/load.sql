@@ -21,7 +21,7 @@ token.reason, token.barrier, token.ready_at, token.digest, token.awaits, token.a
 WITH seen AS MATERIALIZED (
     SELECT asked.place, asked.ends, flight.number, flight.id, flight.version
     FROM unnest($1::text::text[], $2::text::boolean[]) WITH ORDINALITY AS asked (id, ends, place)
-    JOIN flight ON flight.id = asked.id
+    CROSS JOIN LATERAL (SELECT * FROM flight WHERE flight.id = asked.id OFFSET 0) AS flight
 ), locked AS MATERIALIZED (
     SELECT flight.*
     FROM flight
@@ -70,7 +70,7 @@ WHERE id = ANY ($1::text[]);
 SELECT
        -- :include token_columns
 FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, id)
-JOIN token ON token.execution = wanted.execution AND token.id = wanted.id;
+CROSS JOIN LATERAL (SELECT * FROM token WHERE token.execution = wanted.execution AND token.id = wanted.id OFFSET 0) AS token;
 
 -- :name unfinished
 SELECT
@@ -92,41 +92,50 @@ CROSS JOIN LATERAL (
 -- :name scopes
 -- With the barrier each of them feeds, and whether anything was left in it.
 SELECT scope.execution, scope.path, scope.barrier, scope.slot, scope.live, scope.ended,
-       EXISTS (
-           SELECT 1
+       (
+           SELECT true
            FROM left_context
            WHERE left_context.execution = scope.execution AND left_context.scope = scope.path
-       ),
+           LIMIT 1
+       ) IS TRUE,
        barrier.id, barrier.scope, barrier.node, barrier.mode, barrier.expected, barrier.join_token, barrier.state,
        barrier.resolved, barrier.live, barrier.deadline, barrier.milestone_at, barrier.milestone_token
 FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, path)
-JOIN scope ON scope.execution = wanted.execution AND scope.path = wanted.path
-LEFT JOIN barrier ON barrier.execution = scope.execution AND barrier.id = scope.barrier;
+CROSS JOIN LATERAL (SELECT * FROM scope WHERE scope.execution = wanted.execution AND scope.path = wanted.path OFFSET 0) AS scope
+LEFT JOIN LATERAL (
+    SELECT * FROM barrier WHERE barrier.execution = scope.execution AND barrier.id = scope.barrier OFFSET 0
+) AS barrier ON true;
 
 -- :name barriers
 SELECT barrier.execution, barrier.id, barrier.scope, barrier.node, barrier.mode, barrier.expected, barrier.join_token,
        barrier.state, barrier.resolved, barrier.live, barrier.deadline, barrier.milestone_at, barrier.milestone_token
 FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, id)
-JOIN barrier ON barrier.execution = wanted.execution AND barrier.id = wanted.id;
+CROSS JOIN LATERAL (SELECT * FROM barrier WHERE barrier.execution = wanted.execution AND barrier.id = wanted.id OFFSET 0) AS barrier;
 
 -- :name gates
 SELECT gate.execution, gate.id, gate.count, gate.used
 FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, id)
-JOIN gate ON gate.execution = wanted.execution AND gate.id = wanted.id;
+CROSS JOIN LATERAL (SELECT * FROM gate WHERE gate.execution = wanted.execution AND gate.id = wanted.id OFFSET 0) AS gate;
 
 -- :name slots
 SELECT slot.execution, slot.barrier, slot.slot
 FROM unnest($1::text::bigint[], $2::text::text[], $3::text::integer[]) AS wanted (execution, barrier, slot)
-JOIN slot ON slot.execution = wanted.execution AND slot.barrier = wanted.barrier AND slot.slot = wanted.slot;
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM slot
+    WHERE slot.execution = wanted.execution AND slot.barrier = wanted.barrier AND slot.slot = wanted.slot
+    OFFSET 0
+) AS slot;
 
 -- :name left
 -- The scopes in which something was left.
 SELECT wanted.execution, wanted.scope
 FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, scope)
-WHERE EXISTS (
-    SELECT 1
+WHERE (
+    SELECT true
     FROM left_context
     WHERE left_context.execution = wanted.execution AND left_context.scope = wanted.scope
+    LIMIT 1
 );
 
 -- :name machines
@@ -134,7 +143,7 @@ WHERE EXISTS (
 SELECT machine.execution, version, reachable, wake, inbox, read, line, cancel, interrupted, resuming, unread,
        last_success, last_failure, kept, box.promises, box.numbers, box.oks
 FROM unnest($1::bigint[]) AS wanted (execution)
-JOIN machine ON machine.execution = wanted.execution
+CROSS JOIN LATERAL (SELECT * FROM machine WHERE machine.execution = wanted.execution OFFSET 0) AS machine
 CROSS JOIN LATERAL (
     SELECT array_agg(inbox.promise) AS promises, array_agg(inbox.number) AS numbers, array_agg(inbox.ok) AS oks
     FROM inbox
@@ -144,13 +153,18 @@ CROSS JOIN LATERAL (
 -- :name signals
 SELECT mailbox.execution, mailbox.id, name, data, number, place, taken
 FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, id)
-JOIN mailbox ON mailbox.execution = wanted.execution AND mailbox.id = wanted.id;
+CROSS JOIN LATERAL (SELECT * FROM mailbox WHERE mailbox.execution = wanted.execution AND mailbox.id = wanted.id OFFSET 0) AS mailbox;
 
 -- :name waiting_signals
 -- Those of these names that nobody has taken.
 SELECT mailbox.execution, mailbox.id, mailbox.name, data, number, place, taken
 FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, name)
-JOIN mailbox ON mailbox.execution = wanted.execution AND mailbox.name = wanted.name AND NOT mailbox.taken;
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM mailbox
+    WHERE mailbox.execution = wanted.execution AND mailbox.name = wanted.name AND NOT mailbox.taken
+    OFFSET 0
+) AS mailbox;
 
 -- :name held_keys
 -- The limit keys of which these executions hold slots.

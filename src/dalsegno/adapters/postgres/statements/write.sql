@@ -35,14 +35,25 @@ given_consumed AS MATERIALIZED (
 -- executions. Returns how many tokens were consumed: a fence that does not match is a token that somebody else has
 -- changed. Consumed tokens stay as tombstones with the digest, by which the same commit
 -- is recognised when it comes again. An event fails on a number that exists: the sequence of an execution is counted in
--- its flight row (L8), of which only counters change, so that no index is touched.
+-- its flight row (L8), of which only counters change, so that no index is touched. Rows are written at their places, as in
+-- `held_steps`: a token that a claim has moved away meanwhile is not written, and counts as changed.
 WITH
 -- :include given_steps
-, consumed AS (
-    UPDATE token
-    SET state = 'consumed', owner = NULL, data = '', digest = given.digest
+, found AS MATERIALIZED (
+    SELECT given.digest, token.place
     FROM given_consumed AS given
-    WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence
+    CROSS JOIN LATERAL (
+        SELECT token.ctid AS place
+        FROM token
+        WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence
+        OFFSET 0
+    ) AS token
+    LIMIT cardinality($2::text::text[])
+), consumed AS (
+    UPDATE token
+    SET state = 'consumed', owner = NULL, data = '', digest = found.digest
+    FROM found
+    WHERE token.ctid = found.place
     RETURNING 1
 ), spawned AS (
     INSERT INTO token (number, turn, execution, id, data, state, scope, kind, node, queue, priority, live, ready_at,
@@ -62,27 +73,44 @@ WITH
     SELECT execution, id, data
     FROM given_output
     ON CONFLICT (execution, id) DO UPDATE SET data = excluded.data
-), advanced AS (
-    UPDATE flight
-    SET epoch = given.epoch, seq = given.seq, live = given.live, touched_at = given.touched_at,
-        version = version + 1
+), flying AS MATERIALIZED (
+    SELECT given.*, flight.place
     FROM unnest($33::text::bigint[], $34::text::integer[], $35::text::integer[], $36::text::integer[],
                 $37::text::float8[])
         AS given (number, epoch, seq, live, touched_at)
-    WHERE flight.number = given.number
+    CROSS JOIN LATERAL (
+        SELECT flight.ctid AS place FROM flight WHERE flight.number = given.number OFFSET 0
+    ) AS flight
+    LIMIT cardinality($33::text::bigint[])
+), advanced AS (
+    UPDATE flight
+    SET epoch = flying.epoch, seq = flying.seq, live = flying.live, touched_at = flying.touched_at,
+        version = version + 1
+    FROM flying
+    WHERE flight.ctid = flying.place
 )
 SELECT count(*) FROM consumed;
 
 -- :part held_writes
 -- What steps write, of the executions that are held. Only this process's memory says that a token is leased, so that is
 -- checked here. (In a way that fits no index: the planner might walk all leases instead of looking up each token.)
-consumed AS (
-    UPDATE token
-    SET state = 'consumed', owner = NULL, data = '', digest = given.digest
+leased AS MATERIALIZED (
+    SELECT given.digest, token.place
     FROM given_consumed AS given
-    JOIN held ON held.number = given.execution
-    WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence
-      AND token.state || '' = 'leased'
+    CROSS JOIN LATERAL (
+        SELECT token.ctid AS place
+        FROM token
+        WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence
+          AND token.state || '' = 'leased'
+        OFFSET 0
+    ) AS token
+    WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
+    LIMIT cardinality($2::text::text[])
+), consumed AS (
+    UPDATE token
+    SET state = 'consumed', owner = NULL, data = '', digest = leased.digest
+    FROM leased
+    WHERE token.ctid = leased.place
     RETURNING 1
 ), spawned AS (
     INSERT INTO token (number, turn, execution, id, data, state, scope, kind, node, queue, priority, live, ready_at,
@@ -91,19 +119,19 @@ consumed AS (
            shape.node, shape.queue, shape.priority, shape.live, shape.ready_at, shape.fence, shape.owner
     FROM given_token AS given
     JOIN token_shape AS shape ON shape.place = given.shape
-    JOIN held ON held.number = given.execution
+    WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
 ), recorded AS (
     INSERT INTO event (execution, seq, kind, node, scope, at, token, arrived, expected, data)
     SELECT given.execution, given.seq, shape.kind, shape.node, shape.scope, given.at, given.token, shape.arrived,
            shape.expected, given.data
     FROM given_event AS given
     JOIN event_shape AS shape ON shape.place = given.shape
-    JOIN held ON held.number = given.execution
+    WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
 ), stored AS (
     INSERT INTO output (execution, id, data)
     SELECT given.execution, given.id, given.data
     FROM given_output AS given
-    JOIN held ON held.number = given.execution
+    WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
     ON CONFLICT (execution, id) DO UPDATE SET data = excluded.data
 )
 
@@ -112,7 +140,7 @@ consumed AS (
 SELECT held.number, extract(epoch FROM clock_timestamp())::float8,
        1 / CASE
            WHEN (SELECT count(*) FROM released) = (
-               SELECT count(*) FROM asked JOIN held ON held.number = asked.execution
+               SELECT count(*) FROM asked WHERE (asked.execution IN (SELECT held.number FROM held)) IS TRUE
            ) THEN 1
            ELSE 0
        END
@@ -121,19 +149,30 @@ FROM held
 -- :name held_steps
 -- The same in one round trip, for executions whose rows this process knows ($38: their versions, in the order of $33):
 -- nobody has changed one whose version is still the same, and it is locked here while it is written. Returns the numbers
--- of those that were written; the others are left alone whole. (What is locked carries its new counters along: joined
--- with them once more, the planner, who expects ten rows of each, compares all with all.)
+-- of those that were written; the others are left alone whole.
+--
+-- A plan that was made in a quiet hour, when these tables are empty, serves the rush that follows. To the planner a walk
+-- over a table of one row is as good as looking up ten, and ten times ten comparisons are nothing. So it is left no choice:
+-- rows are looked up one by one (LATERAL), and written at the place where they were found, of which, by a LIMIT that
+-- limits nothing, it expects one. (Nobody can have moved them: whoever changes rows of an execution counts up its version,
+-- and it is locked.) `IN (…) IS TRUE` is no join to it, but a look into a hash table.
 WITH
 -- :include given_steps
 , held AS MATERIALIZED (
-    SELECT known.*
-    FROM flight
-    JOIN unnest($33::text::bigint[], $34::text::integer[], $35::text::integer[], $36::text::integer[],
-                $37::text::float8[], $38::text::bigint[])
-        AS known (number, epoch, seq, live, touched_at, version)
-        ON known.number = flight.number AND known.version = flight.version
-    ORDER BY flight.number
-    FOR UPDATE OF flight SKIP LOCKED
+    SELECT known.*, flight.place
+    FROM (
+        SELECT *
+        FROM unnest($33::text::bigint[], $34::text::integer[], $35::text::integer[], $36::text::integer[],
+                    $37::text::float8[], $38::text::bigint[])
+            AS known (number, epoch, seq, live, touched_at, version)
+        LIMIT cardinality($33::text::bigint[])
+    ) AS known
+    CROSS JOIN LATERAL (
+        SELECT flight.ctid AS place
+        FROM flight
+        WHERE flight.number = known.number AND flight.version = known.version
+        FOR UPDATE SKIP LOCKED
+    ) AS flight
 ),
 -- :include held_writes
 , advanced AS (
@@ -141,7 +180,7 @@ WITH
     SET epoch = held.epoch, seq = held.seq, live = held.live, touched_at = held.touched_at,
         version = flight.version + 1
     FROM held
-    WHERE flight.number = held.number
+    WHERE flight.ctid = held.place
 ), released AS (
     SELECT FROM consumed
 ), asked AS (
@@ -157,22 +196,28 @@ WITH
 WITH
 -- :include given_steps
 , held AS MATERIALIZED (
-    SELECT known.*
-    FROM flight
-    JOIN unnest($33::text::bigint[], $34::text::integer[], $35::text::integer[], $36::text::integer[],
-                $37::text::float8[], $38::text::bigint[], $39::text[], $40::float8[], $41::bytea[], $42::bytea[],
-                $43::bytea[])
-        AS known (number, epoch, seq, live, touched_at, version, state, ended_at, output, context, error)
-        ON known.number = flight.number AND known.version = flight.version
-    -- Asked for one by one: the planner may turn EXISTS into a walk over all there are.
-    WHERE known.state IS NULL OR coalesce(
-        (SELECT 1 FROM left_context WHERE left_context.execution = known.number AND left_context.scope = '' LIMIT 1),
-        (SELECT 1 FROM token AS slot
-         WHERE slot.execution = known.number AND slot.state = 'leased' AND slot.limit_key IS NOT NULL LIMIT 1),
-        (SELECT 1 FROM slot_holder WHERE slot_holder.execution = known.number LIMIT 1)
-    ) IS NULL
-    ORDER BY flight.number
-    FOR UPDATE OF flight SKIP LOCKED
+    SELECT known.*, flight.place
+    FROM (
+        SELECT *
+        FROM unnest($33::text::bigint[], $34::text::integer[], $35::text::integer[], $36::text::integer[],
+                    $37::text::float8[], $38::text::bigint[], $39::text[], $40::float8[], $41::bytea[], $42::bytea[],
+                    $43::bytea[])
+            AS known (number, epoch, seq, live, touched_at, version, state, ended_at, output, context, error)
+        -- Asked for one by one: the planner may turn EXISTS into a walk over all there are.
+        WHERE known.state IS NULL OR coalesce(
+            (SELECT 1 FROM left_context WHERE left_context.execution = known.number AND left_context.scope = '' LIMIT 1),
+            (SELECT 1 FROM token AS slot
+             WHERE slot.execution = known.number AND slot.state = 'leased' AND slot.limit_key IS NOT NULL LIMIT 1),
+            (SELECT 1 FROM slot_holder WHERE slot_holder.execution = known.number LIMIT 1)
+        ) IS NULL
+        LIMIT cardinality($33::text::bigint[])
+    ) AS known
+    CROSS JOIN LATERAL (
+        SELECT flight.ctid AS place
+        FROM flight
+        WHERE flight.number = known.number AND flight.version = known.version
+        FOR UPDATE SKIP LOCKED
+    ) AS flight
 ),
 -- :include held_writes
 , advanced AS (
@@ -180,26 +225,44 @@ WITH
     SET epoch = held.epoch, seq = held.seq, live = held.live, touched_at = held.touched_at,
         version = flight.version + 1, state = coalesce(held.state, flight.state), ended_at = held.ended_at
     FROM held
-    WHERE flight.number = held.number
+    WHERE flight.ctid = held.place
+), ending AS MATERIALIZED (
+    SELECT held.*, execution.place AS record
+    FROM held
+    CROSS JOIN LATERAL (
+        SELECT execution.ctid AS place FROM execution WHERE execution.number = held.number OFFSET 0
+    ) AS execution
+    WHERE held.state IS NOT NULL
 ), ended AS (
     UPDATE execution
-    SET state = held.state, ended_at = held.ended_at, output = held.output, context = held.context,
-        error = held.error, epoch = held.epoch, seq = held.seq, live = held.live, touched_at = held.touched_at
-    FROM held
-    WHERE execution.number = held.number AND held.state IS NOT NULL
+    SET state = ending.state, ended_at = ending.ended_at, output = ending.output, context = ending.context,
+        error = ending.error, epoch = ending.epoch, seq = ending.seq, live = ending.live,
+        touched_at = ending.touched_at
+    FROM ending
+    WHERE execution.ctid = ending.record
 ), given_parked AS MATERIALIZED (
     SELECT *
     FROM unnest($44::text::bigint[], $45::text::text[], $46::text::integer[], $47::float8[], $48::text::integer[],
                 $49::bytea[], $50::bytea[])
         AS given (execution, id, fence, due, attempt, digest, data)
+), tired AS MATERIALIZED (
+    SELECT given.due, given.attempt, given.digest, given.data, token.place
+    FROM given_parked AS given
+    CROSS JOIN LATERAL (
+        SELECT token.ctid AS place
+        FROM token
+        WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence
+          AND token.state || '' = 'leased'
+        OFFSET 0
+    ) AS token
+    WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
+    LIMIT cardinality($45::text::text[])
 ), parked AS (
     UPDATE token
-    SET state = 'parked', owner = NULL, due = given.due, attempt = given.attempt, losses = 0, reason = '',
-        digest = given.digest, data = given.data
-    FROM given_parked AS given
-    JOIN held ON held.number = given.execution
-    WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence
-      AND token.state || '' = 'leased'
+    SET state = 'parked', owner = NULL, due = tired.due, attempt = tired.attempt, losses = 0, reason = '',
+        digest = tired.digest, data = tired.data
+    FROM tired
+    WHERE token.ctid = tired.place
     RETURNING 1
 ), released AS (
     SELECT FROM consumed
@@ -323,21 +386,31 @@ FROM (
 -- :name tokens
 -- Returns how many were changed; see `steps`. A ready token gets a new turn. The execution is another one only for a task
 -- that outlives its script.
-WITH changed AS (
-    UPDATE token
-    SET execution = given.target, state = given.state, due = given.due, fence = given.fence, owner = given.owner,
-        attempt = given.attempt, losses = given.losses, reason = given.reason, barrier = given.barrier,
-        ready_at = given.ready_at, digest = given.digest, awaits = given.awaits, queue = given.queue,
-        data = given.data, turn = CASE WHEN given.state = 'ready' THEN given.turn ELSE token.turn END
+WITH found AS MATERIALIZED (
+    SELECT given.*, token.place
     FROM (
-        SELECT nextval('turn') AS turn, rows.*
+        SELECT nextval('turn') AS next_turn, rows.*
         FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::bigint[], $5::text[], $6::float8[], $7::integer[],
                     $8::text[], $9::integer[], $10::integer[], $11::text[], $12::text[], $13::float8[], $14::bytea[],
                     $15::text[], $16::text[], $17::bytea[])
             AS rows (execution, id, fence_before, target, state, due, fence, owner, attempt, losses, reason, barrier,
                      ready_at, digest, awaits, queue, data)
     ) AS given
-    WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence_before
+    CROSS JOIN LATERAL (
+        SELECT token.ctid AS place
+        FROM token
+        WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence_before
+        OFFSET 0
+    ) AS token
+    LIMIT cardinality($2::text[])
+), changed AS (
+    UPDATE token
+    SET execution = found.target, state = found.state, due = found.due, fence = found.fence, owner = found.owner,
+        attempt = found.attempt, losses = found.losses, reason = found.reason, barrier = found.barrier,
+        ready_at = found.ready_at, digest = found.digest, awaits = found.awaits, queue = found.queue,
+        data = found.data, turn = CASE WHEN found.state = 'ready' THEN found.next_turn ELSE token.turn END
+    FROM found
+    WHERE token.ctid = found.place
     RETURNING 1
 )
 SELECT count(*) FROM changed;
@@ -350,12 +423,22 @@ WITH new_scope AS (
     SELECT *
     FROM unnest($1::text::bigint[], $2::text::text[], $3::text::text[], $4::text::integer[], $5::text::integer[],
                 $6::text::boolean[])
-), changed_scope AS (
-    UPDATE scope
-    SET live = given.live, ended = given.ended
+), known_scope AS MATERIALIZED (
+    SELECT given.live, given.ended, scope.place
     FROM unnest($7::text::bigint[], $8::text::text[], $9::text::integer[], $10::text::boolean[])
         AS given (execution, path, live, ended)
-    WHERE scope.execution = given.execution AND scope.path = given.path
+    CROSS JOIN LATERAL (
+        SELECT scope.ctid AS place
+        FROM scope
+        WHERE scope.execution = given.execution AND scope.path = given.path
+        OFFSET 0
+    ) AS scope
+    LIMIT cardinality($8::text::text[])
+), changed_scope AS (
+    UPDATE scope
+    SET live = known_scope.live, ended = known_scope.ended
+    FROM known_scope
+    WHERE scope.ctid = known_scope.place
 ), new_slot AS (
     INSERT INTO slot (execution, barrier, slot, live, data)
     SELECT *
@@ -367,14 +450,24 @@ WITH new_scope AS (
     SELECT *
     FROM unnest($16::bigint[], $17::text[], $18::text[], $19::text[], $20::text[], $21::integer[], $22::text[],
                 $23::text[], $24::integer[], $25::integer[], $26::float8[], $27::integer[], $28::text[])
-), changed_barrier AS (
-    UPDATE barrier
-    SET state = given.state, resolved = given.resolved, live = given.live, deadline = given.deadline,
-        milestone_at = given.milestone_at, milestone_token = given.milestone_token
+), known_barrier AS MATERIALIZED (
+    SELECT given.*, barrier.place
     FROM unnest($29::bigint[], $30::text[], $31::text[], $32::integer[], $33::integer[], $34::float8[], $35::integer[],
                 $36::text[])
         AS given (execution, id, state, resolved, live, deadline, milestone_at, milestone_token)
-    WHERE barrier.execution = given.execution AND barrier.id = given.id
+    CROSS JOIN LATERAL (
+        SELECT barrier.ctid AS place
+        FROM barrier
+        WHERE barrier.execution = given.execution AND barrier.id = given.id
+        OFFSET 0
+    ) AS barrier
+    LIMIT cardinality($30::text[])
+), changed_barrier AS (
+    UPDATE barrier
+    SET state = known.state, resolved = known.resolved, live = known.live, deadline = known.deadline,
+        milestone_at = known.milestone_at, milestone_token = known.milestone_token
+    FROM known_barrier AS known
+    WHERE barrier.ctid = known.place
 ), saved_gate AS (
     INSERT INTO gate (execution, id, count, used)
     SELECT *
@@ -400,22 +493,39 @@ WITH saved AS (
         last_success = excluded.last_success, last_failure = excluded.last_failure, kept = excluded.kept,
         resuming = excluded.resuming, cancel = excluded.cancel, interrupted = excluded.interrupted,
         line = excluded.line, wake = excluded.wake, reachable = excluded.reachable, snapshot = excluded.snapshot
-), counted AS (
-    UPDATE machine
-    SET version = given.version, inbox = given.inbox, unread = given.unread, last_success = given.last_success,
-        last_failure = given.last_failure, kept = given.kept, resuming = given.resuming, cancel = given.cancel
+), known AS MATERIALIZED (
+    SELECT given.*, machine.place
     FROM unnest($16::bigint[], $17::integer[], $18::integer[], $19::integer[], $20::integer[], $21::integer[],
                 $22::integer[], $23::boolean[], $24::text[])
         AS given (execution, version, inbox, unread, last_success, last_failure, kept, resuming, cancel)
-    WHERE machine.execution = given.execution
+    CROSS JOIN LATERAL (
+        SELECT machine.ctid AS place FROM machine WHERE machine.execution = given.execution OFFSET 0
+    ) AS machine
+    LIMIT cardinality($16::bigint[])
+), counted AS (
+    UPDATE machine
+    SET version = known.version, inbox = known.inbox, unread = known.unread, last_success = known.last_success,
+        last_failure = known.last_failure, kept = known.kept, resuming = known.resuming, cancel = known.cancel
+    FROM known
+    WHERE machine.ctid = known.place
 ), entered AS (
     INSERT INTO inbox (execution, number, promise, ok, data)
     SELECT *
     FROM unnest($25::bigint[], $26::integer[], $27::bigint[], $28::boolean[], $29::bytea[])
+), read AS MATERIALIZED (
+    SELECT inbox.place
+    FROM unnest($30::bigint[], $31::integer[]) AS given (execution, number)
+    CROSS JOIN LATERAL (
+        SELECT inbox.ctid AS place
+        FROM inbox
+        WHERE inbox.execution = given.execution AND inbox.number = given.number
+        OFFSET 0
+    ) AS inbox
+    LIMIT cardinality($31::integer[])
 ), removed AS (
     DELETE FROM inbox
-    USING unnest($30::bigint[], $31::integer[]) AS given (execution, number)
-    WHERE inbox.execution = given.execution AND inbox.number = given.number
+    USING read
+    WHERE inbox.ctid = read.place
 )
 INSERT INTO mailbox (execution, id, name, number, place, taken, data)
 SELECT *
