@@ -16,7 +16,6 @@ from dalsegno.core.settlement import (
 )
 
 RARE = {
-    "moved_away": set,
     "scopes": dict,
     "barriers": dict,
     "gates": dict,
@@ -29,6 +28,9 @@ RARE = {
 once, most of them without."""
 
 
+NONE: frozenset[str] = frozenset()
+
+
 class Flight:
     """Row objects exist once the rules have asked for them; what is stored is in ``Loaded``."""
 
@@ -36,6 +38,7 @@ class Flight:
         "_made",
         "born_here",
         "machine",
+        "moved_away",
         "number",
         "row",
         "spawned",
@@ -45,8 +48,6 @@ class Flight:
         *RARE,
     )
 
-    moved_away: set[str]
-    """Tokens that went to another execution."""
     scopes: dict[str, ScopeRow]
     barriers: dict[str, BarrierRow]
     gates: dict[str, GateRow]
@@ -65,11 +66,13 @@ class Flight:
         self.tokens: dict[str, TokenRow] = {}
         self.spawned: dict[str, int] = {}
         """Tokens that are not stored yet, and in which order they came."""
+        self.moved_away: set[str] | frozenset[str] = NONE
+        """Tokens that went to another execution."""
         self.machine: MachineRow | None = None
         """Without its snapshot, unless that is about to be written."""
         self.stands = row.state != "RUNNING"
         """As stored: whatever sets it going must write the state although the row reads RUNNING."""
-        self._made: list[str] = []
+        self._made: tuple[str, ...] = ()
         """Which of the rare ones there are."""
 
     def __getattr__(self, name: str) -> Any:
@@ -78,16 +81,18 @@ class Flight:
             raise AttributeError(name)
         made = RARE[name]()
         setattr(self, name, made)
-        self._made.append(name)
+        self._made += (name,)
         return made
 
     def settle_down(self) -> None:
         """Its changes are stored. What is remembered of it beyond them is what the next step may ask for."""
         self.tokens = {name: token for name, token in self.tokens.items() if token.state == "leased"}
         self.spawned.clear()
-        for name in self._made:
-            delattr(self, name)
-        self._made.clear()
+        self.moved_away = NONE
+        if self._made:
+            for name in self._made:
+                delattr(self, name)
+            self._made = ()
         self.machine = None
         self.born_here = False
         self.stands = self.row.state != "RUNNING"

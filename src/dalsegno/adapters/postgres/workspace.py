@@ -229,7 +229,7 @@ class PostgresWorkspace(MachineWorkspace):
     def move_token(self, row: TokenRow, execution: str) -> None:
         left, entered = self._flights[row.execution], self._flights[execution]
         del left.tokens[row.id]
-        left.moved_away.add(row.id)
+        left.moved_away |= {row.id}
         born = left.spawned.pop(row.id, None)
         if born is not None:
             entered.spawned[row.id] = born
