@@ -22,6 +22,7 @@ from dalsegno.core.settlement import claimable
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.endings import Ending, Endings
 from dalsegno.engine.engine import Engine
+from dalsegno.engine.gathering import Then
 from dalsegno.engine.heartbeat import Heartbeat
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.stack import Stack
@@ -243,8 +244,10 @@ class _EveryQueueBroker(MemoryBroker):
 class _OutsideCommitter(Committer):
     """Commits of the test are not cut off when a worker dies, even if a task of that worker made them."""
 
-    def commit(self, transition: Transition, *, patient: bool = True) -> asyncio.Future[Outcome]:
-        return outside().run(super().commit, transition, patient=patient)
+    def commit(
+        self, transition: Transition, *, patient: bool = True, then: Then | None = None
+    ) -> asyncio.Future[Outcome]:
+        return outside().run(super().commit, transition, patient=patient, then=then)
 
 
 class KitEndings(Endings):
