@@ -21,6 +21,7 @@ from dalsegno.testing.contract.build import RUN, arrive, barrier, event, start, 
 from tests.adapters.postgres.conftest import OpenLedger
 from tests.adapters.postgres.meanwhile import until
 from tests.servers.postgres import PostgresServer
+from tests.waiting import come_about
 
 HOLD = "SELECT FROM dalsegno.flight WHERE id = $1 FOR UPDATE"
 
@@ -199,6 +200,40 @@ async def test_claim_that_comes_between_reading_and_cancelling_a_token_is_seen(
     found = await ledger.inspect(RUN)
     assert found is not None
     assert found.tokens == ()
+
+
+CLAIM = "UPDATE dalsegno.token SET state = 'leased', owner = 'w2', fence = fence + 1 WHERE id = 'b'"
+SOMEBODY_WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted)"
+
+
+async def test_claim_that_is_committed_while_its_token_is_being_cancelled_is_seen(
+    ledger: PostgresLedger, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cancelling statement has found the token ready, and waits for the claim's lock on it: the rules have to judge
+    anew, on the token as it is leased."""
+    await ledger.commit([start(RUN, token("a"), token("b", queue="other"))])
+    [lease] = await ledger.claim("w1", ["default"], 1)
+    claim, watch = await asyncpg.connect(postgres_url), await asyncpg.connect(postgres_url)
+    seen: list[int] = []
+    write = changes.Changes.write
+
+    async def note_and_write(found: changes.Changes, tx: store.Transaction) -> None:
+        seen.extend(fence for row, fence in found.tokens.values() if row.id == "b")
+        await write(found, tx)
+
+    monkeypatch.setattr(changes.Changes, "write", note_and_write)
+    async with claim.transaction():
+        await claim.execute(CLAIM)
+        cancelling = asyncio.create_task(ledger.commit([step(lease, CancelTokens("", ("b",)))]))
+        await come_about(lambda: watch.fetchval(SOMEBODY_WAITS), "it waits for the claim", 10)
+
+    assert [type(outcome) for outcome in await cancelling] == [Applied]
+    assert seen == [0, 1]
+    found = await ledger.inspect(RUN)
+    assert found is not None
+    assert found.tokens == ()
+    await claim.close()
+    await watch.close()
 
 
 async def test_many_claims_and_commits_at_once_meet_no_deadlock(

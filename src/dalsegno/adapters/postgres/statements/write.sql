@@ -36,11 +36,12 @@ given_consumed AS MATERIALIZED (
 -- changed. Consumed tokens stay as tombstones with the digest, by which the same commit
 -- is recognised when it comes again. An event fails on a number that exists: the sequence of an execution is counted in
 -- its flight row (L8), of which only counters change, so that no index is touched. Rows are written at their places, as in
--- `held_steps`: a token that a claim has moved away meanwhile is not written, and counts as changed.
+-- `held_steps`: a token that a claim has changed meanwhile is not written, and counts as changed. (Its fence is compared once
+-- more: some versions of PostgreSQL follow a row to its new place.)
 WITH
 -- :include given_steps
 , found AS MATERIALIZED (
-    SELECT given.digest, token.place
+    SELECT given.digest, given.fence, token.place
     FROM given_consumed AS given
     CROSS JOIN LATERAL (
         SELECT token.ctid AS place
@@ -53,7 +54,7 @@ WITH
     UPDATE token
     SET state = 'consumed', owner = NULL, data = '', digest = found.digest
     FROM found
-    WHERE token.ctid = found.place
+    WHERE token.ctid = found.place AND token.fence = found.fence
     RETURNING 1
 ), spawned AS (
     INSERT INTO token (number, turn, execution, id, data, state, scope, kind, node, queue, priority, live, ready_at,
@@ -95,7 +96,7 @@ SELECT count(*) FROM consumed;
 -- What steps write, of the executions that are held. Only this process's memory says that a token is leased, so that is
 -- checked here. (In a way that fits no index: the planner might walk all leases instead of looking up each token.)
 leased AS MATERIALIZED (
-    SELECT given.digest, token.place
+    SELECT given.digest, given.fence, token.place
     FROM given_consumed AS given
     CROSS JOIN LATERAL (
         SELECT token.ctid AS place
@@ -110,7 +111,7 @@ leased AS MATERIALIZED (
     UPDATE token
     SET state = 'consumed', owner = NULL, data = '', digest = leased.digest
     FROM leased
-    WHERE token.ctid = leased.place
+    WHERE token.ctid = leased.place AND token.fence = leased.fence
     RETURNING 1
 ), spawned AS (
     INSERT INTO token (number, turn, execution, id, data, state, scope, kind, node, queue, priority, live, ready_at,
@@ -246,7 +247,7 @@ WITH
                 $49::bytea[], $50::bytea[])
         AS given (execution, id, fence, due, attempt, digest, data)
 ), tired AS MATERIALIZED (
-    SELECT given.due, given.attempt, given.digest, given.data, token.place
+    SELECT given.fence, given.due, given.attempt, given.digest, given.data, token.place
     FROM given_parked AS given
     CROSS JOIN LATERAL (
         SELECT token.ctid AS place
@@ -262,7 +263,7 @@ WITH
     SET state = 'parked', owner = NULL, due = tired.due, attempt = tired.attempt, losses = 0, reason = '',
         digest = tired.digest, data = tired.data
     FROM tired
-    WHERE token.ctid = tired.place
+    WHERE token.ctid = tired.place AND token.fence = tired.fence
     RETURNING 1
 ), released AS (
     SELECT FROM consumed
@@ -410,7 +411,7 @@ WITH found AS MATERIALIZED (
         ready_at = found.ready_at, digest = found.digest, awaits = found.awaits, queue = found.queue,
         data = found.data, turn = CASE WHEN found.state = 'ready' THEN found.next_turn ELSE token.turn END
     FROM found
-    WHERE token.ctid = found.place
+    WHERE token.ctid = found.place AND token.fence = found.fence_before
     RETURNING 1
 )
 SELECT count(*) FROM changed;
