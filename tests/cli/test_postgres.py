@@ -88,6 +88,48 @@ def test_doctor_warns_of_history_without_a_partition_of_its_own(
     assert "Nothing is lost" in told
 
 
+def history(invoke: Invoke, store: str) -> dict[str, str]:
+    told = json.loads(invoke("doctor", "--json", "--store", store).stdout)
+    return next(check for check in told["checks"] if check["name"] == "history")
+
+
+def test_doctor_warns_of_a_role_that_cannot_make_partitions(
+    invoke: Invoke, private_postgres: PostgresServer
+) -> None:
+    invoke("migrate", "--store", private_postgres.url)
+    private_postgres.psql("CREATE ROLE tenant LOGIN; GRANT ALL ON SCHEMA dalsegno TO tenant")
+    private_postgres.psql("GRANT ALL ON ALL TABLES IN SCHEMA dalsegno TO tenant")
+    private_postgres.psql("GRANT ALL ON ALL SEQUENCES IN SCHEMA dalsegno TO tenant")
+    tenant = private_postgres.url.replace("//dalsegno@", "//tenant@")
+
+    alone = history(invoke, tenant)
+    assert alone["status"] == "warn"
+    assert "has no partition to go to; the role tenant does not own the tables" in alone["detail"]
+    assert "ALTER TABLE dalsegno.event OWNER TO tenant;" in alone["cure"]
+
+    assert history(invoke, private_postgres.url)["status"] == "ok"  # and partitions are made
+    assert history(invoke, tenant)["status"] == "warn"
+
+    private_postgres.psql(alone["cure"].partition(" a superuser run: ")[2])
+    assert history(invoke, tenant)["status"] == "ok"
+
+
+def test_doctor_warns_of_days_that_have_no_partition(
+    invoke: Invoke, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def make_none(store: object) -> None:
+        pass
+
+    invoke("migrate", "--store", postgres_url)
+    with monkeypatch.context() as hindered:
+        hindered.setattr("dalsegno.adapters.postgres.make_in_time", make_none)
+        hindered.setattr("dalsegno.adapters.postgres.keep_ahead", make_none)
+        found = history(invoke, postgres_url)
+    assert found["status"] == "warn"
+    assert "has no partition to go to" in found["detail"]
+    assert history(invoke, postgres_url)["status"] == "ok"
+
+
 def test_doctor_says_that_the_schema_is_missing_and_installs_nothing(
     invoke: Invoke, postgres_url: str, postgres_server: PostgresServer
 ) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from pathlib import Path
 
 import pytest
 
-from dalsegno.cli.opening import make_app
+from dalsegno.cli.opening import make_app, unused_store_of
 from dalsegno.cli.result import Command
 from dalsegno.wiring import shown_url
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, LONG_WAIT, write
+from tests.cli.programs import Program, Programs
 
 SHOP = """\
 from dalsegno import App
@@ -51,6 +53,43 @@ def test_environment_wins_over_the_program_s_own_url(invoke: Invoke, folder: Pat
 def test_option_wins_over_the_environment(folder: Path) -> None:
     write(folder, shop_py=SHOP)
     assert make_app("sqlite:///option.db", "shop:app").url == "sqlite:///option.db"
+
+
+@pytest.mark.parametrize("command", ["worker", "scheduler"])
+def test_process_says_that_the_program_s_own_store_is_not_used(
+    programs: Programs, folder: Path, command: str
+) -> None:
+    write(folder, shop_py=SHOP, plain_py=SHOP.replace('"sqlite:///shop.db"', ""))
+    for name, environment, told in (
+        ("shop", {"DALSEGNO_STORE": "sqlite:///environment.db"}, True),
+        ("shop", {}, False),
+        ("plain", {"DALSEGNO_STORE": "sqlite:///environment.db"}, False),
+    ):
+        err = log_of(programs.begin(command, "--app", name, **environment))
+        assert err.count("the program's own store sqlite:///shop.db is not used") == told
+        assert err.count("is not used") == told
+
+
+def test_program_without_a_store_of_its_own_has_none_that_is_not_used(folder: Path) -> None:
+    write(folder, plain_py=SHOP.replace('"sqlite:///shop.db"', ""))
+    assert unused_store_of(make_app("sqlite:///option.db", "plain:app")) is None
+
+
+def test_worker_says_which_workflows_it_knows(programs: Programs, folder: Path) -> None:
+    write(folder, shop_py=SHOP)
+    assert "Python workflows: hello" in log_of(programs.begin("worker", "--app", "shop"))
+
+
+def log_of(program: Program) -> str:
+    """Of a process that is stopped as soon as it has begun."""
+    assert program.process.stderr is not None
+    begun = ""
+    while "serves" not in begun and "scheduler:" not in begun:
+        line = program.process.stderr.readline()
+        assert line, begun
+        begun += line
+    program.send(signal.SIGTERM)
+    return begun + program.finish()[2]
 
 
 def test_environment_that_lost_its_setting_is_not_replaced_by_a_file(

@@ -260,7 +260,28 @@ def test_older_worker_is_not_named_again_for_its_connections(
 def test_finishing_where_nothing_is_taken_away_asks_nobody(invoke: Invoke, store: str) -> None:
     hear(store, "b", silent())
 
-    assert invoke("migrate", "--finish", "--store", store).exit_code == 0
+    told = invoke("migrate", "--finish", "--store", store)
+    assert told.exit_code == 0
+    assert f"schema {NOW} is up to date; there is nothing to take away" in " ".join(told.stdout.split())
+    assert "take away" not in invoke("migrate", "--store", store).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "instead"),
+    [
+        (("--force",), "`dalsegno migrate --finish --force`"),
+        (("--check", "--force"), "`dalsegno migrate --finish --force`"),
+        (("--check", "--finish"), "`dalsegno migrate --check`, then write `dalsegno migrate --finish`"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_with_what_to_write(
+    invoke: Invoke, folder: Path, options: tuple[str, ...], instead: str
+) -> None:
+    refused = invoke("migrate", *options)
+
+    assert refused.exit_code == 2
+    assert instead in " ".join(refused.stderr.split())
+    assert not list(folder.glob("*.db"))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -12,7 +13,7 @@ from dalsegno.adapters.memory import MemoryLedger
 from dalsegno.core import script_tasks
 from dalsegno.engine import letting_go
 from dalsegno.engine.troubles import Trouble
-from dalsegno.errors import BadConfiguration
+from dalsegno.errors import BadConfiguration, Unavailable
 from dalsegno.model.retry import RetryPolicy
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, Refused, Transition
@@ -213,3 +214,69 @@ def test_step_that_this_process_cannot_run_is_handed_back_where_it_cannot_be_put
         gate.open()
 
         assert handle.result(timeout=30) == 1
+
+
+def breaks(app: App, times: int, error: Exception, patch: pytest.MonkeyPatch) -> None:
+    """So many steps do, all in the same way."""
+    steps = app.engine.steps
+    run = steps.step
+    tries = 0
+
+    async def step(*given: object) -> object:
+        nonlocal tries
+        tries += 1
+        if tries <= times:
+            raise error
+        return await run(*given)  # type: ignore[arg-type]
+
+    patch.setattr(steps, "step", step)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(RuntimeError("a bug"), "broke"), (Unavailable("not now"), "is handed back")]
+)
+def test_step_that_breaks_again_and_again_is_tried_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, said: str
+) -> None:
+    with gated(lambda _: False, monkeypatch) as (app, gate):
+        told: list[Trouble] = []
+        assert app.engine.worker is not None
+        monkeypatch.setattr(app.engine.worker.letting_go, "trouble", told.append)
+        pauses: list[float] = []
+        monkeypatch.setattr(letting_go, "put_off", noting_pauses(app, pauses))
+        app.deploy(graph("a", {"a": echo(1)}))
+        breaks(app, 4, error, monkeypatch)
+        handle = app.start("scenario")
+
+        assert handle.result(timeout=30) == 1
+        assert not app.engine.worker.letting_go._breaks._times, "a step that was stored is the end of it"
+    assert [trouble.tries for trouble in told] == [1, 2, 3, 4]
+    assert {trouble.reason for trouble in told} == {f"its step breaks: {error}"}
+    assert pauses == pytest.approx([0.1, 0.2, 0.4], abs=0.02), "the first time it is only handed back"
+    assert [step.park.attempt for step in gate.passed if step.park is not None] == [1, 1, 1]
+    assert f"of execution {handle.id} {said}: {error}" in caplog.text
+
+
+def test_step_that_breaks_and_cannot_be_put_off_is_handed_back_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def break_too(*_: object) -> Transition:
+        raise RuntimeError("this as well")
+
+    with gated(lambda _: False, monkeypatch) as (app, _):
+        monkeypatch.setattr(letting_go, "put_off", break_too)
+        app.deploy(graph("a", {"a": echo(1)}))
+        breaks(app, 3, RuntimeError("a bug"), monkeypatch)
+        began = time.monotonic()
+
+        assert app.start("scenario").result(timeout=30) == 1
+    assert time.monotonic() - began > 3 * letting_go.BROKEN_PAUSE, "and never at once"
+
+
+def test_pause_after_a_break_grows_to_a_minute() -> None:
+    pauses = [
+        letting_go.grown(letting_go.BROKEN_PAUSE, times, letting_go.LONGEST_BROKEN_PAUSE)
+        for times in (1, 2, 3, 7, 1000)
+    ]
+
+    assert pauses == [1, 2, 4, 60, 60]

@@ -44,12 +44,7 @@ def answer_with(answer: Callable[..., Awaitable[None]], app: App, monkeypatch: p
     monkeypatch.setattr(stack.archive, "states", answer)
     if stack.expect_writable is not None:
         store: Any = stack.clock
-        fetch = store.fetch
-
-        async def asked(statement: str, *parameters: object) -> Any:
-            return await (answer if statement == "reach.writable" else fetch)(statement, *parameters)
-
-        monkeypatch.setattr(store, "fetch", asked)
+        monkeypatch.setattr(store, "_fetch_or_hang_up", answer)
 
 
 async def test_a_store_out_of_reach_is_down_and_not_ready(

@@ -21,6 +21,21 @@ HINT = (
 )
 
 
+def refuse_odd_options(*, check: bool, finish: bool, force: bool) -> None:
+    """Before the store is opened: whoever mixes them up is about to do something else than they think."""
+    if check and finish:
+        raise Refusal(
+            "--check only looks, and --finish takes something away",
+            "Look first with `dalsegno migrate --check`, then write `dalsegno migrate --finish`.",
+        )
+    if force and not finish:
+        raise Refusal(
+            "--force says nothing without --finish",
+            "Write `dalsegno migrate --finish --force` to take away what older processes may still use, or"
+            " `dalsegno migrate` alone, which takes nothing away.",
+        )
+
+
 def refuse_beside_older(
     workers: Sequence[WorkerView], connected: Sequence[ConnectedProcess], now: float
 ) -> None:

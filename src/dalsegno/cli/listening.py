@@ -19,7 +19,7 @@ from dalsegno.cli.front import Front
 from dalsegno.cli.output import emit, span
 from dalsegno.cli.patience import NEVER_OPENED, Awaited, running_patiently
 from dalsegno.cli.problems import Refusal
-from dalsegno.cli.serving import egress_words, log_lines
+from dalsegno.cli.serving import egress_words, log_lines, say_what_is_known
 from dalsegno.cli.session import Stopping, stop_signals
 from dalsegno.engine.memory import tune_memory
 from dalsegno.server import ServerSettings, create_application
@@ -217,10 +217,7 @@ def _announce(plan: Plan, settings: ServerSettings, door: str | None) -> None:
     say("reference of the API: %s/docs", url)
     say("store: %s", shown_url(plan.app.url))
     say("in this process: %s", ", ".join(runs))
-    if plan.app.tasks.names():
-        say("tasks: %s", ", ".join(plan.app.tasks.names()))
-    if plan.app.workflows.names():
-        say("Python workflows: %s", ", ".join(plan.app.workflows.names()))
+    say_what_is_known(plan.app)
     say(egress_words(plan.app.egress))
     say(door or "callers need a key: `dalsegno keys ls` lists them")
     if plan.as_json:

@@ -16,14 +16,15 @@ class SchemaState:
     after: int
     newest: int
 
-    def sentence(self) -> str:
+    def sentence(self, *, finish: bool = False) -> str:
+        """``finish``: what only older versions needed was to be taken away, too."""
         if self.before != self.after:
             return f"schema {self.before} is now {self.after}"
         if self.after > self.newest:
             return f"schema {self.after} is newer than this program, which knows up to {self.newest}, and fits it"
         if self.after < self.newest:
             return f"schema {self.after} of {self.newest}: not up to date"
-        return f"schema {self.after} is up to date"
+        return f"schema {self.after} is up to date" + ("; there is nothing to take away" if finish else "")
 
 
 async def bring_up_to_date(url: str, *, check: bool, finish: bool, force: bool = False) -> SchemaState:

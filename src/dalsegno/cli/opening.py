@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 from dalsegno.app import App
 from dalsegno.cli.desk import Desk
@@ -15,13 +16,15 @@ from dalsegno.engine.client import Client
 from dalsegno.errors import NotFound
 from dalsegno.model.ids import ID_LENGTH
 from dalsegno.ports.archive import ExecutionFilter
-from dalsegno.wiring import store_of_environment
+from dalsegno.wiring import default_store, store_of_environment
 
 LAST = "last"
 BY_ORDER = frozenset(("child", "started", "task"))
 """Relations of executions that another one started."""
 SEARCHED = 1000
 """A shortened id is looked for among this many of the newest executions."""
+_unused: WeakKeyDictionary[App, str] = WeakKeyDictionary()
+"""What is told once the log of the process is there."""
 
 
 def make_app(store: str | None = None, name: str | None = None) -> App:
@@ -34,9 +37,16 @@ def on_store(app: App, store: str | None) -> App:
     tried on a file is deployed as it is."""
     named = store if store is not None else store_of_environment()
     if named is not None:
+        if app.url not in (named, default_store()):  # the latter: it wrote none
+            _unused[app] = app.url
         app.url = named
     require_url(app.url)
     return app
+
+
+def unused_store_of(app: App) -> str | None:
+    """The URL that the program wrote in ``App(…)``, where a command was told another one."""
+    return _unused.get(app)
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from dalsegno.app import App
+from dalsegno.cli.opening import unused_store_of
 from dalsegno.cli.output import emit, span
 from dalsegno.cli.patience import NEVER_OPENED, Awaited, running_patiently
 from dalsegno.cli.probing import health_address, health_port
@@ -52,6 +53,7 @@ async def schedule(app: App, *, quiet: bool, as_json: bool, health: str | None =
             clock = app.engine.stack.clock
             began = clock.now()
             say("scheduler: timers, schedules and repairs of %s; workers run elsewhere", shown_url(app.url))
+            say_which_store_is_not_used(app)
             tell_of(app.engine)
             await stopping.event.wait()
         say("stopped after %s", span(clock.now() - began))
@@ -76,8 +78,7 @@ async def serve(app: App, *, quiet: bool, as_json: bool, health: str | None = No
             worker = engine.worker
             name = worker.name if worker is not None else ""
             say("worker %s serves %s on %s", name, ", ".join(app.settings.queues), shown_url(app.url))
-            if app.tasks.names():
-                say("tasks: %s", ", ".join(app.tasks.names()))
+            say_what_is_known(app)
             if app.egress is not None and app.egress.block_private:
                 say(egress_words(app.egress))
             tell_of(engine)
@@ -87,6 +88,22 @@ async def serve(app: App, *, quiet: bool, as_json: bool, health: str | None = No
         say("stopped after %s steps in %s", f"{done:,}", span(clock.now() - began))
     if as_json:
         emit({"worker": name, "steps": done, "seconds": round(clock.now() - began, 3)})
+
+
+def say_what_is_known(app: App) -> None:
+    """Of the program whose tasks and workflows are run here."""
+    say = logging.getLogger("dalsegno.cli").info
+    say_which_store_is_not_used(app)
+    if app.tasks.names():
+        say("tasks: %s", ", ".join(app.tasks.names()))
+    if app.workflows.names():
+        say("Python workflows: %s", ", ".join(app.workflows.names()))
+
+
+def say_which_store_is_not_used(app: App) -> None:
+    unused = unused_store_of(app)
+    if unused is not None:
+        logging.getLogger("dalsegno.cli").info("the program's own store %s is not used", shown_url(unused))
 
 
 def egress_words(policy: EgressPolicy | None) -> str:

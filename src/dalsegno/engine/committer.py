@@ -13,6 +13,7 @@ from time import perf_counter
 
 from dalsegno.engine.gathering import Entry, Gathering, Then
 from dalsegno.engine.observing import Observer
+from dalsegno.engine.outage import Outage, Pause
 from dalsegno.errors import OperatorError, Unavailable
 from dalsegno.model.transition import Applied, Deferred, Outcome, ReadyToken, Stale, Transition
 from dalsegno.ports.broker import Broker
@@ -41,6 +42,7 @@ class Committer:
         self.commits = 0
         self.transitions = 0
         self.observer: Observer | None = None
+        self.outage = Outage()
 
     def commit(
         self, transition: Transition, *, patient: bool = True, then: Then | None = None
@@ -84,25 +86,29 @@ class Committer:
 
     async def _send(self, batch: list[Entry]) -> list[ReadyToken]:
         """Until the store has answered; returns what became ready."""
-        pause = FIRST_PAUSE
-        while batch:
-            try:
-                began = perf_counter()
-                outcomes = await self.ledger.commit([entry[0] for entry in batch])
-            except OperatorError as error:
-                batch = _give_up_impatient(batch, error)
-                if batch:
-                    logger.warning("the store refused a batch of %d (%s); trying again", len(batch), error)
-                    await asyncio.sleep(pause)
-                    pause = min(pause * 2, LONGEST_PAUSE)
-                continue
-            except BaseException as error:
-                _fail_all(batch, error)
-                raise
-            if self.observer is not None:
-                self.observer.committed(len(batch), perf_counter() - began)
-            return self._settle(batch, outcomes)
-        return []
+        this_batch = object()
+        pause = Pause(FIRST_PAUSE, LONGEST_PAUSE)
+        try:
+            while batch:
+                try:
+                    began = perf_counter()
+                    outcomes = await self.ledger.commit([entry[0] for entry in batch])
+                except OperatorError as error:
+                    batch = _give_up_impatient(batch, error)
+                    if batch:
+                        self.outage.failed(this_batch, f"a batch of {len(batch)} waits for the store", error)
+                        await asyncio.sleep(pause.next())
+                    continue
+                except BaseException as error:
+                    _fail_all(batch, error)
+                    raise
+                self.outage.answered(this_batch)
+                if self.observer is not None:
+                    self.observer.committed(len(batch), perf_counter() - began)
+                return self._settle(batch, outcomes)
+            return []
+        finally:
+            self.outage.gave_up(this_batch)
 
     def _settle(self, batch: list[Entry], outcomes: Sequence[Outcome]) -> list[ReadyToken]:
         """Answers everyone; what another process's lock put off goes with the next batch."""

@@ -17,6 +17,7 @@ from dalsegno.engine.heartbeat import Heartbeat
 from dalsegno.engine.limits import follow_openings
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.observing import Both, Observer
+from dalsegno.engine.outage import Outage
 from dalsegno.engine.outbox import Outbox
 from dalsegno.engine.processes import worker_name
 from dalsegno.engine.reconciler import Reconciler
@@ -48,6 +49,8 @@ logger = logging.getLogger("dalsegno.engine")
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
+LOOK = 0.05
+"""Seconds between two looks whether a role can go on."""
 OWN = ("child", "started", "task")
 """Relations of executions that an execution has started itself."""
 
@@ -132,6 +135,9 @@ class Engine:
         self.outbox = Outbox(self.client)
         self.troubles = Troubles(stack.records, stack.clock)
         self.outbox.trouble = self.troubles.note
+        self.outage = Outage()
+        self.committer.outage = self.timers.outage = self.outage
+        self.reconciler.outage = self.outbox.outage = self.outage
         self.worker: Worker | None = None
         self.observer: Observer | None = None
         self._broker: Broker = stack.broker
@@ -220,33 +226,36 @@ class Engine:
         self.worker.transactions = self.transactions
         self.worker.letting_go.trouble = self.troubles.note
         self.client.worker = self.worker
-        self._play("worker", self.worker.run)
+        # It takes nothing before its name is stored: when it is, the store is back.
+        self._play("worker", self.worker.run, self.worker.names.may_lease)
 
-    def _play(self, name: str, role: Callable[[], Awaitable[None]]) -> None:
-        self._roles.append(asyncio.create_task(self._supervise(name, role), name=name))
+    def _play(
+        self, name: str, role: Callable[[], Awaitable[None]], may_go_on: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._roles.append(asyncio.create_task(self._supervise(name, role, may_go_on), name=name))
 
-    async def _supervise(self, name: str, role: Callable[[], Awaitable[None]]) -> None:
+    async def _supervise(
+        self, name: str, role: Callable[[], Awaitable[None]], may_go_on: Callable[[], bool]
+    ) -> None:
         """A role that breaks is started again: a store that was out of reach for a while must not end it."""
         pause = FIRST_PAUSE
         while True:
             began = self.stack.clock.now()
             try:
                 return await role()
-            except Exception as error:
-                known = isinstance(error, OperatorError)
-                logger.log(
-                    logging.WARNING if known else logging.ERROR,
-                    "the %s broke (%s) and is started again",
-                    name,
-                    error,
-                    exc_info=not known,
-                )
+            except OperatorError as error:
+                self.outage.failed(name, f"the {name} waits for the store", error)
+            except Exception:
+                logger.exception("the %s broke and is started again", name)
             pause = (
                 FIRST_PAUSE
                 if self.stack.clock.now() - began > LONGEST_PAUSE
                 else min(pause * 2, LONGEST_PAUSE)
             )
             await asyncio.sleep(pause)
+            while not may_go_on():  # noqa: ASYNC110 - what it waits for happens in another thread
+                await asyncio.sleep(LOOK)
+            self.outage.answered(name)
 
     async def stop(self) -> None:
         """Stops claiming, finishes or hands back what runs, then closes the stack."""
@@ -293,6 +302,7 @@ class Engine:
         if applied.owes:
             self.outbox.notice()
         if self.worker is not None:
+            self.worker.letting_go.note_stored(transition)
             _call_off(self.worker, transition, applied)
         if applied.ended is not None:
             self.endings.notice(transition.execution, ending_in(transition))

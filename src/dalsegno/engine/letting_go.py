@@ -11,18 +11,20 @@ import msgspec
 
 from dalsegno.core.script_tasks import put_off
 from dalsegno.engine.committer import Committer
+from dalsegno.engine.outage import Pause
 from dalsegno.engine.serving import ServedQueues
 from dalsegno.engine.troubles import Trouble
 from dalsegno.errors import BadConfiguration, CodeMissing, InternalError, OperatorError
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.token import Lease, python_queue
-from dalsegno.model.transition import Outcome, ReadyToken, Refused, Transition
+from dalsegno.model.transition import Applied, Outcome, ReadyToken, Refused, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 
 logger = logging.getLogger("dalsegno.worker")
 
 BROKEN_PAUSE = 1.0
+LONGEST_BROKEN_PAUSE = 60.0
 CANNOT_RUN_PAUSE = 2.0
 LONGEST_PAUSE = 15.0
 REMEMBERED = 10_000
@@ -38,26 +40,66 @@ class LettingGo:
         """Told of every token that this process cannot run."""
         self._served = ServedQueues(ledger)
         self._put_offs = PutOffs()
+        self._breaks = PutOffs()
+
+    def note_broken(self, lease: Lease, error: BaseException) -> None:
+        """Not the node's failure (those are values) but ours. A store that is away is told without a traceback."""
+        is_bug = not isinstance(error, OperatorError)
+        logger.log(
+            logging.ERROR if is_bug else logging.WARNING,
+            "step of token %s (node %s) of execution %s %s: %s",
+            lease.token,
+            lease.node,
+            lease.execution,
+            "broke" if is_bug else "is handed back",
+            error,
+            exc_info=error if is_bug else None,
+        )
+        times = self._breaks.count(lease)
+        self.trouble(Trouble("token", lease.token, lease.execution, f"its step breaks: {error}", times))
 
     async def give_back_broken(self, name: str, lease: Lease) -> None:
-        """After a while, so that whatever is broken does not break at once again."""
+        """After a while, so that whatever is broken does not break at once again. At first another process may try;
+        what broke before sleeps in the store, the longer the more often, and takes up no room here meanwhile."""
+        times = self._breaks.times(lease)
+        if times > 1 and await self._sleeps(lease, grown(BROKEN_PAUSE, times, LONGEST_BROKEN_PAUSE)):
+            return
         await asyncio.sleep(BROKEN_PAUSE)
         await self.give_back(name, [lease])
+
+    async def _sleeps(self, lease: Lease, pause: float) -> bool:
+        """If the store takes that. What broke the step may break this, too, and the token must not stay leased then."""
+        try:
+            outcome = await self._committer.commit(put_off(lease, self._ledger.now() + pause))
+        except Exception:
+            logger.exception("token %s of execution %s cannot be put off", lease.token, lease.execution)
+            return False
+        return isinstance(outcome, Applied)
+
+    def note_stored(self, step: Transition) -> None:
+        """Whatever broke in its token before does so no more."""
+        if step.token is not None and not _is_put_off(step):
+            self._breaks.forget(step.token)
 
     async def give_back(self, name: str, leases: Sequence[Lease]) -> None:
         """Until it is done: what is neither run nor handed back would stay leased for ever."""
         leases = _also_handed_over(leases)
         ready = [ReadyToken(lease.token, lease.execution, lease.queue, lease.priority) for lease in leases]
-        pause = BROKEN_PAUSE
-        while True:
-            try:
-                await self._ledger.release(name, leases)
-                await self._broker.announce(ready)
-                return
-            except OperatorError as error:
-                logger.warning("%d leases cannot be handed back (%s); trying again", len(leases), error)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+        outage, these_leases = self._committer.outage, object()
+        pause = Pause(BROKEN_PAUSE, LONGEST_PAUSE)
+        try:
+            while True:
+                try:
+                    await self._ledger.release(name, leases)
+                    await self._broker.announce(ready)
+                    outage.answered(these_leases)
+                    return
+                except OperatorError as error:
+                    what = f"{len(leases)} leases cannot be handed back: they wait for the store"
+                    outage.failed(these_leases, what, error)
+                await asyncio.sleep(pause.next())
+        finally:
+            outage.gave_up(these_leases)
 
     async def leave_to_others(self, lease: Lease, error: BadConfiguration, name: str) -> None:
         """This process cannot run it, another one may; until then it must not stand in the way of others."""
@@ -79,7 +121,7 @@ class LettingGo:
         logger.warning("token %s of execution %s is put off: %s", lease.token, lease.execution, reason)
         times = self._put_offs.count(lease)
         self.trouble(Trouble("token", lease.token, lease.execution, reason, times))
-        pause = min(CANNOT_RUN_PAUSE * 2 ** min(times - 1, 10), LONGEST_PAUSE)
+        pause = grown(CANNOT_RUN_PAUSE, times, LONGEST_PAUSE)
         return put_off(lease, self._ledger.now() + pause)
 
     async def commit_failure(self, lease: Lease, failure: Transition) -> Outcome:
@@ -108,19 +150,38 @@ class LettingGo:
 
 
 class PutOffs:
-    """How often this process has put off each attempt of a token. Not kept in the token: its attempts are those of its
-    work, which its retries count, and here none was made."""
+    """How often this process has put off the current attempt of each token. Not kept in the token: its attempts are
+    those of its work, which its retries count, and here none was made."""
 
     def __init__(self) -> None:
-        self._times: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._times: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        """By token: the attempt, and how often."""
 
     def count(self, lease: Lease) -> int:
         """With this time. What was not put off for long is forgotten where there is much else."""
-        key = (lease.token, lease.attempt)
-        times = self._times[key] = self._times.pop(key, 0) + 1
+        times = self.times(lease) + 1
+        self._times[lease.token] = lease.attempt, times
+        self._times.move_to_end(lease.token)
         if len(self._times) > REMEMBERED:
             self._times.popitem(last=False)
         return times
+
+    def times(self, lease: Lease) -> int:
+        attempt, times = self._times.get(lease.token, (lease.attempt, 0))
+        return times if attempt == lease.attempt else 0
+
+    def forget(self, token: str) -> None:
+        if self._times:  # as is rare: every step asks
+            self._times.pop(token, None)
+
+
+def _is_put_off(step: Transition) -> bool:
+    return step.park is not None and not step.events and not step.effects
+
+
+def grown(first: float, times: int, longest: float) -> float:
+    """A pause that is twice as long each time."""
+    return min(first * 2.0 ** min(times - 1, 10), longest)
 
 
 def _also_handed_over(leases: Sequence[Lease]) -> list[Lease]:

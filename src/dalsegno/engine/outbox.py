@@ -23,6 +23,7 @@ from dalsegno.core.script_bodies import encode_body, failed, succeeded
 from dalsegno.core.script_ending import CANCELLED, error_object, fail_at_start
 from dalsegno.engine.definitions import Program, deployed_names
 from dalsegno.engine.nesting import Nesting
+from dalsegno.engine.outage import Outage, Pause
 from dalsegno.engine.scripting.failures import class_names
 from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.starting import never_started
@@ -55,7 +56,9 @@ BATCH = 100
 LOOK_AGAIN = 5.0
 """Another process may have died before it delivered: that is noticed after this time. What could not be delivered here
 is tried again after it, too."""
-OUT_OF_REACH = 1.0
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 5.0
+"""Between two tries to reach the store."""
 LONGEST_COMPARED = 100
 """Characters of an unknown name that are compared with those that are known."""
 
@@ -65,6 +68,7 @@ class Outbox:
         self.client = client
         self.ledger = client.stack.ledger
         self.nesting = Nesting(client.stack.archive, client.limits.child_depth)
+        self.outage = Outage()
         self.delivered = 0
         self.started: Callable[[str | None, str], None] = lambda parent, execution: None
         """Told of every execution that was started by order of another."""
@@ -81,14 +85,17 @@ class Outbox:
         self._news.set()
 
     async def run(self) -> None:
+        pause = Pause(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             self._news.clear()
             try:
                 await self.drain()
             except OperatorError as error:
-                logger.warning("the outbox cannot be delivered now (%s); trying again", error)
-                await asyncio.sleep(OUT_OF_REACH)
+                self.outage.failed(self, "the outbox waits for the store", error)
+                await asyncio.sleep(pause.next())
                 continue
+            self.outage.answered(self)
+            pause.reset()
             try:
                 async with asyncio.timeout(self._pause()):
                     await self._news.wait()

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from dalsegno.core.diagnosis import diagnose
+from dalsegno.engine.outage import Outage
 from dalsegno.engine.processes import dead_among
 from dalsegno.engine.retention import Retention, read_retention, remove_outdated
 from dalsegno.errors import OperatorError
@@ -53,6 +54,7 @@ class Reconciler:
         self.interval = interval
         self.untouched_after = untouched_after
         self.kept_for = read_retention(retention)
+        self.outage = Outage()
         self.repairs: Counter[str] = Counter()
         self.stuck: dict[str, str] = {}
         self.tended: Callable[[], None] = lambda: None
@@ -78,11 +80,16 @@ class Reconciler:
                 try:
                     await self.round()
                 except OperatorError as error:
-                    logger.warning("the reconciler cannot reach the store (%s); trying again", error)
+                    self._warn("the reconciler waits for the store", error)
                 await self._rest()
         finally:
             for task in beside:
                 task.cancel()
+
+    def _warn(self, what: str, error: OperatorError) -> None:
+        """Rounds lie so far apart that the end of an outage does not wait for the next one of them."""
+        level = logging.DEBUG if self.outage.is_known else logging.WARNING
+        logger.log(level, "%s: %s", what, error)
 
     async def _rest(self) -> None:
         """For the interval, counted from the last round of anybody. Among several processes chance decides whose round
@@ -194,7 +201,7 @@ class Reconciler:
                 while await self.ledger.sweep():
                     pass
             except OperatorError as error:
-                logger.warning("sweeping has to wait (%s)", error)
+                self._warn("sweeping has to wait", error)
 
     async def _remove_outdated(self) -> None:
         """In chunks with a pause after each, so that a million old executions hold up nobody."""
@@ -203,5 +210,5 @@ class Reconciler:
             try:
                 more = await remove_outdated(self.archive, self.kept_for, self.ledger.now())
             except OperatorError as error:
-                logger.warning("removing old executions has to wait (%s)", error)
+                self._warn("removing old executions has to wait", error)
             await asyncio.sleep(min(BETWEEN_CHUNKS, self.interval) if more else self.interval)

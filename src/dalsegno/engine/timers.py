@@ -7,20 +7,20 @@ look of one is enough for all: the others sleep on.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable
 
+from dalsegno.engine.outage import Outage, Pause
 from dalsegno.errors import OperatorError
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 
-logger = logging.getLogger("dalsegno.timers")
-
 LONGEST_SLEEP = 5.0
 """Another process may have parked something and died before it fired: that is noticed after this time."""
 BATCH = 500
-OUT_OF_REACH = 1.0
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 2.0
+"""Between two tries to reach the store. Not longer: once it is back, what came due meanwhile is fired soon."""
 BREATH = 0.004
 """Between two looks, so that timers due in a burst are fired together and not one by one."""
 LONGEST_BREATH = 0.064
@@ -33,6 +33,8 @@ class Timers:
         self.broker = broker
         self.breath = breath
         self.longest_sleep: Callable[[], float] = lambda: LONGEST_SLEEP
+        self.outage = Outage()
+        self._pause = Pause(FIRST_PAUSE, LONGEST_PAUSE)
         self.fired = 0
         self.looked_at: float | None = None
         """When everything that was due had been fired last, as far as this loop knows."""
@@ -67,7 +69,7 @@ class Timers:
             await asyncio.sleep(self.breath)
             # What was noticed during the breath counts too: from here to the wait nothing else runs.
             self._sooner.clear()
-            pause = max(self._until_next(), self._breath()) if reached else OUT_OF_REACH
+            pause = max(self._until_next(), self._breath()) if reached else self._pause.next()
             if pause > 0:
                 await self._rest(pause)
 
@@ -91,8 +93,10 @@ class Timers:
         try:
             await self._drain()
         except OperatorError as error:
-            logger.warning("timers cannot reach the store (%s); trying again", error)
+            self.outage.failed(self, "timers wait for the store", error)
             return False
+        self.outage.answered(self)
+        self._pause.reset()
         self.looked_at = self.ledger.now()
         return True
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -37,8 +36,6 @@ from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused,
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.transactions import WorkFailed
-
-logger = logging.getLogger("dalsegno.worker")
 
 SCRIPT_TOKENS = frozenset(("resume", "task", "timer", "schedule", "start"))
 NAME_LOOK = 0.05
@@ -231,12 +228,7 @@ class Worker:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            # Not the node's failure (those are values) but ours: the token goes back and is tried elsewhere.
-            ours = not isinstance(error, OperatorError)  # a store that is away is told without a traceback
-            level = logging.ERROR if ours else logging.WARNING
-            logger.log(
-                level, "step of token %s (node %s) broke: %s", lease.token, lease.node, error, exc_info=ours
-            )
+            self.letting_go.note_broken(lease, error)
             await self.letting_go.give_back_broken(name, lease)
             self._done(lease, now)
         finally:

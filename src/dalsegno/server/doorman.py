@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Mapping
 
 from dalsegno.app import App
-from dalsegno.errors import BadConfiguration, OperatorError, TooManyRequests, Unauthenticated
+from dalsegno.errors import (
+    BadConfiguration,
+    OperatorError,
+    TooManyRequests,
+    Unauthenticated,
+    Unavailable,
+)
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.records import Records
+from dalsegno.server import reaching
 from dalsegno.server.access import KEY_WANTED, OPEN, Caller
 from dalsegno.server.failures import Failures
 from dalsegno.server.keys import Key, KeyBook, is_secret_of, read_key
@@ -20,6 +28,13 @@ from dalsegno.server.visit import Visit
 
 TOUCH_EVERY = 60.0
 """How exactly one is told when a key was last used."""
+
+PATIENCE = 10.0
+"""Seconds in which the store must tell the keys to a call that needs them; the call has done nothing by then."""
+GLIMPSE = 0.5
+"""The same, where the keys that are known will do."""
+PARTING = 1.0
+"""Seconds in which a reading that is given up must be over when a server stops."""
 
 MAKE_A_KEY = "`dalsegno keys add NAME --scope admin` makes one and shows it once"
 
@@ -33,7 +48,9 @@ class Doorman:
         self.failures = Failures(settings.failures)
         self._keys: dict[str, Key] = {}
         self._read_at: float | None = None
-        self._reading = asyncio.Lock()
+        self.patience = PATIENCE
+        self._reading: asyncio.Task[None] | None = None
+        self._reading_since = 0.0
         self._used: dict[str, float] = {}
         self._noted: dict[str, float] = {}
 
@@ -60,21 +77,63 @@ class Doorman:
         """Whether there was no key when it last looked."""
         return not self._keys
 
-    async def keys(self) -> Mapping[str, Key]:
-        """A key that was added or revoked by another process is known after `keys_seconds`."""
-        if not self._is_fresh():
-            async with self._reading:
-                if not self._is_fresh():
-                    began = time.monotonic()
-                    self._keys = {key.id: key for key in await self.book.all()}
-                    self._read_at = began
+    async def keys(self, patience: float | None = None) -> Mapping[str, Key]:
+        """A key that was added or revoked by another process is known after `keys_seconds`. Unavailable if the store
+        does not tell in time."""
+        patience, is_own = self.patience if patience is None else patience, False
+        while (
+            not self._is_fresh() and not is_own
+        ):  # what somebody else began to read may be too old for this call
+            is_own = self._reading is None
+            await self._wait_for(self._reading or self._begin_reading(), patience)
         return self._keys
 
-    async def glance(self) -> None:
+    async def known_keys(self) -> Mapping[str, Key]:
+        """For what must be told while the store is silent: the keys as they were when it last spoke. Unavailable where
+        nothing is known, or where it is known that they have changed."""
+        try:
+            return await self.keys(GLIMPSE)
+        except OperatorError:
+            if self._read_at is None:
+                raise
+            return self._keys
+
+    async def glance(self, patience: float = GLIMPSE) -> None:
         """An open door is watched even by calls that are refused for another reason."""
         if self.is_open:
             with contextlib.suppress(OperatorError):  # whoever needs to come in is told so by `admit`
-                await self.keys()
+                await self.keys(patience)
+
+    def _begin_reading(self) -> asyncio.Task[None]:
+        """In a task of its own, one at a time: however long a silent store takes, callers wait as long as they like."""
+        self._reading_since = time.monotonic()
+        self._reading = asyncio.create_task(self._read(), name="dalsegno-keys")
+        self._reading.add_done_callback(self._end_reading)
+        return self._reading
+
+    async def _read(self) -> None:
+        began = time.monotonic()
+        self._keys = {key.id: key for key in await self.book.all()}
+        self._read_at = began
+
+    def _end_reading(self, reading: asyncio.Task[None]) -> None:
+        self._reading = None
+        if not reading.cancelled():
+            reading.exception()  # whoever wanted to know may have gone: it is nobody's surprise
+
+    async def _wait_for(self, reading: asyncio.Task[None], patience: float) -> None:
+        """Counted from its beginning: nobody waits anew for the same silence."""
+        left = self._reading_since + patience - time.monotonic()
+        await asyncio.wait({reading}, timeout=max(left, 0.0))
+        if not reading.done() or reading.cancelled():
+            raise Unavailable(f"the store did not tell the keys within {patience:g} s; nothing was done")
+        reading.result()
+
+    async def close(self) -> None:
+        """Nothing is read any more."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading}, timeout=PARTING)
 
     def _is_fresh(self) -> bool:
         return self._read_at is not None and time.monotonic() - self._read_at < self.settings.keys_seconds
@@ -86,12 +145,20 @@ class Doorman:
     # -- coming in --------------------------------------------------------------------------------------------
 
     async def admit(self, visit: Visit) -> Caller:
-        keys = await self.keys()
+        return await self._admit(visit, await self.keys())
+
+    async def admit_by_memory(self, visit: Visit) -> Caller:
+        """Who asks how the server is comes in although the store is silent, unless it alone knows who that is."""
+        is_session = visit.session is not None and visit.headers.get("authorization") is None
+        keys = await (self.keys(reaching.PATIENCE) if is_session else self.known_keys())
+        return await self._admit(visit, keys)
+
+    async def _admit(self, visit: Visit, keys: Mapping[str, Key]) -> Caller:
         if not keys:
             return self._open_door(visit)
         authorization = visit.headers.get("authorization")
         if authorization is not None:
-            key = await self.check_key(_bearer(authorization), visit.address)
+            key = self._check_key(_bearer(authorization), visit.address, keys)
             return Caller(key.name, key.grants, "key", key.id)
         if visit.session is not None:
             return await self._by_session(visit, keys)
@@ -106,7 +173,10 @@ class Doorman:
 
     async def check_key(self, text: str, address: str | None) -> Key:
         """The key that this is, or why nobody comes in with it."""
-        keys, now = await self.keys(), self._clock.now()
+        return self._check_key(text, address, await self.keys())
+
+    def _check_key(self, text: str, address: str | None, keys: Mapping[str, Key]) -> Key:
+        now = self._clock.now()
         named, secret = read_key(text) or ("", "")
         key = keys.get(named)
         if not is_secret_of(key, secret) or key is None:
@@ -131,7 +201,7 @@ class Doorman:
     async def is_welcome(self, caller: Caller) -> bool:
         """Whether who came in some time ago could come in now, as far as is known."""
         with contextlib.suppress(OperatorError):  # a store out of reach ends no stream
-            await self.keys()
+            await self.keys(GLIMPSE)
         if caller.via == "nobody":
             return True
         key = self._keys.get(caller.key or "")
@@ -152,8 +222,8 @@ class Doorman:
         used, self._used = self._used, {}
         for key, at in used.items():
             await self.book.touch(key, at)
-        if used:
-            self.look_again()
+        if used and self._read_at is not None:
+            self._read_at = -math.inf  # to be read again; who may come in has not changed
 
 
 def _bearer(authorization: str) -> str:

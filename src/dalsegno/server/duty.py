@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 from dalsegno.errors import OperatorError
 from dalsegno.server.office import Office
+from dalsegno.server.reaching import end_look
 
 logger = logging.getLogger("dalsegno.server")
 
@@ -29,6 +30,8 @@ async def on_duty(office: Office) -> AsyncIterator[None]:
         yield
     finally:
         over.set()  # not cancelled: a batch that is being written is written to its end
+        await office.doorman.close()
+        await end_look(office.client.stack)
         await task
         await office.audit.close()
 

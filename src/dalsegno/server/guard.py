@@ -34,6 +34,10 @@ from dalsegno.server.visit import Visit
 
 DEFINITION_TYPES = frozenset((JSON, *YAML, *SCRIPT))
 FORM = "application/x-www-form-urlencoded"
+PROBES = frozenset(("/v1/health/live", "/v1/health/ready"))
+"""Answered without a word of the store's: whoever asks must not wait for it, and restarts what does not answer."""
+HEALTH = "/v1/health"
+"""Tells that the store is silent, so nobody may wait for the store before it."""
 ANY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not listened on
 
 
@@ -56,7 +60,7 @@ class Guard:
         visit = Visit(scope)
         send = dressed(send, visit, allowance(visit, self.settings.origins))
         try:
-            await self.office.doorman.glance()
+            await self._glance(visit)
             self.check_host(visit)
             reply: Response | None = preflight(visit, self.settings.origins)
             if reply is None:
@@ -87,12 +91,20 @@ class Guard:
 
         return watched
 
+    async def _glance(self, visit: Visit) -> None:
+        doorman = self.office.doorman
+        if visit.path in PROBES:
+            await doorman.glance(patience=0.0)  # the keys are read, and nobody waits for that
+        else:
+            await doorman.glance()
+
     async def _admit(self, visit: Visit) -> Caller:
         self.check_origin(visit)
         self.check_type(visit)
         if paths.is_public(visit.method, visit.path):
             return NOBODY  # answered even while the store is out of reach, and whatever key is shown
-        caller = await self.office.doorman.admit(visit)
+        doorman = self.office.doorman
+        caller = await (doorman.admit_by_memory if visit.path == HEALTH else doorman.admit)(visit)
         if caller.via == "session" and not visit.is_safe and not visit.is_from_own_page:
             raise ForeignOrigin("a session may change things only from a page of this server")
         return caller

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import asyncpg
 import pytest
 from asyncpg import exceptions
 
 from dalsegno.adapters.postgres.errors import RefusedValue, connecting, driver_errors, explain, sqlstate_of
+from dalsegno.adapters.postgres.faults import fails_the_task
 from dalsegno.errors import (
     BadConfiguration,
     DalSegnoError,
@@ -124,3 +127,70 @@ def test_code_is_found_behind_our_own_error() -> None:
 
     assert sqlstate_of(told) == "22021"
     assert sqlstate_of(ValueError("no code")) == ""
+
+
+def test_time_that_has_run_out_is_told_in_words() -> None:
+    assert "(TimeoutError: no answer in time)" in str(explain(TimeoutError()))
+    with (
+        pytest.raises(Unavailable, match=r"db:5432 cannot be reached .*no answer in time"),
+        connecting(AT_DB),
+    ):
+        raise TimeoutError
+
+
+AT_DB = "postgresql://me@db:5432/x"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress"),
+        asyncpg.InterfaceError("cannot call Connection.terminate(): connection has been released"),
+    ],
+)
+def test_insides_of_the_driver_mean_that_the_connection_was_lost(error: Exception) -> None:
+    told = explain(error)
+
+    assert isinstance(told, Unavailable)
+    assert "the connection was lost (" in str(told)
+
+
+async def test_wrong_session_attribute_is_answered_with_the_right_ones() -> None:
+    right = r"any, primary, .*, read-write, read-only"
+    with pytest.raises(BadConfiguration, match=right) as told, connecting(AT_DB):
+        await asyncpg.connect(f"{AT_DB}?target_session_attrs=readwrite")
+
+    assert "built-in" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "said"),
+    [
+        (AT_DB, {}, "none was given"),
+        ("postgresql://db:5432/x", {}, "none was given"),
+        ("postgresql://me:wrong@db:5432/x", {}, "the password is wrong"),
+        (f"{AT_DB}?password=wrong", {}, "the password is wrong"),
+        (AT_DB, {"PGPASSWORD": "wrong"}, "the password is wrong"),
+        (AT_DB, {"PGPASSFILE": __file__}, "the password is wrong"),
+    ],
+)
+def test_password_that_was_not_given_is_not_called_wrong(
+    url: str, environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "none"))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(BadConfiguration, match=said), connecting(url):
+        raise asyncpg.PostgresError.new({"C": "28P01", "M": "failed", "S": "FATAL"})
+
+
+@pytest.mark.parametrize(
+    ("state", "is_the_tasks"),
+    [("55000", True), ("55006", True), ("55P03", False), ("40001", False), ("53200", False), ("23505", True)],
+)
+def test_commit_that_fails_is_the_tasks_failure_where_trying_again_does_not_help(
+    state: str, is_the_tasks: bool
+) -> None:
+    assert fails_the_task(said(state)) is is_the_tasks

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from dalsegno import TaskContext
@@ -26,6 +28,7 @@ def history(postgres_server: PostgresServer, postgres_url: str) -> FaultyHistory
 def test_trouble_of_the_server_fails_nobody(
     postgres_url: str, history: FaultyHistory, state: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG, "dalsegno.outage")  # what is tried again is a warning once a minute only
     with Stage(postgres_url) as stage:
         handles = [stage.start_script(SCRIPT) if kind == "script" else stage.start(HELD) for _ in range(5)]
         stage.until_comers(handles[0], "h", len(handles))

@@ -144,8 +144,9 @@ FOR EACH ROW EXECUTE FUNCTION check_payment()
         ("PERFORM 1 FROM no_such_table", "no_such_table"),
         ("PERFORM 1 / (NEW.amount - NEW.amount)", "division by zero"),
         ("RAISE EXCEPTION 'not allowed' USING ERRCODE = '28P01'", "not allowed"),
+        ("RAISE EXCEPTION 'not ready' USING ERRCODE = '55000'", "not ready"),
     ],
-    ids=["P0001", "42P01", "22012", "28P01"],
+    ids=["P0001", "42P01", "22012", "28P01", "55000"],
 )
 def test_trigger_that_raises_at_the_end_fails_the_task_with_its_retries(
     till: Till, kind: str, check: str, said: str
@@ -156,15 +157,18 @@ def test_trigger_that_raises_at_the_end_fails_the_task_with_its_retries(
     ended = run(till, kind)
 
     assert (ended.state, till.runs) == ("FAILED", 4)
+    assert "at COMMIT: " in ended.error["message"]
     assert said in ended.error["message"]
     assert till.paid() == []
 
 
 @pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
-def test_conflict_between_transactions_at_the_end_is_no_failure_of_the_task(till: Till) -> None:
+@pytest.mark.parametrize("code", ["40001", "55P03"])
+def test_conflict_between_transactions_at_the_end_is_no_failure_of_the_task(till: Till, code: str) -> None:
     """The task is run again, and none of its attempts is used up."""
-    till.execute("CREATE SEQUENCE tried")
-    check = "IF nextval('tried') = 1 THEN RAISE EXCEPTION 'beside another' USING ERRCODE = '40001'; END IF"
+    till.execute("CREATE SEQUENCE IF NOT EXISTS tried")
+    till.execute("ALTER SEQUENCE tried RESTART")
+    check = f"IF nextval('tried') = 1 THEN RAISE EXCEPTION 'beside another' USING ERRCODE = '{code}'; END IF"
     till.execute(CHECK_AT_THE_END.format(check=check))
     till.execute(AT_THE_END)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import unquote
 
 import asyncpg
@@ -48,6 +50,12 @@ SETTING_CLASSES = frozenset(("22", "42"))
 LOGIN_CLASSES = frozenset(("28", "3D"))
 """Those of what a server says to whoever it does not let in."""
 
+LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""What the driver says of a connection that died under it speaks of its own insides."""
+
+SESSION_ATTRIBUTES = ("any", "primary", "standby", "prefer-standby", "read-write", "read-only")
+"""What ``target_session_attrs`` may be."""
+
 
 @contextmanager
 def driver_errors() -> Iterator[None]:
@@ -83,14 +91,17 @@ def _explain_connecting(error: Exception, url: str) -> DalSegnoError:
     state = sqlstate_of(error)
     if state == asyncpg.InsufficientPrivilegeError.sqlstate:
         return BadConfiguration(f"the user may not connect: grant it CONNECT on the database ({error})")
+    if isinstance(error, asyncpg.InvalidPasswordError) and not _may_have_password(url):
+        return BadConfiguration(
+            "the server asks for a password, and none was given: put it into the store's URL, into PGPASSWORD or into "
+            f"~/.pgpass (SQLSTATE {state}: {error})"
+        )
     if state[:2] in SETTING_CLASSES:
         return BadConfiguration(
             f"the server does not take a setting in the query of the store's URL ({error})"
         )
     if isinstance(error, UNREACHABLE) and not isinstance(error, ANSWERED):
-        return Unavailable(
-            f"PostgreSQL{_place_of(url)} cannot be reached ({type(error).__name__}: {error}){_encoding(url)}"
-        )
+        return Unavailable(f"PostgreSQL{_place_of(url)} cannot be reached ({_reason(error)}){_encoding(url)}")
     return explain(error)
 
 
@@ -103,7 +114,17 @@ def _about_url(error: ValueError, url: str) -> str:
         return (
             f"the port {wrong!r} in the store's URL is no number; write postgresql://user@host:5432/database"
         )
+    if "target_session_attrs is expected" in str(error):  # the driver does not name them
+        return f"`target_session_attrs` in the store's URL is none of {', '.join(SESSION_ATTRIBUTES)}"
     return f"the store's URL cannot be used: {error}"
+
+
+def _may_have_password(url: str) -> bool:
+    """In one of the places where the driver looks for it. What a file holds is not looked at."""
+    user, at, _ = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")
+    file = Path(os.environ.get("PGPASSFILE") or Path("~/.pgpass").expanduser())
+    in_url = (at and ":" in user) or re.search(r"[?&](password|passfile|service)=", url)
+    return bool(in_url or os.environ.get("PGPASSWORD") or file.exists())
 
 
 def _place_of(url: str) -> str:
@@ -155,7 +176,15 @@ def _explain_absence(error: Exception) -> DalSegnoError:
         )
     if isinstance(error, TURNED_AWAY):
         return Unavailable(f"PostgreSQL takes no connections now ({error})")
-    return Unavailable(f"PostgreSQL cannot be reached ({type(error).__name__}: {error})")
+    if isinstance(error, LOST):
+        return Unavailable(f"PostgreSQL cannot be reached: the connection was lost ({_reason(error)})")
+    return Unavailable(f"PostgreSQL cannot be reached ({_reason(error)})")
+
+
+def _reason(error: Exception) -> str:
+    """A time that has run out says nothing of itself."""
+    text = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else "no reason is given")
+    return f"{type(error).__name__}: {text}"
 
 
 def sqlstate_of(error: BaseException | None) -> str:

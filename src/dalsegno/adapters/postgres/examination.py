@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
@@ -12,10 +14,11 @@ from msgspec import Struct
 from dalsegno.adapters.postgres.errors import connecting, driver_errors
 from dalsegno.adapters.postgres.listener import ECHO_SECONDS, Listener
 from dalsegno.adapters.postgres.naming import name_of
-from dalsegno.adapters.postgres.numbering import day_of
-from dalsegno.adapters.postgres.partitions import name_of_day
+from dalsegno.adapters.postgres.numbering import day_at, day_of
+from dalsegno.adapters.postgres.partitions import AHEAD, missing_among, name_of_day
 from dalsegno.adapters.postgres.servers import connect
 from dalsegno.adapters.postgres.statements import SQL
+from dalsegno.adapters.postgres.tenure import Tenure
 from dalsegno.adapters.postgres.ways import naming
 
 OLDEST = 15
@@ -46,19 +49,40 @@ class Facts(Struct, frozen=True):
 
 
 async def examine_database(url: str, listen_at: str) -> Facts:
-    row = await _look(url, ABOUT)
+    async with _connected(url) as connection:
+        row = await connection.fetchrow(ABOUT)
     ahead = row["now"] - time.time()
     wakes = await _wakes(listen_at)
     return Facts(row["major"], row["version"], row["durable"], row["vacuums"], row["standby"], ahead, wakes)
 
 
-async def days_in_common(url: str) -> tuple[str, str] | None:
-    """The first and the last day of which history lies in no partition of its own. The schema has to be there."""
-    first, last = await _look(url, SQL["removal.outer_numbers_in_other"])
-    return None if first is None else (name_of_day(day_of(first)), name_of_day(day_of(last)))
+class HistoryFacts(Struct, frozen=True):
+    in_common: tuple[str, str] | None
+    """The first and the last day of which history lies in no partition of its own."""
+    missing: tuple[str, str] | None
+    """The first and the last day without a partition, of those that should have one by now."""
+    tenure: Tenure
 
 
-async def _look(url: str, statement: str) -> Any:
+async def examine_history_of(url: str) -> HistoryFacts:
+    """Of a database with our schema, of a store that is open."""
+    async with _connected(url) as connection:
+        tenure = Tenure(*await connection.fetchrow(SQL["removal.tenure"]))
+        numbers = await connection.fetchrow(SQL["removal.outer_numbers_in_other"])
+        names = [name for (name,) in await connection.fetch(SQL["removal.partitions"], "dalsegno.event")]
+        today = day_at(await connection.fetchval(SQL["look.now"]))
+    in_common = [day_of(number) for number in numbers if number is not None]
+    # Whoever may make them has made today's and tomorrow's when the store was opened, and is at the others now.
+    missing = missing_among(names, today, 1 if tenure.suffices else AHEAD)
+    return HistoryFacts(_outer(in_common), _outer(missing), tenure)
+
+
+def _outer(days: list[int]) -> tuple[str, str] | None:
+    return (name_of_day(days[0]), name_of_day(days[-1])) if days else None
+
+
+@asynccontextmanager
+async def _connected(url: str) -> AsyncIterator[Any]:
     with driver_errors():
         with connecting(url):
             connection = await connect(
@@ -69,7 +93,7 @@ async def _look(url: str, statement: str) -> Any:
                 server_settings=naming(name_of(url)),
             )
         try:
-            return await connection.fetchrow(statement)
+            yield connection
         finally:
             await connection.close()
 

@@ -43,8 +43,11 @@ def ended() -> NodeError:
     )
 
 
-NOT_THE_TASKS = frozenset(("08", "25", "40", "53", "55", "57", "58", "XX"))
+NOT_THE_TASKS = frozenset(("08", "25", "40", "53", "57", "58", "XX"))
 """Classes of what a COMMIT says about the connection, the server or its load. Nothing is wrong with the task."""
+LOCK_NOT_AVAILABLE = "55P03"
+"""As a conflict with another transaction. What else is of its class speaks of objects in a wrong state, which they are
+in the next time as well."""
 
 
 def fails_the_task(error: Exception) -> bool:
@@ -53,7 +56,15 @@ def fails_the_task(error: Exception) -> bool:
     of the store in a statement of ours."""
     if not isinstance(error, asyncpg.PostgresError) or isinstance(error, UNREACHABLE):
         return False
-    return sqlstate_of(error)[:2] not in NOT_THE_TASKS
+    state = sqlstate_of(error)
+    return state != LOCK_NOT_AVAILABLE and state[:2] not in NOT_THE_TASKS
+
+
+def at_commit(error: asyncpg.PostgresError) -> asyncpg.PostgresError:
+    """The same error, which says when it came: no line of the task has raised it."""
+    message, *others = error.args or ("",)
+    error.args = (f"at COMMIT: {message}", *others)
+    return error
 
 
 class Pauses:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 from dalsegno.adapters.postgres.numbering import day_at, day_of, numbers_of
 from dalsegno.adapters.postgres.store import PostgresStore, Transaction
+from dalsegno.adapters.postgres.tenure import Tenure
 from dalsegno.errors import DalSegnoError, OperatorError, SchemaMismatch, Unavailable
 
 logger = logging.getLogger("dalsegno.postgres")
@@ -24,6 +25,8 @@ TABLES = ("event", "output")
 AHEAD = 7
 """Days that are made before they begin."""
 TEND_EVERY = 6 * 3600.0
+LASTING = 1.0
+"""Seconds after which a process is told what it lacks for days to come: one that is over sooner does not care."""
 LOOKS = 4
 """Of a store that is opened, before it goes on without the partitions it needs."""
 JUDGE_EVERY = 60.0
@@ -59,13 +62,26 @@ def read_name(name: str) -> int | None:
 
 
 async def make_ahead(store: PostgresStore, days: int = AHEAD) -> int:
-    """Makes the partitions of today and the next days; how many days were missing."""
-    today = day_at(store.now())
-    known = {read_name(name) for (name,) in await store.fetch("removal.partitions", "dalsegno.event")}
-    missing = [day for day in range(today, today + days + 1) if day not in known]
+    """Makes the partitions of today and the next days, where this role may; how many days were missing."""
+    names = [name for (name,) in await store.fetch("removal.partitions", "dalsegno.event")]
+    missing = missing_among(names, day_at(store.now()), days)
+    if missing and not (tenure := await tenure_of(store)).suffices:
+        logger.debug("no partitions are made: %s", tenure.complaint())  # it is told once, with what helps
+        return len(missing)
     for day in missing:
         await _make(store, day)
     return len(missing)
+
+
+def missing_among(names: Sequence[str], today: int, days: int = AHEAD) -> list[int]:
+    """Of today and the next days those that have no partition; ``names``: of all partitions of ``event``."""
+    known = {read_name(name) for name in names}
+    return [day for day in range(today, today + days + 1) if day not in known]
+
+
+async def tenure_of(store: PostgresStore) -> Tenure:
+    [row] = await store.fetch("removal.tenure")
+    return Tenure(*row)
 
 
 async def _make(store: PostgresStore, day: int) -> None:
@@ -115,12 +131,36 @@ async def make_in_time(store: PostgresStore) -> None:
 
 async def keep_ahead(store: PostgresStore) -> None:
     """For as long as a process runs."""
+    await _make_ahead_if_possible(store)
+    await asyncio.sleep(LASTING)
+    await _warn_of_foreign_tables(store)
     while True:
-        try:
-            await make_ahead(store)
-        except OperatorError as error:
-            logger.warning("partitions cannot be made ahead now (%s); trying again later", error)
         await asyncio.sleep(TEND_EVERY)
+        await _make_ahead_if_possible(store)
+
+
+async def _make_ahead_if_possible(store: PostgresStore) -> None:
+    try:
+        await make_ahead(store)
+    except OperatorError as error:
+        logger.warning("partitions cannot be made ahead now (%s); trying again later", error)
+
+
+async def _warn_of_foreign_tables(store: PostgresStore) -> None:
+    """Everything else works without owning them, so nobody would notice before history has to be removed. Whoever only
+    reads needs no partitions."""
+    try:
+        tenure = await tenure_of(store)
+    except DalSegnoError as error:
+        logger.info("whose the tables of history are cannot be seen now (%s)", error)
+        return
+    if tenure.writes and not tenure.suffices:
+        logger.warning(
+            "%s: unless another process makes them, history of coming days will have no partitions of its own, and"
+            " will be removed row by row. %s",
+            tenure.complaint(),
+            tenure.cure(),
+        )
 
 
 class Days:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -131,10 +132,21 @@ class PostgresStore:
     async def expect_writable(self) -> None:
         """Raises StoreReadOnly where the server answers, but takes no writes. One statement, and nothing is written."""
         async with self._talking():
-            [(writable, standby)] = await self.fetch("reach.writable")
+            [(writable, standby)] = await self._fetch_or_hang_up("reach.writable")
             if not writable:
                 why = "it is a standby" if standby else "transaction_read_only is on"
                 raise asyncpg.ReadOnlySQLTransactionError(why)
+
+    async def _fetch_or_hang_up(self, statement: str) -> list[Row]:
+        """A question that its caller may give up: then the connection goes with it. The driver would ask the server to
+        end the statement first, and wait for its answer, which does not come from one that stands still."""
+        async with self._pool.acquire() as connection:
+            try:
+                rows: list[Row] = await connection.fetch(SQL[statement])
+            except asyncio.CancelledError:
+                connection.terminate()
+                raise
+        return rows
 
     @asynccontextmanager
     async def _talking(self) -> AsyncIterator[None]:

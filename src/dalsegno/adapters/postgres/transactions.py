@@ -16,7 +16,7 @@ from dalsegno.adapters.postgres.callers import SameDatabase, check_form, usable_
 from dalsegno.adapters.postgres.changes import StartedElsewhere, TokenChanged
 from dalsegno.adapters.postgres.commits import MOST_TRIES, Commits
 from dalsegno.adapters.postgres.errors import UNREACHABLE, driver_errors
-from dalsegno.adapters.postgres.faults import Pauses, aborted, ended, fails_the_task, overslept
+from dalsegno.adapters.postgres.faults import Pauses, aborted, at_commit, ended, fails_the_task, overslept
 from dalsegno.adapters.postgres.listener import CHANNEL, Message
 from dalsegno.adapters.postgres.loaded import Loaded
 from dalsegno.adapters.postgres.loading import lock
@@ -132,7 +132,7 @@ class PostgresStepTransaction:
             await self._transaction.commit()
         except asyncpg.PostgresError as error:
             if fails_the_task(error):
-                raise WorkFailed(error) from error
+                raise WorkFailed(at_commit(error)) from error
             raise
         finally:
             await self._give_back()

@@ -33,15 +33,17 @@ def migrate(
     """
     import asyncio
 
+    from dalsegno.cli.finishing import refuse_odd_options
     from dalsegno.cli.migrating import bring_up_to_date
     from dalsegno.cli.opening import make_app
     from dalsegno.cli.output import emit
     from dalsegno.wiring import shown_url
 
+    refuse_odd_options(check=check, finish=finish, force=force)
     url = make_app(store).url
     state = asyncio.run(bring_up_to_date(url, check=check, finish=finish, force=force))
     if json:
         emit({"store": shown_url(url), "before": state.before, "schema": state.after, "newest": state.newest})
     else:
-        typer.echo(f"{shown_url(url)}: {state.sentence()}")
+        typer.echo(f"{shown_url(url)}: {state.sentence(finish=finish)}")
     raise typer.Exit(1 if check and state.after < state.newest else 0)

@@ -10,6 +10,10 @@ from dalsegno.wiring import LISTEN_VARIABLE, require_postgres_driver
 
 APART = 5.0
 """Seconds by which clocks may differ before it is worth a word."""
+KEEP_MAKING = (
+    "Nothing is lost, and a retention empties it. Keep a process running whose user owns the tables of the schema"
+    " `dalsegno`: it makes partitions a week ahead."
+)
 
 
 async def examine_server(url: str) -> list[Check]:
@@ -61,17 +65,27 @@ async def examine_server(url: str) -> list[Check]:
 
 
 async def examine_history(url: str) -> Check:
-    """Of a database with our schema: whether each day lies in a partition of its own."""
-    from dalsegno.adapters.postgres.examination import days_in_common  # noqa: PLC0415 - needs the driver
+    """Of a database with our schema: whether each day lies in a partition of its own, and will."""
+    from dalsegno.adapters.postgres.examination import examine_history_of  # noqa: PLC0415 - needs the driver
 
-    days = await days_in_common(url)
-    shown = "" if days is None else days[0] if days[0] == days[1] else f"{days[0]} to {days[1]}"
+    facts = await examine_history_of(url)
+    found = []
+    if facts.in_common is not None:
+        days = _span(*facts.in_common)
+        found.append(
+            f"of {days} lies in no partition of its own: it is removed row by row, which takes longer"
+        )
+    if facts.missing is not None:
+        found.append(f"of {_span(*facts.missing)} has no partition to go to")
+    if not facts.tenure.suffices:
+        found.append(f"{facts.tenure.complaint()}, and so cannot make partitions")
     return judge(
         "history",
-        f"of {shown} lies in no partition of its own: it is removed row by row, which takes longer"
-        if shown
-        else "each day lies in a partition of its own",
-        warn=bool(shown),
-        cure="Nothing is lost, and a retention empties it. Keep a process running whose user owns the tables of the"
-        " schema `dalsegno`: it makes partitions a week ahead.",
+        "; ".join(found) or "each day lies in a partition of its own",
+        warn=bool(found),
+        cure=KEEP_MAKING if facts.tenure.suffices else f"Nothing is lost. {facts.tenure.cure()}",
     )
+
+
+def _span(first: str, last: str) -> str:
+    return first if first == last else f"{first} to {last}"

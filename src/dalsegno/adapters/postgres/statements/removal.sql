@@ -201,3 +201,15 @@ FROM (
     UNION ALL
     SELECT min(execution), max(execution) FROM dalsegno.output_other
 ) AS found (least_of_each, largest_of_each);
+
+-- :name tenure
+-- Whose the tables of history are, and what this role may do with them; of the two the one that it does not own. By whole
+-- names, as above.
+SELECT quote_ident(current_user) AS role, quote_ident(owner.rolname) AS owner, owner.rolsuper AS owner_is_superuser,
+       pg_has_role(relowner, 'USAGE') AS owns, has_schema_privilege('dalsegno', 'CREATE') AS creates,
+       has_table_privilege(pg_class.oid, 'INSERT') AS writes
+FROM pg_class
+JOIN pg_roles AS owner ON owner.oid = relowner
+WHERE pg_class.oid IN ('dalsegno.event'::regclass, 'dalsegno.output'::regclass)
+ORDER BY owns, relname
+LIMIT 1;
