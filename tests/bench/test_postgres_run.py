@@ -31,7 +31,8 @@ AND name > pg_walfile_name(pg_current_wal_insert_lsn())
 @contextmanager
 def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.postgres.run", *arguments],
+        # Whoever runs these tests in the background has SIGINT ignored, and so would every child.
+        ["env", "--default-signal=INT", sys.executable, "-m", "bench.postgres.run", *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -98,9 +98,16 @@ def test_failure_that_cannot_be_held_either_is_put_off_and_shows_as_a_dead_lette
 
         assert (letter.kind, letter.execution) == ("token", handle.id)
         assert "refuses the step, and its failure too" in letter.reason
+        # Mended between a step and its failure, the store would take the failure.
+        until(lambda: sleeps(stage, handle), "nothing of it is under way")
         history.mend()
         until(lambda: has_ended(stage, handle), "it has ended")
         assert stage.end_of(handle).output == "h"
+
+
+def sleeps(stage: Stage, handle: Handle) -> bool:
+    found = stage.app.host.call(stage.app.engine.stack.ledger.inspect(handle.id))
+    return found is not None and {view.state for view in found.tokens} == {"parked"}
 
 
 def has_ended(stage: Stage, handle: Handle) -> bool:
