@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -16,14 +15,6 @@ from tests.scenarios.documents import graph, task
 from tests.waiting import come_about
 
 SECONDS = 15.0
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgres":
-        found: str = request.getfixturevalue("empty_postgres")()
-        return found
-    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/cancelled.db"
 
 
 class Slow:

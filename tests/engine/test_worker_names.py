@@ -7,7 +7,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -26,14 +25,6 @@ from tests.scenarios.documents import graph, task
 from tests.waiting import come_about, until
 
 LEASE = 60.0
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgres":
-        found: str = request.getfixturevalue("empty_postgres")()
-        return found
-    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/names.db"
 
 
 class Program:

@@ -92,20 +92,24 @@ WITH
 )
 SELECT count(*) FROM consumed;
 
+-- :part leased_places
+-- Where the given tokens lie, of the executions that are held. Only this process's memory says that they are leased, so
+-- that is checked here. (In a way that fits no index: the planner might walk all leases instead of looking up each token.)
+CROSS JOIN LATERAL (
+    SELECT token.ctid AS place
+    FROM token
+    WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence
+      AND token.state || '' = 'leased'
+    OFFSET 0
+) AS token
+WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
+
 -- :part held_writes
--- What steps write, of the executions that are held. Only this process's memory says that a token is leased, so that is
--- checked here. (In a way that fits no index: the planner might walk all leases instead of looking up each token.)
+-- What steps write, of the executions that are held.
 leased AS MATERIALIZED (
     SELECT given.digest, given.fence, token.place
     FROM given_consumed AS given
-    CROSS JOIN LATERAL (
-        SELECT token.ctid AS place
-        FROM token
-        WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence
-          AND token.state || '' = 'leased'
-        OFFSET 0
-    ) AS token
-    WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
+    -- :include leased_places
     LIMIT cardinality($2::text::text[])
 ), consumed AS (
     UPDATE token
@@ -249,14 +253,7 @@ WITH
 ), tired AS MATERIALIZED (
     SELECT given.fence, given.due, given.attempt, given.digest, given.data, token.place
     FROM given_parked AS given
-    CROSS JOIN LATERAL (
-        SELECT token.ctid AS place
-        FROM token
-        WHERE token.execution = given.execution AND token.id = given.id AND token.fence = given.fence
-          AND token.state || '' = 'leased'
-        OFFSET 0
-    ) AS token
-    WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
+    -- :include leased_places
     LIMIT cardinality($45::text::text[])
 ), parked AS (
     UPDATE token
