@@ -7,6 +7,9 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
+# Tests start hundreds of processes. Where the environment forbids compiled modules, each would compile all it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PIP := $(PYTHON) -m pip -qq --disable-pip-version-check --no-input

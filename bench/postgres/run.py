@@ -28,18 +28,25 @@ Figures = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Workload:
     words: tuple[str, ...]
-    """What follows ``dalsegno bench``."""
+    """What follows the program."""
     sizes: tuple[str, ...]
     """Options of ours that it takes."""
     usual: dict[str, int] = field(default_factory=dict)
     """Sizes other than its own, unless they are given."""
     unit: str = "steps/s"
+    program: tuple[str, ...] = ("dalsegno", "bench")
+    """The module, and what it is to do."""
+
+    @property
+    def title(self) -> str:
+        return " ".join(self.words) or self.program[0].rpartition(".")[2]
 
 
 CHAIN = ("executions", "steps")
 AMONG_PROCESSES = {"executions": 2000}
 """Longer than alone: several processes take a while to share work evenly."""
 WORKLOADS = {
+    "bare": Workload((), CHAIN, program=("bench.postgres.bare",)),
     "chain": Workload(("chain",), CHAIN),
     "chain-1": Workload(("chain", "--processes=1"), CHAIN, AMONG_PROCESSES),
     "chain-2": Workload(("chain", "--processes=2"), CHAIN, AMONG_PROCESSES),
@@ -68,9 +75,9 @@ def options(workload: Workload, given: dict[str, int | None]) -> list[str]:
 def measure(name: str, url: str, given: dict[str, int | None]) -> Figures:
     """In a process group of its own, so that of an interrupted run no worker is left."""
     workload = WORKLOADS[name]
-    words = [*workload.words, *options(workload, given)]
-    print(f"dalsegno bench {' '.join(words)}", file=sys.stderr, flush=True)
-    command = [sys.executable, "-m", "dalsegno", "bench", *words, "--json", "--store", url]
+    words = [*workload.program, *workload.words, *options(workload, given)]
+    print(" ".join(words), file=sys.stderr, flush=True)
+    command = [sys.executable, "-m", *words, "--json", "--store", url]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0)
     try:
         output, _ = process.communicate()
@@ -102,13 +109,13 @@ def table(title: str, found: dict[str, Figures]) -> Table:
     for heading in ("rate", "p50 ms", "p99 ms", "CPU s", "MB"):
         made.add_column(heading, justify="right")
     for name, told in found.items():
-        words = " ".join(WORKLOADS[name].words)
+        workload = WORKLOADS[name]
         if not told:
-            made.add_row(words, "failed", *["–"] * 4)
+            made.add_row(workload.title, "failed", *["–"] * 4)
             continue
-        rate = f"{told['steps_per_s']:,.0f} {WORKLOADS[name].unit}"
+        rate = f"{told['steps_per_s']:,.0f} {workload.unit}"
         tail = (told["p50_ms"], told["p99_ms"], told["cpu_s"], told["rss_mb"])
-        made.add_row(words, rate, *("–" if each is None else f"{each:,.2f}" for each in tail))
+        made.add_row(workload.title, rate, *("–" if each is None else f"{each:,.2f}" for each in tail))
     return made
 
 

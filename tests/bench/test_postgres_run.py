@@ -58,16 +58,17 @@ def postgres_of(process: int) -> tuple[int, Path]:
 
 
 def test_chosen_workloads_are_measured_one_after_the_other() -> None:
-    with running("chain", "latency-1", "--json", *TINY) as process:
+    with running("bare", "chain", "latency-1", "--json", *TINY) as process:
         output, progress = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, progress
     found = json.loads(output)
     assert found["server"].startswith("PostgreSQL ")
-    assert list(found["results"]) == ["chain", "latency-1"]
+    assert list(found["results"]) == ["bare", "chain", "latency-1"]
     assert all(told["steps_per_s"] > 0 for told in found["results"].values())
     assert found["results"]["chain"]["details"]["executions"] == 5
     assert found["results"]["latency-1"]["details"]["processes"] == 1
     assert "dalsegno bench latency --processes=1 --rounds=3" in progress
+    assert "bench.postgres.bare --executions=5 --steps=2" in progress
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

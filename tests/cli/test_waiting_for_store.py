@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import httpx
 import pytest
 
 from dalsegno.app import App
@@ -23,12 +20,11 @@ from dalsegno.cli.patience import Awaited, running_patiently
 from dalsegno.cli.session import Stopping
 from dalsegno.engine.heartbeat import Heartbeat
 from dalsegno.errors import BadConfiguration, DalSegnoError, Unavailable
-from dalsegno.version import __version__
 from dalsegno.wiring import open_stack
 from tests.adapters.postgres.standby import Pair, make_pair
 from tests.cli.programs import Program, Programs
+from tests.cli.roles import NOBODY, ROLES, line_with, options_of, stop
 from tests.servers.postgres import PostgresServer
-from tests.servers.process import free_port
 from tests.servers.workspace import Workspace
 from tests.waiting import until
 
@@ -55,18 +51,6 @@ main()
 """The program, which stands still in a moment in which its store is open and not everything runs yet."""
 
 MOMENTS = [(role, "start") for role in ("worker", "scheduler", "server")] + [("worker", "_start_worker")]
-ROLES = {"worker": "serves default", "scheduler": "scheduler: timers", "server": "listens at"}
-
-
-def line_with(program: Program, text: str) -> str:
-    """The first line on stderr that holds it; fails at the end of the output."""
-    assert program.process.stderr is not None
-    read = []
-    for line in program.process.stderr:
-        read.append(line)
-        if text in line:
-            return line
-    raise AssertionError(f"{text!r} is not in {''.join(read)}")
 
 
 @pytest.fixture
@@ -74,10 +58,6 @@ def pair(private_postgres: PostgresServer, server_workspace: Workspace) -> Itera
     pair = make_pair(private_postgres, server_workspace.new_folder)
     yield pair
     pair.standby.discard()
-
-
-def options_of(role: str) -> tuple[str, ...]:
-    return ("--port", "0") if role == "server" else ()
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -90,13 +70,12 @@ def test_role_waits_for_its_store(
     assert "WARNING" in line_with(program, f"127.0.0.1:{server.port} cannot be reached")
     server.start()
     line_with(program, ROLES[role])
-    program.send(signal.SIGTERM)
-    assert program.finish()[0] == 0
+    stop(program)
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_role_that_waits_can_be_stopped(programs: Programs, role: str) -> None:
-    program = programs.begin(role, *options_of(role), "--store", "postgresql://me@127.0.0.1:9/db")
+    program = programs.begin(role, *options_of(role), "--store", NOBODY)
     line_with(program, "cannot be reached")
     program.send(signal.SIGTERM)
     code, _, err = program.finish()
@@ -123,8 +102,7 @@ def test_role_waits_for_the_promotion_of_the_only_server_it_finds(
         program.process.wait(1.5)
     pair.promote()
     line_with(program, ROLES[role])
-    program.send(signal.SIGTERM)
-    assert program.finish()[0] == 0
+    stop(program)
 
 
 def begin_parting(programs: Programs, url: str, role: str, moment: str) -> Program:
@@ -145,8 +123,7 @@ def test_server_that_goes_away_between_opening_and_starting_is_waited_for(
     assert "cannot be reached" in line_with(program, "the store cannot be opened")
     server.start()
     line_with(program, ROLES[role])
-    program.send(signal.SIGTERM)
-    assert program.finish()[0] == 0
+    stop(program)
 
 
 @pytest.mark.parametrize(("role", "moment"), MOMENTS)
@@ -205,114 +182,6 @@ def test_user_without_rights_is_not_waited_for(
 
 def invoke_migrate(programs: Programs, url: str) -> None:
     assert programs.begin("migrate", "--store", url).finish()[0] == 0
-
-
-# -- whoever asks meanwhile -----------------------------------------------------------------------------------
-
-
-def is_listening(port: int) -> bool:
-    with socket.socket() as caller:
-        return caller.connect_ex(("127.0.0.1", port)) == 0
-
-
-def connections_of(http: httpx.Client) -> list[str]:
-    """By the ports from which they were made."""
-    transport: Any = http._transport
-    return [
-        str(each._connection._network_stream.get_extra_info("client_addr"))
-        for each in transport._pool.connections
-    ]
-
-
-@pytest.mark.parametrize("role", ["worker", "scheduler"])
-def test_role_that_waits_is_alive_and_not_ready(
-    programs: Programs, postgres_factory: Callable[..., PostgresServer], role: str
-) -> None:
-    server = postgres_factory()
-    server.stop()
-    url = f"http://127.0.0.1:{(port := free_port())}"
-    program = programs.begin(role, "--store", server.url, "--health-port", str(port))
-    line_with(program, "cannot be reached")
-
-    assert httpx.get(f"{url}/live").json() == {"status": "ok"}
-    ready = httpx.get(f"{url}/ready")
-    assert ready.status_code == 503
-    assert ready.json()["status"] == "down"
-    assert "waits for its store: PostgreSQL at 127.0.0.1" in ready.json()["detail"]
-    metrics = httpx.get(f"{url}/metrics").text
-    assert "dalsegno_store_up 0.0" in metrics
-    assert f'dalsegno_info{{version="{__version__}"}}' in metrics
-
-    server.start()
-    until(lambda: httpx.get(f"{url}/ready").status_code == 200, "readiness")
-    assert "dalsegno_store_up 1.0" in httpx.get(f"{url}/metrics").text
-    program.send(signal.SIGTERM)
-    assert program.finish()[0] == 0
-
-
-def test_server_that_waits_answers_and_hands_its_socket_over(
-    programs: Programs, postgres_factory: Callable[..., PostgresServer]
-) -> None:
-    server = postgres_factory()
-    server.stop()
-    port = free_port()
-    program = programs.begin("server", "--port", str(port), "--store", server.url)
-    line_with(program, "cannot be reached")
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as http:
-        assert http.get("/v1/health/live").json() == {"status": "ok"}
-        assert http.head("/v1/health/live").status_code == 200
-        for method, path in (
-            ("GET", "/v1/health/ready"),
-            ("GET", "/v1/executions"),
-            ("GET", "/nothing"),
-            ("HEAD", "/docs"),
-        ):
-            refused = http.request(method, path)
-            assert refused.status_code == 503, path
-            assert refused.headers["Retry-After"] == "1"
-            assert refused.headers["Content-Type"] == "application/problem+json"
-            assert refused.headers["X-Content-Type-Options"] == "nosniff"
-        told = http.get("/v1/health/ready").json()
-        assert told["code"] == "DS-210"
-        assert told["type"] == "/v1/errors/DS-210"
-        assert "waits for its store: PostgreSQL at 127.0.0.1" in told["detail"]
-        assert http.post("/v1/executions", json={"workflow": "x"}).status_code == 503
-        http.get("/v1/health/live")
-        [connection] = connections_of(http)
-
-        server.start()
-
-        until(lambda: http.get("/v1/health/ready").status_code == 200, "readiness")
-        assert http.get("/v1/executions").status_code == 200
-        assert connections_of(http) == [connection], "the connection outlives the change"
-    line_with(program, ROLES["server"])
-    program.send(signal.SIGTERM)
-    assert program.finish()[0] == 0
-
-
-def test_server_that_waits_can_be_stopped_while_it_is_asked(programs: Programs) -> None:
-    port = free_port()
-    store = "postgresql://me@127.0.0.1:9/db"
-    program = programs.begin("server", "--port", str(port), "--grace", "20", "--store", store)
-    line_with(program, "cannot be reached")
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as http:
-        assert http.get("/v1/health/ready").status_code == 503
-        program.send(signal.SIGTERM)
-        code, _, err = program.finish(patience=10)
-    assert code == 0
-    assert "stopped before the store could be opened" in err
-
-
-def test_who_comes_before_a_server_is_up_is_kept_waiting_and_served(
-    programs: Programs, postgres_url: str
-) -> None:
-    """Whoever starts a server and calls it at once gets an answer, and no refusal."""
-    port = free_port()
-    program = programs.begin("server", "--port", str(port), "--store", postgres_url)
-    until(lambda: is_listening(port), "the socket")
-    assert httpx.get(f"http://127.0.0.1:{port}/v1/executions", timeout=20).status_code == 200
-    program.send(signal.SIGTERM)
-    assert program.finish()[0] == 0
 
 
 # -- without processes ----------------------------------------------------------------------------------------

@@ -4,68 +4,22 @@ a living name."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 
 import pytest
 
 from dalsegno import App
-from dalsegno.adapters.memory import MemoryLedger
-from dalsegno.engine import letting_go
 from dalsegno.handle import Handle
 from dalsegno.model.effect import FinishExecution, SaveMachine, SettlePromise
 from dalsegno.model.token import Lease
-from dalsegno.model.transition import Outcome, Refused, Stale, Transition
+from dalsegno.model.transition import Outcome, Stale, Transition
+from tests.engine.gates import Answer, Choice, gated, refusing
 from tests.waiting import until
 
-Choice = Callable[[Transition], bool]
 
-
-class Gate:
-    """In front of a ledger: refuses some transitions, and says of every fused one that the machine has moved on, until
-    it is opened."""
-
-    def __init__(self, ledger: MemoryLedger, refuses: Choice) -> None:
-        self._commit = ledger.commit
-        self._refuses = refuses
-        self._is_open = False
-        self.refused: list[Transition] = []
-
-    def open(self) -> None:
-        self._is_open = True
-
-    async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
-        answers = [self._answer(step) for step in batch]
-        passing = [step for step, answer in zip(batch, answers, strict=True) if answer is None]
-        outcomes = iter(await self._commit(passing))
-        return [next(outcomes) if answer is None else answer for answer in answers]
-
-    def _answer(self, step: Transition) -> Outcome | None:
-        if self._is_open:
-            return None
-        if is_fused(step):
-            return Stale("version")
-        if self._refuses(step):
-            self.refused.append(step)
-            return Refused("it does not fit")
-        return None
-
-
-@contextmanager
-def gated(refuses: Choice, patch: pytest.MonkeyPatch) -> Iterator[tuple[App, Gate]]:
-    patch.setattr(letting_go, "BROKEN_PAUSE", 0.05)
-    app = App("memory:")
-    app.task(name="echo")(_echo)
-    with app.running():
-        ledger = app.engine.stack.ledger
-        assert isinstance(ledger, MemoryLedger)
-        gate = Gate(ledger, refuses)
-        patch.setattr(ledger, "commit", gate.commit)
-        yield app, gate
-
-
-async def _echo(value: int) -> int:
-    return value
+def too_late(refuses: Choice) -> Answer:
+    """Of every fused transition it is said that the machine has moved on."""
+    refused = refusing(refuses)
+    return lambda step: Stale("version") if is_fused(step) else refused(step)
 
 
 def is_fused(transition: Transition) -> bool:
@@ -98,7 +52,7 @@ def heir_of(app: App, script: Handle) -> Handle:
 def test_completion_that_is_refused_after_the_machine_moved_on_fails_the_script(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with gated(is_plain_completion, monkeypatch) as (app, gate):
+    with gated(too_late(is_plain_completion), monkeypatch) as (app, gate):
         app.deploy_script('return await Task.run("echo", 1)', "s")
         handle = app.start("s")
 
@@ -109,7 +63,7 @@ def test_completion_that_is_refused_after_the_machine_moved_on_fails_the_script(
 def test_completion_that_is_refused_after_the_script_has_ended_fails_the_task_that_lives_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with gated(is_completed_task, monkeypatch) as (app, gate):
+    with gated(too_late(is_completed_task), monkeypatch) as (app, gate):
         go = threading.Event()
         runs = []
 
@@ -132,7 +86,7 @@ def test_completion_that_is_refused_after_the_script_has_ended_fails_the_task_th
 
 def test_task_whose_script_ends_while_it_is_refused_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """The script's failure comes too late as well, and the task lives on."""
-    with gated(is_plain_completion, monkeypatch) as (app, gate):
+    with gated(too_late(is_plain_completion), monkeypatch) as (app, gate):
         app.deploy_script('Task.run("echo", 1)\nreturn await Signal.next("end")', "s")
         worker = app.engine.worker
         assert worker is not None

@@ -3,78 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
 from dalsegno import App, TaskContext
-from dalsegno.adapters.memory import MemoryLedger
 from dalsegno.core import script_tasks
 from dalsegno.engine import letting_go
 from dalsegno.engine.troubles import Trouble
 from dalsegno.errors import BadConfiguration, Unavailable
 from dalsegno.model.retry import RetryPolicy
 from dalsegno.model.token import Lease
-from dalsegno.model.transition import Outcome, Refused, Transition
+from dalsegno.model.transition import Transition
+from tests.engine.gates import gated, let_pass, refusing
 from tests.scenarios.documents import echo, graph, task
 from tests.waiting import until
 
-Refuses = Callable[[Transition], bool]
+NOT_HERE = BadConfiguration("the plugin is not here")
+"""What a process says of a step that it cannot run."""
 
 
-class Gate:
-    """In front of a ledger: refuses some transitions, until it is opened."""
-
-    def __init__(self, ledger: MemoryLedger, refuses: Refuses) -> None:
-        self._commit = ledger.commit
-        self._refuses: Refuses | None = refuses
-        self.refused: list[Transition] = []
-        self.passed: list[Transition] = []
-
-    def open(self) -> None:
-        self._refuses = None
-
-    async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
-        kept = [step for step in batch if self._refuses is None or not self._refuses(step)]
-        self.refused += [step for step in batch if step not in kept]
-        self.passed += kept
-        outcomes = iter(await self._commit(kept))
-        return [next(outcomes) if step in kept else Refused("it does not fit") for step in batch]
-
-
-@contextmanager
-def gated(refuses: Refuses, patch: pytest.MonkeyPatch) -> Iterator[tuple[App, Gate]]:
-    patch.setattr(letting_go, "CANNOT_RUN_PAUSE", 0.05)
-    patch.setattr(letting_go, "BROKEN_PAUSE", 0.05)
-    app = App("memory:")
-    app.task(name="echo")(_echo)
-    with app.running():
-        ledger = app.engine.stack.ledger
-        assert isinstance(ledger, MemoryLedger)
-        gate = Gate(ledger, refuses)
-        patch.setattr(ledger, "commit", gate.commit)
-        yield app, gate
-
-
-async def _echo(value: int) -> int:
-    return value
-
-
-def cannot_run(app: App, times: int, patch: pytest.MonkeyPatch) -> None:
-    """As a process that lacks a plugin, until it has refused a step so often."""
+def break_steps(app: App, times: int, error: Exception, patch: pytest.MonkeyPatch) -> list[int]:
+    """So many do, all with this error. Returns the numbers of all that were tried, which become more."""
     steps = app.engine.steps
     run = steps.step
-    tries = 0
+    tries: list[int] = []
 
     async def step(*given: object) -> object:
-        nonlocal tries
-        tries += 1
-        if tries <= times:
-            raise BadConfiguration("the plugin is not here")
+        tries.append(len(tries) + 1)
+        if len(tries) <= times:
+            raise error
         return await run(*given)  # type: ignore[arg-type]
 
     patch.setattr(steps, "step", step)
+    return tries
 
 
 def flaky(app: App, failures: int) -> list[int]:
@@ -100,7 +62,7 @@ def is_step_that_ends(transition: Transition) -> bool:
 
 
 def test_step_whose_failure_is_refused_too_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    with gated(is_step_that_ends, monkeypatch) as (app, gate):
+    with gated(refusing(is_step_that_ends), monkeypatch) as (app, gate):
         app.deploy(graph("a", {"a": echo(1)}))
         handle = app.start("scenario")
 
@@ -112,10 +74,10 @@ def test_step_whose_failure_is_refused_too_is_put_off(monkeypatch: pytest.Monkey
 
 
 def test_put_off_uses_up_no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    with gated(lambda _: False, monkeypatch) as (app, _):
+    with gated(let_pass, monkeypatch) as (app, _):
         attempts = flaky(app, failures=2)
         app.deploy(graph("a", {"a": task("flaky")}))
-        cannot_run(app, 3, monkeypatch)
+        break_steps(app, 3, NOT_HERE, monkeypatch)
 
         assert app.start("scenario").result(timeout=30) == "done"
     assert attempts == [1, 2, 3]
@@ -123,7 +85,7 @@ def test_put_off_uses_up_no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_put_off_after_a_refused_failure_uses_up_no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither of the step nor of the failure in its place is anything stored."""
-    with gated(is_step_that_ends, monkeypatch) as (app, gate):
+    with gated(refusing(is_step_that_ends), monkeypatch) as (app, gate):
         attempts: list[int] = []
 
         @app.task(name="noting")
@@ -141,14 +103,14 @@ def test_put_off_after_a_refused_failure_uses_up_no_attempt(monkeypatch: pytest.
 
 
 def test_pause_grows_with_every_put_off_and_the_third_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with gated(lambda _: False, monkeypatch) as (app, gate):
+    with gated(let_pass, monkeypatch) as (app, gate):
         told: list[Trouble] = []
         assert app.engine.worker is not None
         monkeypatch.setattr(app.engine.worker.letting_go, "trouble", told.append)
         pauses: list[float] = []
         monkeypatch.setattr(letting_go, "put_off", noting_pauses(app, pauses))
         app.deploy(graph("a", {"a": echo(1)}))
-        cannot_run(app, 3, monkeypatch)
+        break_steps(app, 3, NOT_HERE, monkeypatch)
 
         assert app.start("scenario").result(timeout=30) == 1
     assert [trouble.tries for trouble in told] == [1, 2, 3]
@@ -181,7 +143,7 @@ def leased(token: str, attempt: int = 1) -> Lease:
 def test_step_that_cannot_even_be_put_off_is_handed_back(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with gated(is_step, monkeypatch) as (app, gate):
+    with gated(refusing(is_step), monkeypatch) as (app, gate):
         app.deploy(graph("a", {"a": echo(1)}))
         handle = app.start("scenario")
 
@@ -195,41 +157,14 @@ def test_step_that_cannot_even_be_put_off_is_handed_back(
 def test_step_that_this_process_cannot_run_is_handed_back_where_it_cannot_be_put_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with gated(is_step, monkeypatch) as (app, gate):
+    with gated(refusing(is_step), monkeypatch) as (app, gate):
         app.deploy(graph("a", {"a": echo(1)}))
-        steps = app.engine.steps
-        run = steps.step
-        tries = 0
-
-        async def cannot(*given: object) -> object:
-            nonlocal tries
-            tries += 1
-            if tries < 3:
-                raise BadConfiguration("the code is not here")
-            return await run(*given)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(steps, "step", cannot)
+        tries = break_steps(app, 2, NOT_HERE, monkeypatch)
         handle = app.start("scenario")
-        until(lambda: tries >= 3, "it is taken again")
+        until(lambda: len(tries) >= 3, "it is taken again")
         gate.open()
 
         assert handle.result(timeout=30) == 1
-
-
-def breaks(app: App, times: int, error: Exception, patch: pytest.MonkeyPatch) -> None:
-    """So many steps do, all in the same way."""
-    steps = app.engine.steps
-    run = steps.step
-    tries = 0
-
-    async def step(*given: object) -> object:
-        nonlocal tries
-        tries += 1
-        if tries <= times:
-            raise error
-        return await run(*given)  # type: ignore[arg-type]
-
-    patch.setattr(steps, "step", step)
 
 
 @pytest.mark.parametrize(
@@ -238,14 +173,14 @@ def breaks(app: App, times: int, error: Exception, patch: pytest.MonkeyPatch) ->
 def test_step_that_breaks_again_and_again_is_tried_less_and_less_often(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, said: str
 ) -> None:
-    with gated(lambda _: False, monkeypatch) as (app, gate):
+    with gated(let_pass, monkeypatch) as (app, gate):
         told: list[Trouble] = []
         assert app.engine.worker is not None
         monkeypatch.setattr(app.engine.worker.letting_go, "trouble", told.append)
         pauses: list[float] = []
         monkeypatch.setattr(letting_go, "put_off", noting_pauses(app, pauses))
         app.deploy(graph("a", {"a": echo(1)}))
-        breaks(app, 4, error, monkeypatch)
+        break_steps(app, 4, error, monkeypatch)
         handle = app.start("scenario")
 
         assert handle.result(timeout=30) == 1
@@ -263,10 +198,10 @@ def test_step_that_breaks_and_cannot_be_put_off_is_handed_back_each_time(
     def break_too(*_: object) -> Transition:
         raise RuntimeError("this as well")
 
-    with gated(lambda _: False, monkeypatch) as (app, _):
+    with gated(let_pass, monkeypatch) as (app, _):
         monkeypatch.setattr(letting_go, "put_off", break_too)
         app.deploy(graph("a", {"a": echo(1)}))
-        breaks(app, 3, RuntimeError("a bug"), monkeypatch)
+        break_steps(app, 3, RuntimeError("a bug"), monkeypatch)
         began = time.monotonic()
 
         assert app.start("scenario").result(timeout=30) == 1

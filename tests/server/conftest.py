@@ -18,6 +18,8 @@ from dalsegno.app import App
 from dalsegno.engine.reconciler import Reconciler
 from dalsegno.server import ServerSettings, create_application
 from dalsegno.server.application import Roles
+from tests.server.silence import Witness
+from tests.servers.postgres import PostgresServer
 
 LASTING = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 """For tests with several processes: a store that outlives the one that opened it."""
@@ -79,6 +81,12 @@ async def http(application: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
         transport = httpx.ASGITransport(application, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700") as client:
             yield client
+
+
+@pytest.fixture
+def witness(http: httpx.AsyncClient, private_postgres: PostgresServer) -> Witness:
+    """For servers whose store is the private one."""
+    return Witness(http, private_postgres)
 
 
 class LiveServer:

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import httpx
 import pytest
@@ -19,16 +14,15 @@ from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.app import App
 from dalsegno.engine.stack import Stack
 from dalsegno.errors import Unavailable
-from dalsegno.server import ServerSettings, create_application, reaching
+from dalsegno.server import ServerSettings, create_application, metrics, reaching
 from dalsegno.server.doorman import Doorman
 from dalsegno.server.keys import KeyBook
+from dalsegno.server.office import Office
 from dalsegno.server.sessions import COOKIE
+from tests.server.silence import AFTER_A_LOOK, KEYS_SECONDS, Witness, silence
 from tests.servers.postgres import PostgresServer
 
 SOON = 1.0
-AFTER_A_LOOK = 4.0
-"""Seconds: the store has two, and the machine may be busy."""
-KEYS_SECONDS = 0.1
 START = {
     "definition": {
         "name": "g",
@@ -62,72 +56,25 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-@contextmanager
-def standing_still(server: PostgresServer) -> Iterator[None]:
-    """The postmaster first, so that nobody new is there when its children are listed."""
-    stopped: list[int] = []
-    try:
-        stop(server.pid, stopped)
-        while running := children_of(server.pid) - set(stopped):  # of those that run, the list may miss some
-            for child in running:
-                stop(child, stopped)
-        yield
-    finally:
-        for process in stopped:
-            os.kill(process, signal.SIGCONT)
-
-
-def stop(process: int, stopped: list[int]) -> None:
-    os.kill(process, signal.SIGSTOP)
-    stopped.append(process)
-
-
-def children_of(process: int) -> set[int]:
-    return set(map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()))
-
-
-@asynccontextmanager
-async def silence(server: PostgresServer) -> AsyncIterator[None]:
-    with standing_still(server):
-        await asyncio.sleep(2 * KEYS_SECONDS)
-        yield
-
-
-async def answer(
-    http: httpx.AsyncClient, path: str, seconds: float, headers: dict[str, str] | None = None
-) -> httpx.Response:
-    began = time.monotonic()
-    async with asyncio.timeout(3 * seconds):
-        reply = await http.get(path, headers=headers)
-    assert time.monotonic() - began < seconds
-    return reply
-
-
-async def test_a_server_without_keys_is_alive(
-    http: httpx.AsyncClient, private_postgres: PostgresServer
-) -> None:
-    async with silence(private_postgres):
+async def test_a_server_without_keys_is_alive(witness: Witness) -> None:
+    async with witness.silence():
         for _ in range(3):
-            assert (await answer(http, "/v1/health/live", SOON)).json()["status"] == "ok"
+            assert (await witness.get("/v1/health/live", SOON)).json()["status"] == "ok"
 
 
 @pytest.mark.usefixtures("key")
-async def test_a_server_with_keys_is_alive(http: httpx.AsyncClient, private_postgres: PostgresServer) -> None:
-    async with silence(private_postgres):
-        assert (await answer(http, "/v1/health/live", SOON)).json()["status"] == "ok"
+async def test_a_server_with_keys_is_alive(witness: Witness) -> None:
+    async with witness.silence():
+        assert (await witness.get("/v1/health/live", SOON)).json()["status"] == "ok"
 
 
-async def test_it_is_not_ready_until_the_store_speaks_again(
-    http: httpx.AsyncClient, private_postgres: PostgresServer
-) -> None:
-    async with silence(private_postgres):
-        for _ in range(2):
-            reply = await answer(http, "/v1/health/ready", AFTER_A_LOOK)
-            assert (reply.status_code, reply.json()["code"]) == (503, "DS-210")
-            assert "did not answer within 2 s" in reply.json()["detail"]
-            assert reply.headers["retry-after"] == "1"
-            assert reply.headers["content-type"] == "application/problem+json"
-    assert (await answer(http, "/v1/health/ready", AFTER_A_LOOK)).status_code == 200
+async def test_it_is_not_ready_until_the_store_speaks_again(witness: Witness) -> None:
+    for reply in await witness.get_twice("/v1/health/ready"):
+        assert (reply.status_code, reply.json()["code"]) == (503, "DS-210")
+        assert "did not answer within 2 s" in reply.json()["detail"]
+        assert reply.headers["retry-after"] == "1"
+        assert reply.headers["content-type"] == "application/problem+json"
+    assert (await witness.get("/v1/health/ready")).status_code == 200
 
 
 async def test_a_look_that_is_given_up_does_not_wait_for_the_silent_store(
@@ -146,50 +93,69 @@ async def test_a_look_that_is_given_up_does_not_wait_for_the_silent_store(
     await store.close()
 
 
-async def test_health_without_keys_says_that_the_store_is_down(
-    http: httpx.AsyncClient, private_postgres: PostgresServer
-) -> None:
-    async with silence(private_postgres):
-        for _ in range(2):
-            health = await answer(http, "/v1/health", AFTER_A_LOOK)
-            assert (health.status_code, health.json()["status"]) == (200, "down")
-            assert [each["name"] for each in health.json()["parts"]] == ["store"]
-
-
-async def test_health_with_keys_says_so_to_keys_that_were_known(
-    http: httpx.AsyncClient, key: str, private_postgres: PostgresServer
-) -> None:
-    async with silence(private_postgres):
-        health = await answer(http, "/v1/health", AFTER_A_LOOK, bearer(key))
+async def test_health_without_keys_says_that_the_store_is_down(witness: Witness) -> None:
+    for health in await witness.get_twice("/v1/health"):
         assert (health.status_code, health.json()["status"]) == (200, "down")
-        assert (await answer(http, "/v1/health", AFTER_A_LOOK)).status_code == 401
+        assert [each["name"] for each in health.json()["parts"]] == ["store"]
+
+
+async def test_health_with_keys_says_so_to_keys_that_were_known(witness: Witness, key: str) -> None:
+    async with witness.silence():
+        health = await witness.get("/v1/health", headers=bearer(key))
+        assert (health.status_code, health.json()["status"]) == (200, "down")
+        assert (await witness.get("/v1/health")).status_code == 401
         wrong = key[:-1] + ("0" if key[-1] != "0" else "1")
-        assert (await answer(http, "/v1/health", AFTER_A_LOOK, bearer(wrong))).status_code == 401
+        assert (await witness.get("/v1/health", headers=bearer(wrong))).status_code == 401
         session = {"Cookie": f"{COOKIE}={'0' * 64}"}  # which only the store could tell from another
-        assert (await answer(http, "/v1/health", AFTER_A_LOOK, session)).status_code == 503
+        assert (await witness.get("/v1/health", headers=session)).status_code == 503
 
 
 async def test_health_does_not_go_by_keys_of_which_one_was_revoked_here(
-    http: httpx.AsyncClient, application: FastAPI, key: str, private_postgres: PostgresServer
+    witness: Witness, application: FastAPI, key: str
 ) -> None:
     application.state.office.doorman.look_again()
-    async with silence(private_postgres):
-        assert (await answer(http, "/v1/health", AFTER_A_LOOK, bearer(key))).status_code == 503
+    async with witness.silence():
+        assert (await witness.get("/v1/health", headers=bearer(key))).status_code == 503
 
 
-async def test_noted_uses_of_keys_leave_them_known(
-    http: httpx.AsyncClient, application: FastAPI, key: str, private_postgres: PostgresServer
-) -> None:
+async def test_noted_uses_of_keys_leave_them_known(witness: Witness, application: FastAPI, key: str) -> None:
     await application.state.office.doorman.write_uses()
-    async with silence(private_postgres):
-        assert (await answer(http, "/v1/health", AFTER_A_LOOK, bearer(key))).json()["status"] == "down"
+    async with witness.silence():
+        assert (await witness.get("/v1/health", headers=bearer(key))).json()["status"] == "down"
+
+
+@pytest.fixture
+def hasty_scrapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "PATIENCE", reaching.PATIENCE)
+
+
+@pytest.mark.usefixtures("hasty_scrapes")
+async def test_metrics_without_keys_tell_what_is_known_and_that_the_store_is_down(witness: Witness) -> None:
+    assert store_is_up(await witness.get("/metrics"))
+    for scrape in await witness.get_twice("/metrics"):
+        assert not store_is_up(scrape)
+        assert 'dalsegno_http_requests_total{method="GET",route="/metrics",status="200"}' in scrape.text
+    assert store_is_up(await witness.get("/metrics"))
+
+
+@pytest.mark.usefixtures("hasty_scrapes")
+async def test_metrics_with_keys_do_so_for_keys_that_were_known(witness: Witness, key: str) -> None:
+    async with witness.silence():
+        assert not store_is_up(await witness.get("/metrics", headers=bearer(key)))
+        assert (await witness.get("/metrics")).status_code == 401
+
+
+def store_is_up(scrape: httpx.Response) -> bool:
+    assert scrape.status_code == 200
+    (line,) = (line for line in scrape.text.splitlines() if line.startswith("dalsegno_store_up "))
+    return line == "dalsegno_store_up 1.0"
 
 
 async def test_a_start_that_cannot_be_admitted_is_refused_in_time(
-    http: httpx.AsyncClient, application: FastAPI, private_postgres: PostgresServer
+    http: httpx.AsyncClient, application: FastAPI, witness: Witness
 ) -> None:
     application.state.office.doorman.patience = 1.0
-    async with silence(private_postgres), asyncio.timeout(AFTER_A_LOOK):
+    async with witness.silence(), asyncio.timeout(AFTER_A_LOOK):
         refused = await http.post("/v1/executions", json=START)
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
     assert "nothing was done" in refused.json()["detail"]
@@ -256,6 +222,22 @@ async def test_a_look_is_ended_when_the_server_stops(stack: Stack, monkeypatch: 
         assert driver.gave_up
         with pytest.raises(Unavailable):
             await asking
+
+
+async def test_metrics_look_at_the_store_once_at_a_time_and_no_more_when_the_server_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics, "PATIENCE", 0.05)
+    driver = Stubborn()
+    async with App("memory:").running(worker=False, scheduler=False) as app, asyncio.timeout(5):
+        monkeypatch.setattr(app.client.stack.ledger, "queues", driver.look)
+        office = Office(app, ServerSettings())
+        for _ in range(3):
+            assert b"dalsegno_store_up 0.0" in await metrics.exposition(office)
+        assert (driver.asked, driver.gave_up) == (1, False)
+        driver.may_end.set()
+        await metrics.end_look(app.client.stack)
+        assert driver.gave_up
 
 
 async def test_keys_are_read_once_at_a_time_and_no_more_when_the_server_stops(

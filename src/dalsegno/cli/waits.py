@@ -18,6 +18,7 @@ from dalsegno.cli.script_waits import script_reasons
 from dalsegno.cli.tree import countdown
 from dalsegno.core.diagnosis import Wait, never_silent, waits
 from dalsegno.engine.lost_workers import lost_workers
+from dalsegno.errors import NotFound
 from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionView
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.token import TokenView
@@ -26,6 +27,7 @@ LOOKS = {
     "running": "RUNNING",
     "lost": "FAILED",
     "stuck": "FAILED",
+    "trouble": "FAILED",
     "queued": "QUEUED",
     "paused": "PAUSED",
 }
@@ -61,7 +63,16 @@ async def explain(client: Desk, execution: str, command: Command) -> Explanation
     else:
         reasons = await _graph_reasons(client, inspection, command)
     silent = never_silent(inspection, [reason.wait for reason in reasons]) if not reasons else []
-    return Explanation(view, [*reasons, *map(Reason, silent)], client.stack.clock.now())
+    told = [*await _troubles(client, execution), *reasons, *map(Reason, silent)]
+    return Explanation(view, told, client.stack.clock.now())
+
+
+async def _troubles(client: Desk, execution: str) -> list[Reason]:
+    """Notes of processes that could not go on with it: whoever keeps the store has them."""
+    try:
+        return [Reason(wait) for wait in await client.why(execution) if wait.kind == "trouble"]
+    except NotFound:  # it ended between the looks
+        return []
 
 
 async def _graph_reasons(client: Desk, inspection: Inspection, command: Command) -> list[Reason]:

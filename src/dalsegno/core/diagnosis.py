@@ -34,6 +34,7 @@ WaitKind = Literal[
     "limit",
     "trigger",
     "stuck",
+    "trouble",
 ]
 
 

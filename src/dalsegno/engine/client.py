@@ -39,6 +39,7 @@ from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.signalling import Signalling
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.starting import StartOptions
+from dalsegno.engine.troubles import troubled
 from dalsegno.engine.worker import Worker
 from dalsegno.engine.written import keep_text
 from dalsegno.errors import (
@@ -266,16 +267,20 @@ class Client:
         lost = await lost_workers(self.stack.ledger, inspection)
         if inspection.execution.kind not in SCRIPTED or inspection.execution.state == "PENDING":
             found = waits(inspection, await self.open_slots(inspection), lost)
-            return await self._said(never_silent(inspection, found))
+            return await self._said(inspection, never_silent(inspection, found))
         try:
             seen = await self.picture(execution, variables=False)
         except BadConfiguration:
             seen = None
         machine = await self.stack.ledger.machine(execution)
-        return await self._said(never_silent(inspection, script_waits(inspection, seen, machine, lost)))
+        found = script_waits(inspection, seen, machine, lost)
+        return await self._said(inspection, never_silent(inspection, found))
 
-    async def _said(self, waiting: list[Wait]) -> list[Wait]:
-        return await naming_the_unserved(self.stack.ledger, waiting)
+    async def _said(self, inspection: Inspection, waiting: list[Wait]) -> list[Wait]:
+        return [
+            *await troubled(self.stack.records, inspection),
+            *await naming_the_unserved(self.stack.ledger, waiting),
+        ]
 
     async def open_slots(self, inspection: Inspection) -> Mapping[str, tuple[str, ...]]:
         """What has not arrived at each barrier, by name; nothing of a graph whose node types are not known here."""

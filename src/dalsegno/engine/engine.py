@@ -219,6 +219,7 @@ class Engine:
             settings.lease_seconds,
             describe(self.worker, self.stack.clock),
         )
+        heartbeat.outage = self.outage
         heartbeat.start()
         self._heartbeat = heartbeat  # only now: one whose first beat was not stored has nothing to stop
         self.worker.renamed = heartbeat.soon

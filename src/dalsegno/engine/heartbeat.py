@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable
 
+from dalsegno.engine.outage import Outage
 from dalsegno.errors import DalSegnoError
 from dalsegno.ports.ledger import Ledger
-
-logger = logging.getLogger("dalsegno.heartbeat")
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 5.0
@@ -65,6 +63,7 @@ class Heartbeat:
         self.lease_seconds = lease_seconds
         self._names = names
         self._info = info
+        self.outage = Outage()
         self._stopped = False
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -92,16 +91,23 @@ class Heartbeat:
 
     def _run(self) -> None:
         failures = 0
-        while not self._stopped:
-            self._wake.wait(self._pause(failures))
-            self._wake.clear()
-            try:
+        try:
+            while not self._stopped:
+                self._wake.wait(self._pause(failures))
+                self._wake.clear()
                 if not self._stopped:
-                    self.beat()
-                failures = 0
-            except DalSegnoError as error:
-                failures += 1
-                logger.warning("the heartbeat was not stored (%s); trying again", error)
+                    failures = 0 if self._is_stored() else failures + 1
+        finally:
+            self.outage.gave_up(self)
+
+    def _is_stored(self) -> bool:
+        try:
+            self.beat()
+        except DalSegnoError as error:
+            self.outage.failed(self, "the heartbeat waits for the store", error)
+            return False
+        self.outage.answered(self)
+        return True
 
     def _pause(self, failures: int) -> float:
         """A store that is back must hear of the worker before anybody concludes that it is dead, and the worker takes

@@ -4,10 +4,11 @@ then while it lasts, and when it is over."""
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 
-from dalsegno.errors import OperatorError
+from dalsegno.errors import DalSegnoError
 
 logger = logging.getLogger("dalsegno.outage")
 
@@ -21,15 +22,19 @@ fails by itself, again and again, while all else goes on would fill the log othe
 
 class Outage:
     """Whoever waits says so with each try, and says when it goes on. It is over when nobody waits any more, and not
-    sooner: a store whose disk is full answers questions, and takes no commits."""
+    sooner: a store whose disk is full answers questions, and takes no commits.
+
+    The heartbeat says so from a thread of its own. So whatever changes here does so under a lock, and lines are written
+    under it, too: else the end of an outage could be told before its beginning."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._lock = threading.Lock()
         self._waiting: set[object] = set()
         self._since = 0.0
         self._ended_at = float("-inf")
         self._told_at = float("-inf")
-        self._told_kinds: set[type[OperatorError]] = set()
+        self._told_kinds: set[type[DalSegnoError]] = set()
         """Of errors, in this outage. Empty as long as nothing was told of it."""
 
     @property
@@ -37,12 +42,32 @@ class Outage:
         """Whether it has been told of."""
         return bool(self._told_kinds)
 
-    def failed(self, who: object, what: str, error: OperatorError) -> None:
+    def failed(self, who: object, what: str, error: DalSegnoError) -> None:
         """``who`` waits from now on, if it did not before. ``what``: a sentence that ``error`` is the reason of."""
-        now = self._clock()
-        if not self._waiting:
-            self._since = now
-        self._waiting.add(who)
+        with self._lock:
+            now = self._clock()
+            if not self._waiting:
+                self._since = now
+            self._waiting.add(who)
+            self._tell(now, what, error)
+
+    def answered(self, who: object) -> None:
+        """``who`` goes on."""
+        if who not in self._waiting:
+            return  # as nearly always; only ``who`` itself could change that meanwhile, so no lock is needed
+        with self._lock:
+            self._waiting.discard(who)
+            if not self._waiting:
+                self._end()
+
+    def gave_up(self, who: object) -> None:
+        """``who`` waits no more, and got no answer; nothing is done if it had one."""
+        with self._lock:
+            self._waiting.discard(who)
+            if not self._waiting and self.is_known:
+                self._forget()
+
+    def _tell(self, now: float, what: str, error: DalSegnoError) -> None:
         if not self._is_worth_telling(now, error):
             logger.debug("%s: %s", what, error)
             return
@@ -51,21 +76,7 @@ class Outage:
         self._told_kinds.add(type(error))
         logger.warning("%s%s: %s", what, lasting, error)
 
-    def answered(self, who: object) -> None:
-        """``who`` goes on."""
-        if not self._waiting:
-            return  # as nearly always
-        self._waiting.discard(who)
-        if not self._waiting:
-            self._end()
-
-    def gave_up(self, who: object) -> None:
-        """``who`` waits no more, and got no answer; nothing is done if it had one."""
-        self._waiting.discard(who)
-        if not self._waiting and self.is_known:
-            self._forget()
-
-    def _is_worth_telling(self, now: float, error: OperatorError) -> bool:
+    def _is_worth_telling(self, now: float, error: DalSegnoError) -> bool:
         if now - self._told_at >= REMIND_AFTER:
             return True
         if self.is_known:

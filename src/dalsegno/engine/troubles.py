@@ -10,7 +10,10 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from dalsegno.core.diagnosis import Wait
 from dalsegno.errors import OperatorError
+from dalsegno.model.execution import ENDED
+from dalsegno.model.inspection import Inspection
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.records import Records
 
@@ -22,6 +25,9 @@ TELLING_TRIES = 3
 """What fails less often may be on its way to a process that can do it."""
 REMEMBERED = 10_000
 LONGEST_REASON = 2000
+GONE = ("consumed", "cancelled")
+TOKENS_ASKED = 20
+"""Of one execution: each is a look of its own, and whoever asks why wants a few reasons, not all."""
 
 
 class Trouble(Struct, frozen=True):
@@ -80,3 +86,19 @@ class Troubles:
 
     async def close(self) -> None:
         await asyncio.gather(*self._writing, return_exceptions=True)
+
+
+async def troubled(records: Records, inspection: Inspection) -> list[Wait]:
+    """What was written down of an execution's tokens that are tried again and again. One that waits for something
+    outside has passed whatever it had to do."""
+    if inspection.execution.state in ENDED:
+        return []
+    trying = [token for token in inspection.tokens if token.awaits is None and token.state not in GONE]
+    found = []
+    for token in trying[:TOKENS_ASKED]:
+        record = await records.get(KIND, record_id("token", token.id))
+        if record is not None:
+            reason = decode(record.data).trouble.reason
+            what = f"'{token.node}'" if token.node else "the execution"
+            found.append(Wait("trouble", token.node, token.scope, f"{what} cannot go on: {reason}"))
+    return found

@@ -12,6 +12,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from dalsegno.app import App
 from dalsegno.server import problems, reference
 from dalsegno.server.alerting import alerting
+from dalsegno.server.deadlines import Deadlines
 from dalsegno.server.duty import on_duty
 from dalsegno.server.guard import Guard
 from dalsegno.server.head import HeadAsGet
@@ -100,7 +101,7 @@ def create_application(
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         async with app.running(worker=roles.worker, scheduler=roles.scheduler):
             application.state.office = office
-            async with on_duty(office), operated(office), alerting(office):
+            async with on_duty(office), operated(office), alerting(office), office.errands:
                 yield
 
     application = FastAPI(
@@ -116,6 +117,7 @@ def create_application(
     application.add_middleware(EncodedSlashes)
     application.add_middleware(HeadAsGet)
     application.add_middleware(GZipMiddleware, minimum_size=1000)
+    application.add_middleware(Deadlines, office=office)
     application.add_middleware(Guard, office=office, table=table)
     application.add_middleware(Counted, meter=office.meter)
     reference.install(application)

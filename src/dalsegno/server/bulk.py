@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from dalsegno.errors import Conflict, InvalidInput, NotFound, UsageError
 from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter, Place
+from dalsegno.server import deadlines
 from dalsegno.server.filters import cursor_after, place_at
 from dalsegno.server.office import Office
 from dalsegno.server.schemas.bulk import BulkAction, BulkReply, BulkRequest, Refusal
@@ -82,6 +83,7 @@ async def _each_chunk(office: Office, request: BulkRequest, tally: _Tally) -> st
         if not chunk:
             return None
         refusals = [None] * len(chunk) if request.dry_run else await _act(office, request, chunk)
+        deadlines.allow()  # each chunk is a work of its own
         for view, refusal in zip(chunk, refusals, strict=True):
             tally.add(view.id, refusal)
         cursor, place = cursor_after(chunk[-1]), Place(chunk[-1].created_at, chunk[-1].id)

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dalsegno.errors import OperatorError
+from dalsegno.server import metrics, reaching
 from dalsegno.server.office import Office
-from dalsegno.server.reaching import end_look
 
 logger = logging.getLogger("dalsegno.server")
 
@@ -31,7 +31,8 @@ async def on_duty(office: Office) -> AsyncIterator[None]:
     finally:
         over.set()  # not cancelled: a batch that is being written is written to its end
         await office.doorman.close()
-        await end_look(office.client.stack)
+        await reaching.end_look(office.client.stack)
+        await metrics.end_look(office.client.stack)
         await task
         await office.audit.close()
 

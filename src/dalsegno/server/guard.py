@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dalsegno.errors import DalSegnoError, ForeignOrigin, UnsupportedMedia, WrongHost
-from dalsegno.server import paths
+from dalsegno.server import paths, reaching
 from dalsegno.server.access import NOBODY, Caller, check_scope
 from dalsegno.server.bodies import Departed, read_body, replayed
 from dalsegno.server.cors import allowance, preflight
@@ -36,8 +36,8 @@ DEFINITION_TYPES = frozenset((JSON, *YAML, *SCRIPT))
 FORM = "application/x-www-form-urlencoded"
 PROBES = frozenset(("/v1/health/live", "/v1/health/ready"))
 """Answered without a word of the store's: whoever asks must not wait for it, and restarts what does not answer."""
-HEALTH = "/v1/health"
-"""Tells that the store is silent, so nobody may wait for the store before it."""
+BY_MEMORY = frozenset(("/v1/health", "/metrics"))
+"""They tell that the store is silent, so nobody may wait for the store before them."""
 ANY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not listened on
 
 
@@ -103,11 +103,18 @@ class Guard:
         self.check_type(visit)
         if paths.is_public(visit.method, visit.path):
             return NOBODY  # answered even while the store is out of reach, and whatever key is shown
-        doorman = self.office.doorman
-        caller = await (doorman.admit_by_memory if visit.path == HEALTH else doorman.admit)(visit)
+        caller = await self._identify(visit)
         if caller.via == "session" and not visit.is_safe and not visit.is_from_own_page:
             raise ForeignOrigin("a session may change things only from a page of this server")
         return caller
+
+    async def _identify(self, visit: Visit) -> Caller:
+        doorman, is_by_memory = self.office.doorman, visit.path in BY_MEMORY
+        admitting = (doorman.admit_by_memory if is_by_memory else doorman.admit)(visit)
+        if visit.session is None:
+            return await admitting
+        patience = reaching.PATIENCE if is_by_memory else doorman.patience
+        return await self.office.errands.within(patience, admitting)  # the store alone knows sessions
 
     async def _with_body(self, visit: Visit, receive: Receive) -> Receive:
         if visit.is_safe or not visit.has_body:
@@ -126,7 +133,8 @@ class Guard:
         most = paths.largest_body(visit.method, visit.path, self.settings.body_bytes)
         if not paths.is_hook(visit.path):
             return most
-        webhook = await book_of(self.office).at(visit.path.removeprefix(paths.HOOKS))
+        finding = book_of(self.office).at(visit.path.removeprefix(paths.HOOKS))
+        webhook = await self.office.errands.within(self.office.doorman.patience, finding)
         return min(most, webhook.body_bytes if webhook is not None else paths.SMALL_BODY)
 
     def _refusal(self, visit: Visit, error: DalSegnoError) -> Response:

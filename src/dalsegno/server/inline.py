@@ -13,6 +13,7 @@ from dalsegno.engine.starting import Started, StartOptions
 from dalsegno.graph.build import Compiled
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.transition import Transition
+from dalsegno.server import deadlines
 from dalsegno.server.aside import aside
 from dalsegno.server.deploying import compile_inline, name_of, store
 from dalsegno.server.office import Office
@@ -38,8 +39,16 @@ async def start_inline(
     await plan(client.definitions.provisional(checked), payload, options)
     definition = await store(office, checked, given if isinstance(given, str) else None)
     program = await client.definitions.by_name(definition.name, definition.version)
-    started = await client.launcher.create(*await plan(program, payload, options), options)
+    started = await create_planned(office, program, payload, options, plan)
     if not started.is_new:  # somebody with the same key was faster
         view = await client.status(started.execution)
         await check_same_start(client, view, payload, options, content)
     return started
+
+
+async def create_planned(
+    office: Office, program: Program | ScriptProgram, payload: Any, options: StartOptions, plan: Plan
+) -> Started:
+    new, transition = await plan(program, payload, options)
+    deadlines.will_make(new.id)
+    return await office.client.launcher.create(new, transition, options)

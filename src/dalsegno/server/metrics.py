@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,8 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.processes import dead_among
+from dalsegno.engine.stack import Stack
 from dalsegno.errors import OperatorError
 from dalsegno.ports.ledger import QueueView, WorkerView
+from dalsegno.server import reaching
+from dalsegno.server.asking import Inquiry
 from dalsegno.server.meter import Histogram, Meter
 from dalsegno.server.route import PREFIX
 from dalsegno.version import __version__
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from dalsegno.server.broadcast import Broadcast
 
 PATIENCE = 5.0
+"""Seconds in which the store must answer. More than for health: it is asked more, and scrapers wait longer."""
 LONGEST_OUTBOX = 10_000
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 BROKE = 500
@@ -55,7 +58,7 @@ class Metered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The store as of one moment; None where it could not be asked."""
+    """The store as of one moment."""
 
     queues: Sequence[QueueView]
     workers: Sequence[WorkerView]
@@ -64,20 +67,32 @@ class Look:
 
 
 async def exposition(office: Metered) -> bytes:
-    look = await _look(office)
+    look = await _look_in_time(office.engine.stack)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(office, look))
     return generate_latest(registry)
 
 
-async def _look(office: Metered) -> Look | None:
-    ledger = office.engine.stack.ledger
+async def end_look(stack: Stack) -> None:
+    await _looks.end(stack, reaching.PARTING)
+
+
+async def _look_in_time(stack: Stack) -> Look | None:
+    """None where the store could not be asked. Whoever scrapes has little patience, and wants the rest all the same."""
     try:
-        async with asyncio.timeout(PATIENCE):
-            queues, workers = await ledger.queues(), await ledger.workers()
-            return Look(queues, workers, len(await ledger.outbox(LONGEST_OUTBOX)), ledger.now())
-    except (OperatorError, TimeoutError):
+        return await _looks.ask(stack, PATIENCE)
+    except OperatorError:
         return None
+
+
+async def _look(stack: Stack) -> Look:
+    """Reads alone: a standby answers, too."""
+    ledger = stack.ledger
+    queues, workers = await ledger.queues(), await ledger.workers()
+    return Look(queues, workers, len(await ledger.outbox(LONGEST_OUTBOX)), ledger.now())
+
+
+_looks = Inquiry("dalsegno-metrics", _look)
 
 
 class _Collector:

@@ -16,6 +16,7 @@ from dalsegno.server.audit import Audit
 from dalsegno.server.broadcast import Broadcast
 from dalsegno.server.changes import Changes
 from dalsegno.server.doorman import Doorman
+from dalsegno.server.errands import Errands
 from dalsegno.server.meter import Meter
 from dalsegno.server.reception import Reception
 from dalsegno.server.settings import ServerSettings
@@ -33,6 +34,7 @@ class Office:
     doorman: Doorman = field(init=False)
     audit: Audit = field(init=False)
     meter: Meter = field(default_factory=Meter)
+    errands: Errands = field(default_factory=Errands)
     reception: Reception = field(default_factory=Reception)
     orchestrator: Orchestrator | None = None
     """Of remote workers; see `server.remote`."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
+"""Methods that promise to change nothing."""
 DEFINITIONS = "/v1/definitions"
+VALIDATE = DEFINITIONS + "/validate"
+"""Stores nothing."""
 HOOKS = "/v1/hooks/"
 """Webhooks come from other systems, which prove themselves by a signature."""
 APPROVAL_PAGES = "/v1/approvals/links/"
@@ -16,7 +20,7 @@ NAMED_BELOW = (DEFINITIONS + "/", "/v1/schedules/", "/v1/limits/", "/v1/dead/")
 PUBLIC = frozenset(("/", "/docs", "/v1/openapi.json", "/v1/errors", "/v1/health/live", "/v1/health/ready"))
 PUBLIC_BELOW = (HOOKS, APPROVAL_PAGES, "/docs/", "/v1/errors/")
 NOT_AUDITED = (
-    "/v1/definitions/validate",  # stores nothing
+    VALIDATE,
     WORKER_PROTOCOL,  # every claim and heartbeat; what workers did is in the history of executions
 )
 SECRET_BELOW = (APPROVAL_PAGES,)
@@ -40,8 +44,13 @@ def largest_body(method: str, path: str, most: int) -> int:
     return min(most, SMALL_BODY) if is_public(method, path) and not is_hook(path) else most
 
 
+def may_change(method: str, path: str) -> bool:
+    """Whether the call may have done something when it was not answered."""
+    return is_hook(path) or (method not in SAFE and path != VALIDATE)
+
+
 def takes_definitions(path: str) -> bool:
-    return path in (DEFINITIONS, DEFINITIONS + "/validate")
+    return path in (DEFINITIONS, VALIDATE)
 
 
 def takes_forms(path: str) -> bool:

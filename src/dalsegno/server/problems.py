@@ -95,6 +95,14 @@ TITLES: dict[int, str] = {
 }
 
 
+class OutcomeUnknown(Unavailable):
+    """It was not done in time, and may still be. ``execution``: the one that it would make, if that is known."""
+
+    def __init__(self, message: str, execution: str | None) -> None:
+        super().__init__(message)
+        self.execution = execution
+
+
 class Place(BaseModel):
     """One thing that is wrong, and where."""
 
@@ -127,6 +135,9 @@ class Problem(BaseModel):
     detail: str
     code: str
     errors: list[Place] = []
+    execution: str | None = Field(
+        default=None, description="Where the outcome is unknown: the execution that may have been made."
+    )
 
 
 class ProblemResponse(JSONResponse):
@@ -144,6 +155,7 @@ def problem(
     detail: str,
     errors: Sequence[Place] = (),
     headers: Mapping[str, str] | None = None,
+    execution: str | None = None,
 ) -> ProblemResponse:
     body = Problem(
         type=f"/v1/errors/{code}",
@@ -152,6 +164,7 @@ def problem(
         detail=detail,
         code=code,
         errors=list(errors),
+        execution=execution,
     )
     return ProblemResponse(body.model_dump(exclude_none=True), status, dict(headers or {}))
 
@@ -169,7 +182,8 @@ def problem_of(error: DalSegnoError) -> ProblemResponse:
         headers["Retry-After"] = str(max(1, round(error.after)))
     elif status == 503:
         headers["Retry-After"] = "1"
-    return problem(status, error.code, str(error), _places(error), headers)
+    execution = error.execution if isinstance(error, OutcomeUnknown) else None
+    return problem(status, error.code, str(error), _places(error), headers, execution)
 
 
 def _places(error: DalSegnoError) -> list[Place]:

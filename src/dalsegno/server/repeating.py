@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Header, Response, status
+from fastapi.routing import APIRoute
 from pydantic import AfterValidator
 
 from dalsegno.engine.starting import Started
@@ -13,6 +14,7 @@ from dalsegno.server.office import Office
 from dalsegno.server.schemas.executions import Execution
 
 SHOWN = 100
+KEY_HEADER = "Idempotency-Key"
 
 
 def _as_sent(header: str | None) -> str | None:
@@ -28,7 +30,7 @@ IdempotencyKey = Annotated[
     str | None,
     AfterValidator(_as_sent),
     Header(
-        alias="Idempotency-Key",
+        alias=KEY_HEADER,
         min_length=1,
         max_length=500,
         description="Any text of yours: the same call with the same key again does nothing new.",
@@ -39,11 +41,18 @@ USED_BEFORE: dict[int | str, dict[str, Any]] = {
 }
 
 
+def takes_key(route: object) -> bool:
+    """Whether calls of it may carry a key; of None, which is no route, not."""
+    if not isinstance(route, APIRoute):
+        return False
+    return any(field.alias == KEY_HEADER for field in route.dependant.header_params)
+
+
 def one_key(header: str | None, body: str | None, field: str = "idempotency_key") -> str | None:
     """A key may stand in either place, but not two of them."""
     if header is not None and body is not None and header != body:
         raise InvalidInput(
-            f"/body/{field}: it says {body[:SHOWN]!r}, and the header Idempotency-Key {header[:SHOWN]!r};"
+            f"/body/{field}: it says {body[:SHOWN]!r}, and the header {KEY_HEADER} {header[:SHOWN]!r};"
             " send one of them, or the same twice"
         )
     return body if body is not None else header

@@ -30,6 +30,9 @@ class ServerSettings:
     which would otherwise send requests into connections that are being closed."""
     reply_seconds: float = 30.0
     """In which a client must take each 48 KiB of a long reply, and the end of every reply; then it is disconnected."""
+    change_seconds: float = 30.0
+    """In which the store must confirm what a call changes; then its caller is told that the outcome is unknown. Sooner
+    than common clients give up (60 s), which would not learn what to do then."""
     streams: int = 10_000
     """Event streams open at the same time; beyond that a 503."""
     task_lease: float = 30.0

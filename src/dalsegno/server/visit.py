@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
+from dalsegno.server.paths import SAFE
 from dalsegno.server.sessions import COOKIE
 
-SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 

@@ -11,13 +11,21 @@ import pytest
 
 from dalsegno.adapters.postgres import PostgresArchive, PostgresStore
 from dalsegno.adapters.postgres import partitions as days
-from dalsegno.adapters.postgres.numbering import DAY, day_at, numbers_of
+from dalsegno.adapters.postgres.numbering import DAY, day_at
 from dalsegno.adapters.postgres.partitions import AHEAD, make_ahead, make_in_time, name_of, read_name
-from dalsegno.adapters.postgres.store import Transaction
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.clock import FakeClock
 from dalsegno.wiring import open_stack
 from tests.adapters.postgres.meanwhile import until_somebody_waits
+from tests.adapters.postgres.past import (
+    left_in,
+    partitions,
+    pass_days,
+    put_ended,
+    put_ended_within,
+    put_running,
+    rows_of,
+)
 
 
 @pytest.fixture
@@ -25,78 +33,6 @@ async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
     store = await PostgresStore.open(postgres_url, FakeClock())
     yield store
     await store.close()
-
-
-async def partitions(store: PostgresStore, table: str = "event") -> set[str]:
-    return {name for (name,) in await store.fetch("removal.partitions", f"dalsegno.{table}")}
-
-
-async def put_ended(
-    store: PostgresStore, name: str, day: int, state: str = "COMPLETED", events: int = 3
-) -> int:
-    """An execution that was started and ended on that day and is swept; its number."""
-    async with store.transaction() as rows:
-        return await put_ended_within(rows, name, day, state, events)
-
-
-async def put_ended_within(
-    rows: Transaction, name: str, day: int, state: str = "COMPLETED", events: int = 3
-) -> int:
-    number, at = numbers_of(day)[0] + sum(name.encode()), day * DAY + 100.0
-    await rows.connection.execute(
-        "INSERT INTO execution (number, id, workflow, version, definition, kind, state, created_at, priority,"
-        " ended_at, epoch, seq, live, touched_at, tags, error, input) VALUES ($1, $2, 'w', 1, 'h', 'graph', $3, $4,"
-        """ 0, $4, 0, $5, 0, $4, '[["env", "prod"]]', '{"message": "out of paper"}', '{}')""",
-        number,
-        name,
-        state,
-        at,
-        events,
-    )
-    await rows.connection.execute(
-        "INSERT INTO event (execution, seq, kind, node, scope, at)"
-        " SELECT $1, seq, 'NodeCompleted', 'n', '', $2 FROM generate_series(1, $3::integer) AS seq",
-        number,
-        at,
-        events,
-    )
-    await rows.connection.execute("INSERT INTO output VALUES ($1, 'o', 'x')", number)
-    await rows.connection.execute("INSERT INTO execution_tag VALUES ('env', 'prod', $1, $2)", at, name)
-    if state == "FAILED":
-        await rows.connection.execute("INSERT INTO failure_word VALUES ('paper', $1, $2)", at, name)
-    return number
-
-
-async def put_running(store: PostgresStore, name: str, day: int) -> int:
-    """An execution that was started on that day and waits ever since."""
-    number = await put_ended(store, name, day)
-    async with store.transaction() as rows:
-        await rows.connection.execute(
-            "UPDATE execution SET state = 'RUNNING', ended_at = NULL WHERE number = $1", number
-        )
-    return number
-
-
-async def rows_of(store: PostgresStore, number: int) -> int:
-    async with store.transaction() as rows:
-        return int(
-            await rows.connection.fetchval(
-                "SELECT (SELECT count(*) FROM event WHERE execution = $1)"
-                " + (SELECT count(*) FROM output WHERE execution = $1)",
-                number,
-            )
-        )
-
-
-async def left_in(store: PostgresStore, table: str) -> int:
-    async with store.transaction() as rows:
-        return int(await rows.connection.fetchval(f"SELECT count(*) FROM {table}"))
-
-
-async def pass_days(store: PostgresStore, days: int) -> None:
-    assert isinstance(store._clock, FakeClock)
-    store._clock.advance(days * DAY)
-    await make_ahead(store)
 
 
 def test_names_of_partitions_tell_their_day() -> None:

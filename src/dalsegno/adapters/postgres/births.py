@@ -1,19 +1,33 @@
-"""What starts write, as parameters of ``write.executions`` and ``write.flights``."""
+"""What starts write, as parameters of ``write.executions``, ``write.flights`` and ``write.tags``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from dalsegno.adapters.postgres.arrays import Shapes, columns, names, numbers
+from dalsegno.adapters.postgres.columns import stored_machine
 from dalsegno.adapters.postgres.flight import Flight
+from dalsegno.adapters.postgres.steps import Steps
+from dalsegno.core.settlement import MachineRow
 from dalsegno.model.execution import NewExecution
 
 Births = Collection[tuple[Flight, NewExecution]]
 
 RECORD_SHAPE, FLIGHT_SHAPE = 11, 10
 """Columns that records, and flights, have in common with others."""
+
+
+def starts(new: Steps, births: Births, machines: Mapping[int, MachineRow]) -> list[Any]:
+    """All in one, as parameters of ``write.starts``. ``new``: tokens, events and outputs."""
+    return [
+        *new.additions(),
+        *records(births),
+        *flights(births),
+        *columns((stored_machine(*entry) for entry in machines.items()), 15),
+        *tags(births),
+    ]
 
 
 def records(births: Births) -> list[Any]:
@@ -65,3 +79,7 @@ def flights(births: Births) -> list[Any]:
         rows.append((flight.number, row.id, shape, row.notify))
     ours, ids, places, notices = columns(rows, 4)
     return [numbers(ours), names(ids), numbers(places), notices, *shapes.columns(FLIGHT_SHAPE)]
+
+
+def tags(births: Births) -> list[Any]:
+    return columns([(*tag, new.created_at, new.id) for _, new in births for tag in new.tags], 4)

@@ -99,11 +99,27 @@ class Changes:
             await tx.fetch("write.moves", *columns(moves, 11))
         await self._write_rest(tx)
 
+    def are_births(self) -> bool:
+        """Whether new executions, and what is new in them, are all there is."""
+        return (
+            not (self.consumed or self.tokens or self._are_rare())
+            and self.created.keys() == self.executions.keys()
+            and all(is_plain(row) for row, _ in self.spawned.values())
+            and all(machine.snapshot is not None for machine in self.machines.values())
+        )
+
     def are_plain(self) -> bool:
         """Whether steps of running executions, tokens that sleep, and endings are all there is."""
-        others = (
-            self.created
-            or self.inputs
+        return (
+            not (self.created or self.machines or self._are_rare())
+            and all(is_plain(row) for row, _ in self.spawned.values())
+            and all(is_asleep(row) for row, _ in self.tokens.values())
+            and all(flight.goes_on() or flight.has_just_ended() for flight in self.executions.values())
+        )
+
+    def _are_rare(self) -> bool:
+        return bool(
+            self.inputs
             or self.moved
             or self.new_scopes
             or self.scopes
@@ -112,7 +128,6 @@ class Changes:
             or self.gates
             or self.slots
             or self.left
-            or self.machines
             or self.completions
             or self.removed
             or self.signals
@@ -120,12 +135,6 @@ class Changes:
             or self.freed
             or self.held
             or self.unheld
-        )
-        return (
-            not others
-            and all(is_plain(row) for row, _ in self.spawned.values())
-            and all(is_asleep(row) for row, _ in self.tokens.values())
-            and all(flight.goes_on() or flight.has_just_ended() for flight in self.executions.values())
         )
 
     def steps(self) -> Steps:
@@ -141,6 +150,10 @@ class Changes:
         steps.outputs = [(*name, data) for name, data in self.outputs.items()]
         return steps
 
+    def births(self) -> list[Any]:
+        """As parameters of ``write.starts``."""
+        return births.starts(self.steps(), self.created.values(), self.machines)
+
     async def _write_created(self, tx: Transaction) -> None:
         created = self.created.values()
         try:
@@ -148,9 +161,8 @@ class Changes:
         except asyncpg.DivisionByZeroError:
             raise StartedElsewhere from None
         await tx.fetch("write.flights", *births.flights(created))
-        tags = [(*tag, new.created_at, new.id) for _, new in created for tag in new.tags]
-        if tags:
-            await tx.fetch("write.tags", *columns(tags, 4))
+        if any(new.tags for _, new in created):
+            await tx.fetch("write.tags", *births.tags(created))
 
     async def _write_changed_tokens(self, tx: Transaction) -> None:
         rows = [

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from dalsegno.adapters.postgres.beginnings import begin
 from dalsegno.adapters.postgres.changes import StartedElsewhere, TokenChanged
 from dalsegno.adapters.postgres.errors import sqlstate_of
 from dalsegno.adapters.postgres.flight import Flight
@@ -49,13 +50,7 @@ class Commits:
     async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
         if not batch:
             return []
-        try:
-            done = await self.known.commit(self.store, batch)
-        except OperatorError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it was, it shows again below, where it is dealt with
-            done = {}
-            self._note_failure(error)
+        done = await self._commit_shortly(batch)
         if len(done) == len(batch):
             return [done[place] for place in range(len(batch))]
         rest = await self._commit([step for place, step in enumerate(batch) if place not in done])
@@ -64,6 +59,26 @@ class Commits:
         if all(type(outcome) is Deferred for outcome in outcomes):
             await self.open_starts.wait(batch)
         return outcomes
+
+    async def _commit_shortly(self, batch: Sequence[Transition]) -> dict[int, Outcome]:
+        """Those that can be written without reading anything before; outcomes by their places."""
+        done: dict[int, Outcome] = {}
+        try:
+            done = await self.known.commit(self.store, batch)
+            left = [
+                place
+                for place, step in enumerate(batch)
+                if place not in done and not self.open_starts.waits(step)
+            ]
+            begun, flights = await begin(self.store, [batch[place] for place in left])
+            for flight in flights:
+                self.known.note(flight)
+            done |= {left[place]: outcome for place, outcome in begun.items()}
+        except OperatorError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it was, it shows again where the rest is committed
+            self._note_failure(error)
+        return done
 
     def _note_failure(self, error: Exception) -> None:
         """The long way hides it, so a lasting fault would show as nothing but slowness: told the first time, and

@@ -44,6 +44,8 @@ SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, text) FROM u
 """Nothing depends on a message, so the disk is not waited for: in this transaction alone, for a pooler gives the
 session to others next."""
 BROKEN = (asyncpg.PostgresError, *UNREACHABLE)
+REMIND_AFTER = 60.0
+"""Seconds between two warnings about the same loss."""
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,6 +78,35 @@ LARGEST = 7900
 """Bytes; PostgreSQL takes fewer than 8000."""
 
 
+class Loss:
+    """PostgreSQL out of the listener's reach: told of when it begins, now and then while it lasts, and when it is over;
+    not with every try. The engine tells of the store by itself. That may be there all the while: a listener may have
+    a URL of its own."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._told_at = 0.0
+
+    def failed(self, error: Exception) -> None:
+        now = _clock()
+        if self._since is None:
+            self._since = now
+            self._warn("the listener lost PostgreSQL", error)
+        elif now - self._told_at >= REMIND_AFTER:
+            self._warn(f"the listener lost PostgreSQL {now - self._since:.0f} s ago", error)
+        else:
+            logger.debug("the listener does not reach PostgreSQL (%s); trying again", _told(error))
+
+    def end(self) -> None:
+        if self._since is not None:
+            logger.info("PostgreSQL answers the listener again, after %.1f s", _clock() - self._since)
+            self._since = None
+
+    def _warn(self, what: str, error: Exception) -> None:
+        self._told_at = _clock()
+        logger.warning("%s (%s); trying again", what, _told(error))
+
+
 class Listener:
     """``working``: messages are known to arrive. ``heard`` is called with every message of another process, ``came``
     whenever the connection is there (again)."""
@@ -94,6 +125,7 @@ class Listener:
         self._echo: asyncio.Future[None] | None = None
         self._heard_at = 0.0
         self._pause = FIRST_PAUSE
+        self._loss = Loss()
         self._warned = False
         self._task: asyncio.Task[None] | None = None
 
@@ -122,8 +154,7 @@ class Listener:
                 if not await self._serve():
                     self._pause = min(self._pause * 4, DEAF_PAUSE)
             except BROKEN as error:
-                kind, reason = type(error).__name__, str(error) or "no answer"
-                logger.warning("the listener lost PostgreSQL (%s: %s); trying again", kind, reason)
+                self._loss.failed(error)
                 self._pause = min(self._pause * 2, LONGEST_PAUSE)
             await asyncio.sleep(self._pause)
 
@@ -140,6 +171,7 @@ class Listener:
             if not await self._hears_itself():
                 self._warn_deaf()
                 return False
+            self._loss.end()
             self.working, self._warned = True, False
             self._pause, self._heard_at = FIRST_PAUSE, _clock()
             self.send(Message(self.name, hello=True))
@@ -176,6 +208,8 @@ class Listener:
         return self._echo.done()
 
     def _warn_deaf(self) -> None:
+        """The server itself has answered."""
+        self._loss.end()
         if not self._warned:
             self._warned = True
             logger.warning(
@@ -226,6 +260,10 @@ class Listener:
 
 def _clock() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error) or 'no answer'}"
 
 
 def _texts(message: Message) -> list[str]:

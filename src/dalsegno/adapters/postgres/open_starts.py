@@ -28,6 +28,10 @@ class OpenStarts:
         self._since: dict[str, float] = {}
         """Executions that were found to be started elsewhere, and when first."""
 
+    def waits(self, step: Transition) -> bool:
+        """Whether its execution was found to be started elsewhere."""
+        return step.execution in self._since
+
     async def still_among(self, batch: Sequence[Transition]) -> set[str]:
         """Of those that were found before, the ones that are so still. Nothing is asked where there are none."""
         return await self._look([step.execution for step in batch if step.execution in self._since])
@@ -63,5 +67,10 @@ class OpenStarts:
         await asyncio.sleep(PAUSE)
 
 
+def created_by(transition: Transition) -> CreateExecution | None:
+    first = transition.effects[0] if transition.effects else None
+    return first if isinstance(first, CreateExecution) else None
+
+
 def creates(transition: Transition) -> bool:
-    return bool(transition.effects) and isinstance(transition.effects[0], CreateExecution)
+    return created_by(transition) is not None

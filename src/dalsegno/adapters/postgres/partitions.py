@@ -187,6 +187,8 @@ class Days:
         if clock - self._judged.get(key, -JUDGE_EVERY) < JUDGE_EVERY:
             return
         self._judged[key] = clock
+        if not (await tenure_of(self.store)).suffices:
+            return  # it could not drop them; so what it removes, it removes row by row
         for day in self._next_of(key, await self._over()):
             [(kept,)] = await self.store.fetch("removal.survivor", *numbers_of(day), before, list(states))
             if not kept:

@@ -33,6 +33,19 @@ MISFIT = (
     "`dalsegno migrate` with it"
 )
 
+RIGHTS = (
+    "GRANT USAGE ON SCHEMA dalsegno TO <user>; "
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA dalsegno TO <user>; "
+    "GRANT USAGE ON ALL SEQUENCES IN SCHEMA dalsegno TO <user>;"
+)
+"""All that it takes to run workflows in tables of somebody else."""
+
+NO_RIGHT = (
+    f"the database user may not do this. To run workflows, grant it the schema `dalsegno` and what is in it: {RIGHTS}"
+    " To migrate, and to make and drop partitions of history, it has to own the tables or be a member of the role that"
+    " does (GRANT <owner> TO <user>;), and to install them it needs CREATE on the database"
+)
+
 BY_STATE: dict[str, Meaning] = {
     "25006": (
         StoreReadOnly,
@@ -54,7 +67,7 @@ BY_STATE: dict[str, Meaning] = {
         Unavailable,
         "PostgreSQL has undone a transaction that stood in another's way; it can be sent again",
     ),
-    "42501": (StoreReadOnly, "the database user may not do this: grant it the schema `dalsegno`"),
+    "42501": (StoreReadOnly, NO_RIGHT),
     "42P01": (SchemaMismatch, f"a table is missing: {MISFIT}, as a user that may create it"),
     "42883": (SchemaMismatch, f"a function is missing: {MISFIT}, as a user that may create it"),
     "53100": (StoreFull, "no space left on the database's disk; nothing of this commit was applied"),

@@ -88,11 +88,15 @@ class Steps:
         return not (self.consumed or self._tokens or self._events or self.outputs or self.advanced)
 
     def parameters(self) -> list[Any]:
+        flights = columns(self.advanced, 5)
+        return [*self.additions(), *(numbers(column) for column in flights)]
+
+    def additions(self) -> list[Any]:
+        """Without counters of executions."""
         executions, tokens, fences, digests = columns(self.consumed, 4)
         born, ids, shapes, data = columns(self._tokens, 4)
         happened, seqs, kinds, times, about, told = columns(self._events, 6)
         stored, outputs, results = columns(self.outputs, 3)
-        flights = columns(self.advanced, 5)
         return [
             numbers(executions),
             names(tokens),
@@ -113,5 +117,4 @@ class Steps:
             numbers(stored),
             names(outputs),
             results,
-            *(numbers(column) for column in flights),
         ]

@@ -15,6 +15,7 @@ from typing import Any
 
 import asyncpg
 
+from dalsegno.adapters.postgres import births
 from dalsegno.adapters.postgres.statements import SQL
 from dalsegno.adapters.postgres.steps import Steps, rests
 
@@ -26,6 +27,7 @@ NOTHING: dict[str, tuple[Any, ...]] = {
     "write.steps": (*NO_STEPS,),
     "write.held_steps": (*NO_STEPS, NO_VERSIONS),
     "write.held_stops": (*NO_STEPS, NO_VERSIONS, *NO_ENDINGS, *NO_RESTS),
+    "write.starts": (*births.starts(Steps(), (), {}),),
     "leases.claim": ("", [], 0, None),
     "leases.wake_plain": (None, 0, 0.0, "", [], 0),
     "load.locked": ("{}", "{}", "{}", "{}"),

@@ -17,7 +17,8 @@ OPERATING: dict[str, tuple[str, str]] = {
             "Of a file: end whatever holds a write transaction on it (a backup by hand, a `sqlite3` shell), and check "
             "the disk. Of PostgreSQL: the message has its words and its `SQLSTATE`; look at the server, its log and "
             "the network, and at `max_connections`. If none of several servers takes writes, promote one. Workers "
-            "try again by themselves, at most every five seconds."
+            "try again by themselves, at most every five seconds. Where a server says that the outcome of a call is "
+            "unknown, send the call again with its `Idempotency-Key`, or look first whether it was done."
         ),
     ),
     "DS-220": (
@@ -36,8 +37,9 @@ OPERATING: dict[str, tuple[str, str]] = {
         (
             "Of a file: mend the permissions, or the mount. Of PostgreSQL: name all servers in the URL, with "
             "`target_session_attrs=read-write` (see [Failover](../postgresql.md#failover)), and promote one; set "
-            "`default_transaction_read_only` off; or grant the user the schema `dalsegno` and its tables. Processes "
-            "that run go on by themselves then."
+            "`default_transaction_read_only` off; or grant the user the schema `dalsegno`, its tables and "
+            "sequences (see [Rights of the user](../postgresql.md#rights-of-the-user)). Processes that run go on by "
+            "themselves then."
         ),
     ),
     "DS-240": (

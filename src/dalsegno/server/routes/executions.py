@@ -12,7 +12,7 @@ from dalsegno.errors import InvalidInput
 from dalsegno.model.definition import VERSION_SIGN, Version, parse_target, read_version
 from dalsegno.server.access import needs
 from dalsegno.server.filters import AskedFilter, cursor_after, place_at
-from dalsegno.server.inline import start_inline
+from dalsegno.server.inline import create_planned, start_inline
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page
 from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for, one_key
@@ -69,7 +69,7 @@ async def start(
         started = await start_inline(office, request.definition, request.input, options, plan)
         return await answer_for(office, started, response)
     program = await client.definitions.by_name(name, version)
-    started = await client.launcher.create(*await plan(program, request.input, options), options)
+    started = await create_planned(office, program, request.input, options, plan)
     if not started.is_new:
         await check_same_start(client, await client.status(started.execution), request.input, options)
     return await answer_for(office, started, response)

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse, Response
 
 from dalsegno.errors import BadRequest, NotFound, WorkflowFailed
 from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.server import deadlines
 from dalsegno.server.deliveries import Delivery, Taken, book_of, result_of, take
 from dalsegno.server.office import TheOffice
 from dalsegno.server.problems import MEDIA_TYPE, Problem, problem
@@ -55,6 +56,7 @@ async def receive(office: TheOffice, request: Request, path: HookPath) -> Respon
     taken = await take(office, webhook, await _delivery(request, path))
     if webhook.sync_seconds is None:
         return _started(taken, await office.client.status(taken.execution))
+    deadlines.allow(webhook.sync_seconds)
     view = await result_of(office, taken.execution, webhook.sync_seconds)
     return _result(view) if view.state in ENDED else _started(taken, view)
 

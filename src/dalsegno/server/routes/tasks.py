@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Request
 
 from dalsegno.engine.standin import Answer
 from dalsegno.engine.tracing import traceparent_of
+from dalsegno.server import deadlines
 from dalsegno.server.access import needs
 from dalsegno.server.office import TheOffice
 from dalsegno.server.remote import hung_up, orchestrator_of
@@ -33,6 +34,7 @@ async def claim(office: TheOffice, asked: ClaimRequest, request: Request) -> Cla
     """Takes tasks; waits for the first one if there is none. What is handed out must be confirmed by a heartbeat, or
     completed, within ten seconds; then the worker has it for as long as its heartbeats come."""
     orchestrator = orchestrator_of(office)
+    deadlines.allow(asked.wait)
     found = await orchestrator.claim(
         asked.worker,
         asked.served(),

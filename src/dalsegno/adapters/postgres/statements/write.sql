@@ -104,20 +104,9 @@ CROSS JOIN LATERAL (
 ) AS token
 WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
 
--- :part held_writes
--- What steps write, of the executions that are held.
-leased AS MATERIALIZED (
-    SELECT given.digest, given.fence, token.place
-    FROM given_consumed AS given
-    -- :include leased_places
-    LIMIT cardinality($2::text::text[])
-), consumed AS (
-    UPDATE token
-    SET state = 'consumed', owner = NULL, data = '', digest = leased.digest
-    FROM leased
-    WHERE token.ctid = leased.place AND token.fence = leased.fence
-    RETURNING 1
-), spawned AS (
+-- :part held_additions
+-- What is new, of the executions that are held.
+spawned AS (
     INSERT INTO token (number, turn, execution, id, data, state, scope, kind, node, queue, priority, live, ready_at,
                        fence, owner)
     SELECT given.turn, given.turn, given.execution, given.id, given.data, shape.state, shape.scope, shape.kind,
@@ -139,6 +128,22 @@ leased AS MATERIALIZED (
     WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
     ON CONFLICT (execution, id) DO UPDATE SET data = excluded.data
 )
+
+-- :part held_writes
+-- What steps write, of the executions that are held.
+leased AS MATERIALIZED (
+    SELECT given.digest, given.fence, token.place
+    FROM given_consumed AS given
+    -- :include leased_places
+    LIMIT cardinality($2::text::text[])
+), consumed AS (
+    UPDATE token
+    SET state = 'consumed', owner = NULL, data = '', digest = leased.digest
+    FROM leased
+    WHERE token.ctid = leased.place AND token.fence = leased.fence
+    RETURNING 1
+),
+-- :include held_additions
 
 -- :part held_numbers
 -- Fails if a token is not as it must be: fewer were `released` than were `asked` to be.
@@ -298,6 +303,68 @@ WHERE 1 / CASE
     ELSE 0
 END = 1
 ORDER BY given.id;
+
+-- :name starts
+-- Starts in one round trip, with all that a start brings as a rule. Returns the numbers of those that were made. The others
+-- are left alone whole: an execution of that name, or with that key, exists; or a caller starts it in a transaction of its
+-- own that is still open (see `executions`). In the order of their ids, and not waiting for long, as there.
+WITH
+-- :include given_steps
+, held AS (
+    INSERT INTO execution (number, id, workflow, version, definition, kind, state, created_at, priority, parent, relation,
+                           idempotency_key, paused_at, ended_at, tags, error, context, output, input)
+    SELECT given.number, given.id, shape.workflow, shape.version, shape.definition, shape.kind, shape.state,
+           given.created_at, shape.priority, shape.parent, shape.relation, given.idempotency_key, shape.paused_at,
+           shape.ended_at, shape.tags, given.error, given.context, given.output, given.input
+    FROM unnest($33::text::bigint[], $34::text::text[], $35::text::integer[], $36::text::float8[], $37::text::text[],
+                $38::bytea[], $39::bytea[], $40::bytea[], $41::bytea[])
+        AS given (number, id, shape, created_at, idempotency_key, error, context, output, input)
+    JOIN unnest($42::text[], $43::integer[], $44::text[], $45::text[], $46::text[], $47::integer[], $48::text[],
+                $49::text[], $50::float8[], $51::float8[], $52::text[])
+        WITH ORDINALITY AS shape (workflow, version, definition, kind, state, priority, parent, relation, paused_at,
+                                  ended_at, tags, place)
+        ON shape.place = given.shape
+    WHERE set_config('lock_timeout', '5s', true) IS NOT NULL
+      AND CASE
+          WHEN pg_try_advisory_lock_shared(hashtextextended(given.id, 1685286004))
+              THEN pg_advisory_unlock_shared(hashtextextended(given.id, 1685286004))
+          ELSE false
+      END
+    ORDER BY given.id
+    ON CONFLICT DO NOTHING
+    RETURNING number, id
+), flying AS (
+    INSERT INTO flight (number, id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at, kind,
+                        notify)
+    SELECT given.number, given.id, shape.state, shape.definition, shape.epoch, shape.seq, shape.live, shape.priority,
+           shape.paused_at, shape.touched_at, shape.ended_at, shape.kind, given.notify
+    FROM unnest($53::text::bigint[], $54::text::text[], $55::text::integer[], $56::bytea[])
+        AS given (number, id, shape, notify)
+    JOIN unnest($57::text[], $58::text[], $59::integer[], $60::integer[], $61::integer[], $62::integer[], $63::float8[],
+                $64::float8[], $65::float8[], $66::text[])
+        WITH ORDINALITY AS shape (state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at, kind,
+                                  place)
+        ON shape.place = given.shape
+    WHERE (given.number IN (SELECT held.number FROM held)) IS TRUE
+), machines AS (
+    INSERT INTO machine (execution, version, inbox, read, unread, last_success, last_failure, kept, resuming, cancel,
+                         interrupted, line, wake, reachable, snapshot)
+    SELECT *
+    FROM unnest($67::bigint[], $68::integer[], $69::integer[], $70::integer[], $71::integer[], $72::integer[],
+                $73::integer[], $74::integer[], $75::boolean[], $76::text[], $77::boolean[], $78::integer[], $79::text[],
+                $80::text[], $81::bytea[])
+        AS given (execution)
+    WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
+), tagged AS (
+    INSERT INTO execution_tag (name, value, created_at, execution)
+    SELECT *
+    FROM unnest($82::text[], $83::text[], $84::float8[], $85::text[]) AS given (name, value, created_at, execution)
+    WHERE (given.execution IN (SELECT held.id FROM held)) IS TRUE
+    ON CONFLICT DO NOTHING
+),
+-- :include held_additions
+SELECT number, extract(epoch FROM clock_timestamp())::float8
+FROM held;
 
 -- :name open_start
 -- A caller starts execution $1 in a transaction of its own. Waits for another caller that does the same.

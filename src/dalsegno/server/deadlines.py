@@ -1,0 +1,138 @@
+"""Calls that may change something are answered in time, also while the store is silent.
+
+Such a call waits for a commit, or for a connection to send it on, and both may take minutes when PostgreSQL hangs. Its
+caller is told after a while that the outcome is unknown. The work is never given up half-way: it goes on in its task,
+as it does when a caller hangs up, and how it ended is logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from contextvars import ContextVar
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dalsegno.server import paths
+from dalsegno.server.office import Office
+from dalsegno.server.problems import OutcomeUnknown, ProblemResponse, problem_of
+from dalsegno.server.repeating import KEY_HEADER, takes_key
+from dalsegno.server.visit import Visit
+
+logger = logging.getLogger("dalsegno.server")
+
+
+class Call:
+    """One that is being served, and what is known about it."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.until = time.monotonic() + seconds
+        self.execution: str | None = None
+        self.has_reply = False
+        self.is_given_up = False
+
+    def left(self) -> float:
+        """A reply that has begun ends as quickly as its reader reads: that is watched elsewhere."""
+        return math.inf if self.has_reply else self.until - time.monotonic()
+
+
+_current: ContextVar[Call | None] = ContextVar("dalsegno-call", default=None)
+
+
+def allow(more: float = 0.0) -> None:
+    """For work that waits for something else than the store, and for work that has come further: the call that is being
+    served has its whole time again, and so many seconds more."""
+    if (call := _current.get()) is not None:
+        call.until = time.monotonic() + call.seconds + more
+
+
+def will_make(execution: str) -> None:
+    """The call that is being served is about to make it: with its id one can look whether it was made."""
+    if (call := _current.get()) is not None:
+        call.execution = execution
+
+
+class Deadlines:
+    """Around the routes, within the guard: a body that comes slowly takes nothing of this time."""
+
+    def __init__(self, app: ASGIApp, office: Office) -> None:
+        self.app = app
+        self.office = office
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not paths.may_change(scope["method"], scope["path"]):
+            await self.app(scope, receive, send)
+            return
+        call = Call(self.office.settings.change_seconds)
+        task = self.office.errands.begin(self._serve(call, scope, receive, send), _text(scope))
+        try:
+            while not task.done() and (left := call.left()) > 0:
+                await asyncio.wait({task}, timeout=None if left == math.inf else left)
+        finally:  # also where the server stops, and gives up whoever waits here
+            if not task.done():
+                call.is_given_up = True
+                self.office.errands.leave(task)
+        if call.is_given_up:
+            await _refusal(call, scope)(scope, receive, send)
+        else:
+            task.result()
+
+    async def _serve(self, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+        _current.set(call)
+
+        async def received() -> Message:
+            """Who waits for the caller to hang up, as remote workers' polls do, learns that nobody waits for them."""
+            return {"type": "http.disconnect"} if call.is_given_up else await receive()
+
+        async def sent(message: Message) -> None:
+            if not call.is_given_up:
+                call.has_reply = True
+                await send(message)
+            elif message["type"] == "http.response.start":
+                _log_outcome(scope, message["status"])
+
+        await self.app(scope, received, sent)
+
+
+def _log_outcome(scope: Scope, status: int) -> None:
+    """What went wrong on our side has been logged with its reason where it was made a reply."""
+    level = logging.WARNING if status >= 400 else logging.INFO
+    logger.log(level, "%s, whose caller was told that its outcome is unknown: %d", _text(scope), status)
+
+
+def _text(scope: Scope) -> str:
+    return f"{scope['method']} {paths.without_secrets(scope['path'])}"
+
+
+# -- what the caller is told ----------------------------------------------------------------------------------
+
+
+def _refusal(call: Call, scope: Scope) -> ProblemResponse:
+    error = OutcomeUnknown(
+        f"the store did not confirm this within {call.seconds:g} s; it may have been done, or be done later, or not. "
+        + _advice(call, scope),
+        call.execution,
+    )
+    logger.warning("%s: %s", _text(scope), error)
+    return problem_of(error)
+
+
+def _advice(call: Call, scope: Scope) -> str:
+    if takes_key(scope.get("route")):
+        if KEY_HEADER.lower() in Visit(scope).headers:
+            return f"Send it again with the same {KEY_HEADER}: it is done once"
+        return (
+            f"If it names a key in its body, send it again as it is: it is done once. If not, {_where(call)}"
+        )
+    if scope["method"] in ("PUT", "DELETE"):
+        return "Send it again: what was done already is not done twice"
+    return "Look whether it was done before you send it again"
+
+
+def _where(call: Call) -> str:
+    if call.execution is not None:
+        return f"look for GET /v1/executions/{call.execution} before you send it again"
+    return "look for it in GET /v1/executions, which has the newest first, before you send it again"

@@ -1,0 +1,134 @@
+"""Starts in one statement: where nothing is there yet, and with the same result as the long way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import asyncpg
+import pytest
+
+from dalsegno.adapters.postgres import PostgresArchive, PostgresLedger
+from dalsegno.model.execution import ExecutionKind
+from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Transition
+from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.testing.contract.build import event, new_execution, start, token
+from tests.adapters.postgres.conftest import OpenLedger
+
+TAGS = (("env", "prod"), ("team", "blue"))
+
+
+def starts(*names: str, kind: ExecutionKind = "graph", **fields: Any) -> list[Transition]:
+    """Of executions with a token each."""
+    return [start(new_execution(name, kind=kind, **fields), token(f"of-{name}")) for name in names]
+
+
+@pytest.fixture
+def statements(ledger: PostgresLedger, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which ones went alone, as they come; a transaction of several stands as 'transaction'."""
+    made: list[str] = []
+    fetch, transaction = ledger.store.fetch, ledger.store.transaction
+
+    async def noted(statement: str, *parameters: object) -> Any:
+        made.append(statement)
+        return await fetch(statement, *parameters)
+
+    def opened() -> Any:
+        made.append("transaction")
+        return transaction()
+
+    monkeypatch.setattr(ledger.store, "fetch", noted)
+    monkeypatch.setattr(ledger.store, "transaction", opened)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["graph", "task"])
+async def test_start_is_one_statement(
+    ledger: PostgresLedger, statements: list[str], kind: ExecutionKind
+) -> None:
+    await ledger.store.reserve_numbers(2)
+    statements.clear()
+
+    [ready] = {type(each) for each in await ledger.commit(starts("a", "b", kind=kind, tags=TAGS))}
+
+    assert (ready, statements) == (Applied, ["write.starts"])
+    for name in ("a", "b"):
+        found = await ledger.inspect(name)
+        assert found is not None
+        assert (found.execution.state, found.execution.live) == ("RUNNING", 1)
+        assert [(view.id, view.state) for view in found.tokens] == [(f"of-{name}", "ready")]
+    archive = PostgresArchive(ledger.store)
+    assert {view.id for view in await archive.executions(ExecutionFilter(tags=TAGS[:1]))} == {"a", "b"}
+    assert [each.seq for each in await archive.events("a")] == [1]
+
+
+async def test_start_of_a_script_makes_its_machine(ledger: PostgresLedger, statements: list[str]) -> None:
+    await ledger.store.reserve_numbers(1)
+    statements.clear()
+
+    await ledger.commit(starts("s", kind="script"))
+
+    assert statements == ["write.starts"]
+    machine = await ledger.machine("s")
+    assert machine is not None
+    assert (machine.version, machine.inbox) == (0, 0)
+
+
+async def test_what_exists_is_recognised_and_the_others_begin(ledger: PostgresLedger) -> None:
+    await ledger.commit(starts("b"))
+
+    first, second, third = await ledger.commit(starts("a", "b", "c"))
+
+    assert second == AlreadyApplied()
+    assert (type(first), type(third)) == (Applied, Applied)
+    tokens = [(await ledger.inspect(name)) for name in "abc"]
+    assert [len(found.tokens) for found in tokens if found is not None] == [1, 1, 1]
+    assert ledger.commits.short_way_failures == 0
+
+
+async def test_value_that_cannot_be_stored_refuses_its_start_alone(ledger: PostgresLedger) -> None:
+    bad = start(new_execution("bad", workflow="nul \0"), token("t"))
+
+    first, refused, last = await ledger.commit([*starts("a"), bad, *starts("c")])
+
+    assert (type(first), type(refused), type(last)) == (Applied, Refused, Applied)
+    assert await ledger.inspect("bad") is None
+
+
+async def test_processes_that_start_the_same_make_each_once(
+    ledger: PostgresLedger, open_ledger: OpenLedger
+) -> None:
+    other, names = await open_ledger(), [f"run-{number:03}" for number in range(200)]
+
+    mine, theirs = await asyncio.gather(ledger.commit(starts(*names)), other.commit(starts(*reversed(names))))
+
+    assert [type(each) for each in [*mine, *theirs]].count(Applied) == len(names)
+    for name, each, its in zip(names, mine, reversed(theirs), strict=True):
+        assert {type(each), type(its)} <= {Applied, AlreadyApplied}, name
+        found = await ledger.inspect(name)
+        assert found is not None
+        assert (found.execution.live, len(found.tokens)) == (1, 1)
+
+
+async def test_start_that_meets_the_open_one_of_a_caller_is_put_off(
+    ledger: PostgresLedger, postgres_url: str
+) -> None:
+    caller = await asyncpg.connect(postgres_url)
+    async with caller.transaction():
+        await caller.execute("SELECT pg_advisory_xact_lock(hashtextextended('a', 1685286004))")
+        put_off, begun = await ledger.commit(starts("a", "b"))
+    await caller.close()
+
+    assert (type(put_off).__name__, type(begun)) == ("Deferred", Applied)
+    [begun] = await ledger.commit(starts("a"))
+    assert type(begun) is Applied
+
+
+async def test_start_and_what_else_is_about_it_are_judged_together(ledger: PostgresLedger) -> None:
+    [first] = starts("a")
+    outcomes = await ledger.commit([first, Transition("a", (), (event(),))])
+
+    assert [type(each) for each in outcomes] == [Applied, Applied]
+    found = await ledger.inspect("a")
+    assert found is not None
+    assert found.execution.seq == 2
