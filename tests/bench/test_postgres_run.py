@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from rich.console import Console
 
 from bench.postgres.run import SIZES, WORKLOADS, options, parser, table
 from bench.postgres.server import NEXT_LOG_FILE, SETTINGS, private_postgres
-from tests.servers.process import alive, children_of, wait_until
+from tests.servers.process import alive, children_of, command_of, kill_all, wait_until
 
 ROOT = Path(__file__).parents[2]
 TINY = ("--executions=5", "--steps=2", "--rounds=3", "--log-files=1")
@@ -41,8 +40,7 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:
-        for pid in children_of(process.pid):
-            os.kill(pid, signal.SIGKILL)
+        kill_all(children_of(process.pid))
         process.kill()
         process.communicate()
 
@@ -51,8 +49,8 @@ def postgres_of(process: int) -> tuple[int, Path]:
     """Process and data folder of the PostgreSQL that this process has started, by whichever of its threads."""
     for children in Path(f"/proc/{process}/task").glob("*/children"):
         for child in children.read_text().split():
-            words = Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
-            if words[0].endswith("/postgres"):
+            words = command_of(int(child))
+            if words and words[0].endswith("/postgres"):
                 return int(child), Path(words[words.index("-D") + 1])
     raise AssertionError("there is no server")
 
@@ -87,8 +85,7 @@ def test_an_interrupted_run_leaves_neither_processes_nor_files(number: signal.Si
 
 
 def _at_work(process: int) -> bool:
-    lines = [Path(f"/proc/{child}/cmdline") for child in children_of(process)]
-    return sum(b"\0worker\0" in line.read_bytes() for line in lines if line.exists()) == 2
+    return sum("worker" in command_of(child) for child in children_of(process)) == 2
 
 
 def test_the_server_has_log_files_to_use_again() -> None:

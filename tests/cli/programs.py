@@ -24,6 +24,17 @@ class Program:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
+    def logged_up_to(self, *words: str) -> str:
+        """Stderr up to one of these and whatever came with it. Not by lines: a reader of lines would keep those after
+        them for itself, and ``finish`` would never see them."""
+        assert self.process.stderr is not None
+        said = b""
+        while not any(word.encode() in said for word in words):
+            chunk = os.read(self.process.stderr.fileno(), 65536)
+            assert chunk, said.decode()
+            said += chunk
+        return said.decode()
+
     def finish(self, patience: float = PATIENCE) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
         out, err = self.process.communicate(timeout=patience)

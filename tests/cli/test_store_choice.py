@@ -82,12 +82,7 @@ def test_worker_says_which_workflows_it_knows(programs: Programs, folder: Path) 
 
 def log_of(program: Program) -> str:
     """Of a process that is stopped as soon as it has begun."""
-    assert program.process.stderr is not None
-    begun = ""
-    while "serves" not in begun and "scheduler:" not in begun:
-        line = program.process.stderr.readline()
-        assert line, begun
-        begun += line
+    begun = program.logged_up_to("serves", "scheduler:")
     program.send(signal.SIGTERM)
     return begun + program.finish()[2]
 

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import SystemRandom
@@ -78,9 +78,7 @@ class Server(abc.ABC):
         if self._process is None:
             return
         family = [self._process.pid, *children_of(self._process.pid)]
-        for pid in family:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_all(family)
         self._process.wait()
         wait_until(lambda: not any(map(alive, family)), seconds=10, what="killed processes to be gone")
         self._process = None
@@ -186,6 +184,21 @@ def alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def kill_all(pids: Iterable[int]) -> None:
+    """``kill -9`` of those that are still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def command_of(pid: int) -> list[str]:
+    """Its words; none if it is gone, which may happen between two looks at the same list of processes."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def children_of(pid: int) -> list[int]:
