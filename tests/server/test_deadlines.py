@@ -1,4 +1,5 @@
-"""Calls that change something when the store falls silent: told in time that nobody knows, and not undone."""
+"""Calls when the store falls silent: those that change something are told in time that nobody knows, and not undone;
+those that read are given up."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ import pytest
 from fastapi import FastAPI
 
 from dalsegno.app import App
-from dalsegno.engine.launcher import Launcher
-from dalsegno.engine.starting import Started
+from dalsegno.engine.committer import Committer
+from dalsegno.model.effect import CreateExecution
+from dalsegno.model.transition import Outcome, Transition
 from dalsegno.server import ServerSettings, bulk, create_application, errands
 from dalsegno.server.keys import KeyBook
 from dalsegno.server.sessions import COOKIE
@@ -61,7 +63,10 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
 async def in_a_hurry(http: httpx.AsyncClient) -> AsyncIterator[None]:
     """Not from the beginning: what a test prepares may take its time on a busy machine."""
     office = http._transport.app.state.office  # type: ignore[attr-defined]
-    office.settings, usual = replace(office.settings, change_seconds=DEADLINE), office.settings
+    office.settings, usual = (
+        replace(office.settings, change_seconds=DEADLINE, read_seconds=DEADLINE),
+        office.settings,
+    )
     try:
         yield
     finally:
@@ -130,6 +135,17 @@ async def test_other_calls_are_told_so_too(
     assert advice in unknown(reply)
 
 
+@pytest.mark.parametrize("path", ["", "/{id}", "/{id}/events", "/{id}/why", "/{id}/wait", "/{id}/stream"])
+async def test_calls_that_read_are_given_up(http: httpx.AsyncClient, witness: Witness, path: str) -> None:
+    path = "/v1/executions" + path.format(id=await started(http))
+    async with in_a_hurry(http), witness.silence():
+        reply = await witness.ask("GET", path, IN_TIME)
+    assert (reply.status_code, reply.headers["retry-after"]) == (503, "1"), reply.text
+    assert reply.json()["code"] == "DS-210"
+    assert reply.json()["detail"] == f"the store did not answer within {DEADLINE:g} s; nothing was done"
+    assert len(await executions(http)) == 1
+
+
 async def test_who_cannot_be_known_in_time_is_told_that_nothing_was_done(
     http: httpx.AsyncClient, application: FastAPI, app: App, witness: Witness
 ) -> None:
@@ -151,25 +167,27 @@ async def test_who_cannot_be_known_in_time_is_told_that_nothing_was_done(
 
 
 class Hanging:
-    """Starts that do not come back until they may, and break if they are told to."""
+    """Commits of starts that do not come back until they may, and break if they are told to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
         self.has_begun = asyncio.Event()
         self.may_end = asyncio.Event()
         self.made: list[str] = []
         self.error = error
-        create = Launcher.create
+        commit = Committer.commit
 
-        async def hanging(launcher: Launcher, *args: Any) -> Started:
+        async def hanging(committer: Committer, transition: Transition, **options: Any) -> Outcome:
+            if not any(isinstance(effect, CreateExecution) for effect in transition.effects):
+                return await commit(committer, transition, **options)
             self.has_begun.set()
             await self.may_end.wait()
             if self.error is not None:
                 raise self.error
-            made = await create(launcher, *args)
-            self.made.append(made.execution)
-            return made
+            outcome = await commit(committer, transition, **options)
+            self.made.append(transition.execution)
+            return outcome
 
-        monkeypatch.setattr(Launcher, "create", hanging)
+        monkeypatch.setattr(Committer, "commit", hanging)
 
 
 @asynccontextmanager
@@ -209,6 +227,41 @@ async def test_the_execution_that_may_have_been_made_is_named(
         await until(is_there)
         assert hanging.made == [named]
     assert "POST /v1/executions, whose caller was told that its outcome is unknown: 201" in caplog.text
+
+
+async def test_so_is_one_that_is_made_again_and_one_of_a_webhook(monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = {"workflow": "waits", "path": "wait", "signature": {"style": "none"}}
+    async with serving() as http:
+        (execution,) = await executions(http)
+        assert (await http.post(f"/v1/executions/{execution}/cancel")).is_success
+        assert (await http.put("/v1/webhooks/wait", json=hook)).is_success
+        hanging = Hanging(monkeypatch)
+        async with in_a_hurry(http):
+            asked = [
+                await http.post(path) for path in (f"/v1/executions/{execution}/retry", "/v1/hooks/wait")
+            ]
+        named = [reply.json()["execution"] for reply in asked if unknown(reply)]
+        hanging.may_end.set()
+
+        async def are_there() -> bool:
+            return sorted(await executions(http)) == sorted([execution, *named])
+
+        await until(are_there)
+
+
+async def test_of_several_that_may_have_been_made_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled = {"states": ["CANCELLED"]}
+    async with serving() as http:
+        await started(http)
+        for execution in await executions(http):
+            assert (await http.post(f"/v1/executions/{execution}/cancel")).is_success
+        hanging = Hanging(monkeypatch)
+        async with in_a_hurry(http):
+            reply = await http.post("/v1/executions/bulk", json={"action": "retry", "filter": cancelled})
+        unknown(reply)
+        assert "execution" not in reply.json()
+        hanging.may_end.set()
+    assert len(set(hanging.made)) == 2
 
 
 async def test_what_breaks_when_nobody_waits_for_it_is_logged(
@@ -261,7 +314,12 @@ async def test_an_execution_may_be_waited_for_and_watched() -> None:
         (execution,) = await executions(http)
         async with in_a_hurry(http):
             waited = await http.get(f"/v1/executions/{execution}/wait?seconds={3 * DEADLINE}")
-        assert (waited.status_code, waited.json()["state"]) == (200, "RUNNING")
+            assert (waited.status_code, waited.json()["state"]) == (200, "RUNNING")
+            watching = asyncio.create_task(http.get(f"/v1/executions/{execution}/stream"))
+            await asyncio.sleep(3 * DEADLINE)
+            assert not watching.done()
+        assert (await http.post(f"/v1/executions/{execution}/signals", json={"name": "go"})).is_success
+        assert "event: end" in (await watching).text
 
 
 async def test_a_webhook_may_wait_for_its_workflow() -> None:

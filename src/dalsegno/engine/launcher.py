@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 class Launcher:
     def __init__(self, client: Client) -> None:
         self.client = client
+        self.announce: Callable[[str], None] = lambda execution: None
+        """Called with the id of every execution that is about to be made."""
 
     async def start(
         self,
@@ -103,6 +106,7 @@ class Launcher:
         """Commits what creates or begins an execution; this process's worker keeps its first tokens, if it can."""
         if options is not None and options.connection is not None:
             return await self._commit_with_the_caller(options.connection, transition)
+        self.announce(new.id)
         worker = self.client.worker
         kept: list[NewToken] = []
         if worker is not None:

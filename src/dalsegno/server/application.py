@@ -12,7 +12,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from dalsegno.app import App
 from dalsegno.server import problems, reference
 from dalsegno.server.alerting import alerting
-from dalsegno.server.deadlines import Deadlines
+from dalsegno.server.deadlines import Deadlines, will_make
 from dalsegno.server.duty import on_duty
 from dalsegno.server.guard import Guard
 from dalsegno.server.head import HeadAsGet
@@ -101,6 +101,7 @@ def create_application(
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         async with app.running(worker=roles.worker, scheduler=roles.scheduler):
             application.state.office = office
+            app.client.launcher.announce = will_make
             async with on_duty(office), operated(office), alerting(office), office.errands:
                 yield
 

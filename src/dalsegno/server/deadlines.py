@@ -1,8 +1,8 @@
-"""Calls that may change something are answered in time, also while the store is silent.
+"""Calls are answered in time, also while the store is silent.
 
-Such a call waits for a commit, or for a connection to send it on, and both may take minutes when PostgreSQL hangs. Its
-caller is told after a while that the outcome is unknown. The work is never given up half-way: it goes on in its task,
-as it does when a caller hangs up, and how it ended is logged.
+A call waits for the store, or for a connection to ask it on, and both may take minutes when PostgreSQL hangs. One that
+only reads is given up after a while. One that may change something is never given up half-way: its caller is told that
+the outcome is unknown, it goes on in its task, as it does when a caller hangs up, and how it ended is logged.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from contextvars import ContextVar
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dalsegno.server import paths
+from dalsegno.server.errands import no_answer_within
 from dalsegno.server.office import Office
 from dalsegno.server.problems import OutcomeUnknown, ProblemResponse, problem_of
 from dalsegno.server.repeating import KEY_HEADER, takes_key
+from dalsegno.server.settings import ServerSettings
 from dalsegno.server.visit import Visit
 
 logger = logging.getLogger("dalsegno.server")
@@ -27,12 +29,18 @@ logger = logging.getLogger("dalsegno.server")
 class Call:
     """One that is being served, and what is known about it."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(self, scope: Scope, settings: ServerSettings) -> None:
+        self.changes = paths.may_change(scope["method"], scope["path"])
+        self.seconds = seconds = settings.change_seconds if self.changes else settings.read_seconds
         self.until = time.monotonic() + seconds
-        self.execution: str | None = None
+        self.made: list[str] = []
+        """Executions, perhaps: as far as is known."""
         self.has_reply = False
         self.is_given_up = False
+
+    def execution(self) -> str | None:
+        """The one that it may have made; none of several."""
+        return self.made[0] if len(set(self.made)) == 1 else None
 
     def left(self) -> float:
         """A reply that has begun ends as quickly as its reader reads: that is watched elsewhere."""
@@ -52,7 +60,7 @@ def allow(more: float = 0.0) -> None:
 def will_make(execution: str) -> None:
     """The call that is being served is about to make it: with its id one can look whether it was made."""
     if (call := _current.get()) is not None:
-        call.execution = execution
+        call.made.append(execution)
 
 
 class Deadlines:
@@ -63,10 +71,10 @@ class Deadlines:
         self.office = office
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not paths.may_change(scope["method"], scope["path"]):
+        if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        call = Call(self.office.settings.change_seconds)
+        call = Call(scope, self.office.settings)
         task = self.office.errands.begin(self._serve(call, scope, receive, send), _text(scope))
         try:
             while not task.done() and (left := call.left()) > 0:
@@ -74,7 +82,7 @@ class Deadlines:
         finally:  # also where the server stops, and gives up whoever waits here
             if not task.done():
                 call.is_given_up = True
-                self.office.errands.leave(task)
+                self.office.errands.leave(task, going_on=call.changes)
         if call.is_given_up:
             await _refusal(call, scope)(scope, receive, send)
         else:
@@ -91,7 +99,7 @@ class Deadlines:
             if not call.is_given_up:
                 call.has_reply = True
                 await send(message)
-            elif message["type"] == "http.response.start":
+            elif message["type"] == "http.response.start" and call.changes:
                 _log_outcome(scope, message["status"])
 
         await self.app(scope, received, sent)
@@ -111,13 +119,17 @@ def _text(scope: Scope) -> str:
 
 
 def _refusal(call: Call, scope: Scope) -> ProblemResponse:
-    error = OutcomeUnknown(
-        f"the store did not confirm this within {call.seconds:g} s; it may have been done, or be done later, or not. "
-        + _advice(call, scope),
-        call.execution,
-    )
+    error = _unknown(call, scope) if call.changes else no_answer_within(call.seconds)
     logger.warning("%s: %s", _text(scope), error)
     return problem_of(error)
+
+
+def _unknown(call: Call, scope: Scope) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the store did not confirm this within {call.seconds:g} s; it may have been done, or be done later, or not. "
+        + _advice(call, scope),
+        call.execution(),
+    )
 
 
 def _advice(call: Call, scope: Scope) -> str:
@@ -133,6 +145,6 @@ def _advice(call: Call, scope: Scope) -> str:
 
 
 def _where(call: Call) -> str:
-    if call.execution is not None:
-        return f"look for GET /v1/executions/{call.execution} before you send it again"
+    if (execution := call.execution()) is not None:
+        return f"look for GET /v1/executions/{execution} before you send it again"
     return "look for it in GET /v1/executions, which has the newest first, before you send it again"

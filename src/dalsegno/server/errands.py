@@ -29,9 +29,11 @@ class Errands:
         task.add_done_callback(self._under_way.discard)
         return task
 
-    def leave(self, task: asyncio.Task[None]) -> None:
-        """Nobody waits for it any more: if it breaks, the log tells."""
-        task.add_done_callback(_log_end)
+    def leave(self, task: asyncio.Task[None], *, going_on: bool) -> None:
+        """Nobody waits for it any more. If it goes on and breaks, the log tells."""
+        task.add_done_callback(_log_end if going_on else _take_note)
+        if not going_on:
+            task.cancel()
 
     async def within(self, seconds: float, reading: Coroutine[Any, Any, T]) -> T:
         """What it reads, or Unavailable if that does not come in time: then it is given up, and nobody waits until its
@@ -43,7 +45,7 @@ class Errands:
         finally:
             task.cancel()
         if not task.done():
-            raise Unavailable(f"the store did not answer within {seconds:g} s; nothing was done")
+            raise no_answer_within(seconds)
         return task.result()
 
     async def __aenter__(self) -> Self:
@@ -58,6 +60,10 @@ class Errands:
                     task.cancel()
             if late:
                 await asyncio.wait(late, timeout=PARTING)
+
+
+def no_answer_within(seconds: float) -> Unavailable:
+    return Unavailable(f"the store did not answer within {seconds:g} s; nothing was done")
 
 
 def _log_end(task: asyncio.Task[None]) -> None:

@@ -13,7 +13,6 @@ from dalsegno.engine.starting import Started, StartOptions
 from dalsegno.graph.build import Compiled
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.transition import Transition
-from dalsegno.server import deadlines
 from dalsegno.server.aside import aside
 from dalsegno.server.deploying import compile_inline, name_of, store
 from dalsegno.server.office import Office
@@ -50,5 +49,4 @@ async def create_planned(
     office: Office, program: Program | ScriptProgram, payload: Any, options: StartOptions, plan: Plan
 ) -> Started:
     new, transition = await plan(program, payload, options)
-    deadlines.will_make(new.id)
     return await office.client.launcher.create(new, transition, options)

@@ -33,6 +33,8 @@ class ServerSettings:
     change_seconds: float = 30.0
     """In which the store must confirm what a call changes; then its caller is told that the outcome is unknown. Sooner
     than common clients give up (60 s), which would not learn what to do then."""
+    read_seconds: float = 30.0
+    """In which the store must answer a call that only reads; then it is given up, and its caller told so."""
     streams: int = 10_000
     """Event streams open at the same time; beyond that a 503."""
     task_lease: float = 30.0

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
+from dalsegno.server import deadlines
 from dalsegno.server.access import needs
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.route import Route
@@ -24,6 +25,7 @@ async def wait(
     """The execution as soon as it has ended, or as it stands when the time is over. A server that stops answers early:
     look at `state`, and ask again."""
     await office.client.status(execution)  # one that does not exist is told at once
+    deadlines.allow(seconds)
     await _ended_or_closing(office, execution, seconds)
     return Execution.of(await office.client.status(execution))
 
