@@ -236,6 +236,12 @@ async def test_second_caller_with_the_same_start_finds_that_of_the_first(
     await two.commit()
 
 
+async def test_callers_own_settings_stay_as_they_are(caller: Caller) -> None:
+    await caller.connection.execute("SET LOCAL lock_timeout = '7s'")
+    assert isinstance(await caller.start(start("mine", token("t"))), Applied)
+    assert await caller.connection.fetchval("SHOW lock_timeout") == "7s"
+
+
 async def test_start_that_has_been_there_holds_nothing(ledger: PostgresLedger, caller: Caller) -> None:
     await ledger.commit([start("run-a", token("a"))])
     [lease] = await claim(ledger)

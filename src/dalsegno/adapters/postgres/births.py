@@ -1,4 +1,4 @@
-"""What starts write, as parameters of ``write.executions``, ``write.flights`` and ``write.tags``."""
+"""What starts write, as parameters of ``write.starts``."""
 
 from __future__ import annotations
 
@@ -19,18 +19,34 @@ RECORD_SHAPE, FLIGHT_SHAPE = 11, 10
 """Columns that records, and flights, have in common with others."""
 
 
-def starts(new: Steps, births: Births, machines: Mapping[int, MachineRow]) -> list[Any]:
-    """All in one, as parameters of ``write.starts``. ``new``: tokens, events and outputs."""
+PATIENCE = "5s"
+"""For which a start alone waits for another process that makes the same execution."""
+
+
+def starts(births: Births) -> list[Any]:
+    """In a transaction, which has its own patience and writes all else by itself."""
+    return _parameters(Steps(), births, {}, None)
+
+
+def starts_alone(new: Steps, births: Births, machines: Mapping[int, MachineRow]) -> list[Any]:
+    """All in one. ``new``: tokens, events and outputs."""
+    return _parameters(new, births, machines, PATIENCE)
+
+
+def _parameters(
+    new: Steps, births: Births, machines: Mapping[int, MachineRow], patience: str | None
+) -> list[Any]:
     return [
         *new.additions(),
-        *records(births),
-        *flights(births),
+        *_records(births),
+        *_flights(births),
         *columns((stored_machine(*entry) for entry in machines.items()), 15),
-        *tags(births),
+        *_tags(births),
+        patience,
     ]
 
 
-def records(births: Births) -> list[Any]:
+def _records(births: Births) -> list[Any]:
     shapes, rows = Shapes(), []
     for flight, new in births:
         row = flight.row
@@ -58,7 +74,7 @@ def records(births: Births) -> list[Any]:
     return [*given, errors, contexts, outputs, inputs, *shapes.columns(RECORD_SHAPE)]
 
 
-def flights(births: Births) -> list[Any]:
+def _flights(births: Births) -> list[Any]:
     shapes, rows = Shapes(), []
     for flight, _ in births:
         row = flight.row
@@ -81,5 +97,5 @@ def flights(births: Births) -> list[Any]:
     return [numbers(ours), names(ids), numbers(places), notices, *shapes.columns(FLIGHT_SHAPE)]
 
 
-def tags(births: Births) -> list[Any]:
+def _tags(births: Births) -> list[Any]:
     return columns([(*tag, new.created_at, new.id) for _, new in births for tag in new.tags], 4)

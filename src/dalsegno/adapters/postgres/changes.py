@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import asyncpg
-
 from dalsegno.adapters.postgres import births
 from dalsegno.adapters.postgres.arrays import columns, names, numbers
 from dalsegno.adapters.postgres.columns import (
@@ -33,7 +31,8 @@ class TokenChanged(Exception):
 
 
 class StartedElsewhere(Exception):
-    """One of the new executions is being started in a caller's own transaction, which is open; see ``open_starts``."""
+    """One of the new executions is there after all: nothing but its record, or another process just came first. Or it
+    is being started in a caller's own transaction, which is open; see ``open_starts``."""
 
 
 class Changes:
@@ -152,17 +151,12 @@ class Changes:
 
     def births(self) -> list[Any]:
         """As parameters of ``write.starts``."""
-        return births.starts(self.steps(), self.created.values(), self.machines)
+        return births.starts_alone(self.steps(), self.created.values(), self.machines)
 
     async def _write_created(self, tx: Transaction) -> None:
-        created = self.created.values()
-        try:
-            await tx.fetch("write.executions", *births.records(created))
-        except asyncpg.DivisionByZeroError:
-            raise StartedElsewhere from None
-        await tx.fetch("write.flights", *births.flights(created))
-        if any(new.tags for _, new in created):
-            await tx.fetch("write.tags", *births.tags(created))
+        made = await tx.fetch("write.starts", *births.starts(self.created.values()))
+        if len(made) < len(self.created):
+            raise StartedElsewhere
 
     async def _write_changed_tokens(self, tx: Transaction) -> None:
         rows = [

@@ -121,7 +121,10 @@ class Commits:
             except TokenChanged:
                 continue
             except StartedElsewhere:
-                elsewhere |= await self.open_starts.among(batch)
+                found = await self.open_starts.among(batch) - elsewhere
+                if not found and not careful:
+                    raise  # it is there, perhaps only its record: who is careful reads that, too
+                elsewhere |= found
             except Unavailable:
                 if not waiting:
                     raise

@@ -27,7 +27,7 @@ NOTHING: dict[str, tuple[Any, ...]] = {
     "write.steps": (*NO_STEPS,),
     "write.held_steps": (*NO_STEPS, NO_VERSIONS),
     "write.held_stops": (*NO_STEPS, NO_VERSIONS, *NO_ENDINGS, *NO_RESTS),
-    "write.starts": (*births.starts(Steps(), (), {}),),
+    "write.starts": (*births.starts(()),),
     "leases.claim": ("", [], 0, None),
     "leases.wake_plain": (None, 0, 0.0, "", [], 0),
     "load.locked": ("{}", "{}", "{}", "{}"),

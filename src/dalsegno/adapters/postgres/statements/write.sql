@@ -279,35 +279,12 @@ WITH
 -- :include held_numbers
 ;
 
--- :name executions
--- Starts. In the order of their ids, so that two processes that start the same ones do not wait for each other in turn.
--- Fails when one exists: creation is judged before. Fails at once, with a division by zero, when a caller starts one in a
--- transaction of its own that is still open (see `open_start`): its insert would wait for that. The lock is only tried
--- and given back: so many would fill the server's table of locks.
-INSERT INTO execution (number, id, workflow, version, definition, kind, state, created_at, priority, parent, relation,
-                       idempotency_key, paused_at, ended_at, tags, error, context, output, input)
-SELECT given.number, given.id, shape.workflow, shape.version, shape.definition, shape.kind, shape.state, given.created_at,
-       shape.priority, shape.parent, shape.relation, given.idempotency_key, shape.paused_at, shape.ended_at, shape.tags,
-       given.error, given.context, given.output, given.input
-FROM unnest($1::text::bigint[], $2::text::text[], $3::text::integer[], $4::text::float8[], $5::text::text[], $6::bytea[],
-            $7::bytea[], $8::bytea[], $9::bytea[])
-    AS given (number, id, shape, created_at, idempotency_key, error, context, output, input)
-JOIN unnest($10::text[], $11::integer[], $12::text[], $13::text[], $14::text[], $15::integer[], $16::text[], $17::text[],
-            $18::float8[], $19::float8[], $20::text[])
-    WITH ORDINALITY AS shape (workflow, version, definition, kind, state, priority, parent, relation, paused_at, ended_at,
-                              tags, place)
-    ON shape.place = given.shape
-WHERE 1 / CASE
-    WHEN pg_try_advisory_lock_shared(hashtextextended(given.id, 1685286004))
-        THEN pg_advisory_unlock_shared(hashtextextended(given.id, 1685286004))::integer
-    ELSE 0
-END = 1
-ORDER BY given.id;
-
 -- :name starts
--- Starts in one round trip, with all that a start brings as a rule. Returns the numbers of those that were made. The others
--- are left alone whole: an execution of that name, or with that key, exists; or a caller starts it in a transaction of its
--- own that is still open (see `executions`). In the order of their ids, and not waiting for long, as there.
+-- Starts, with all that a start brings as a rule. Returns the numbers of those that were made. The others are left alone
+-- whole: an execution of that name exists, or a caller starts it in a transaction of its own that is still open (see
+-- `open_start`), for which the insert would wait. The lock that tells so is only tried and given back: so many would fill
+-- the server's table of locks. In the order of their ids, so that two processes that start the same ones do not wait for
+-- each other in turn, and not for longer than $86; without that, for as long as the transaction around it says.
 WITH
 -- :include given_steps
 , held AS (
@@ -324,14 +301,14 @@ WITH
         WITH ORDINALITY AS shape (workflow, version, definition, kind, state, priority, parent, relation, paused_at,
                                   ended_at, tags, place)
         ON shape.place = given.shape
-    WHERE set_config('lock_timeout', '5s', true) IS NOT NULL
+    WHERE set_config('lock_timeout', coalesce($86, current_setting('lock_timeout')), true) IS NOT NULL
       AND CASE
           WHEN pg_try_advisory_lock_shared(hashtextextended(given.id, 1685286004))
               THEN pg_advisory_unlock_shared(hashtextextended(given.id, 1685286004))
           ELSE false
       END
     ORDER BY given.id
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (id) DO NOTHING
     RETURNING number, id
 ), flying AS (
     INSERT INTO flight (number, id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at, kind,
@@ -379,24 +356,6 @@ WHERE NOT CASE
         THEN pg_advisory_unlock_shared(hashtextextended(asked.id, 1685286004))
     ELSE false
 END;
-
--- :name flights
-INSERT INTO flight (number, id, state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at, kind,
-                    notify)
-SELECT given.number, given.id, shape.state, shape.definition, shape.epoch, shape.seq, shape.live, shape.priority,
-       shape.paused_at, shape.touched_at, shape.ended_at, shape.kind, given.notify
-FROM unnest($1::text::bigint[], $2::text::text[], $3::text::integer[], $4::bytea[]) AS given (number, id, shape, notify)
-JOIN unnest($5::text[], $6::text[], $7::integer[], $8::integer[], $9::integer[], $10::integer[], $11::float8[],
-            $12::float8[], $13::float8[], $14::text[])
-    WITH ORDINALITY AS shape (state, definition, epoch, seq, live, priority, paused_at, touched_at, ended_at, kind, place)
-    ON shape.place = given.shape
-ORDER BY given.id;
-
--- :name tags
-INSERT INTO execution_tag (name, value, created_at, execution)
-SELECT *
-FROM unnest($1::text[], $2::text[], $3::float8[], $4::text[])
-ON CONFLICT DO NOTHING;
 
 -- :name moves
 -- A begin, a pause, a resume or the ending: the flight row and the record beside it, which takes the counters with the
