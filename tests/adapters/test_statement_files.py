@@ -38,6 +38,15 @@ def test_parts_stand_where_they_are_included() -> None:
     }
 
 
+def test_parameters_of_a_part_are_counted_from_where_it_is_told() -> None:
+    part = "-- :part rows\nFROM unnest($1::text[], $12::text[])\n"
+    file = part + "-- :name a\nSELECT $1\n-- :include rows from $5\n-- :name b\nSELECT 1\n-- :include rows\n"
+    assert dict(_split(file)) == {
+        "a": "SELECT $1\nFROM unnest($5::text[], $16::text[])",
+        "b": "SELECT 1\nFROM unnest($1::text[], $12::text[])",
+    }
+
+
 def test_a_part_that_is_not_there_is_an_error() -> None:
     with pytest.raises(KeyError, match="nowhere"):
         dict(_split("-- :name a\nSELECT 1\n-- :include nowhere\n"))

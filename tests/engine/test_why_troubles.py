@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from dalsegno import App
 from dalsegno.cli.result import Command
 from dalsegno.cli.waits import explain
+from dalsegno.core.diagnosis import Wait
 from dalsegno.engine import letting_go
 from dalsegno.errors import BadConfiguration
+from dalsegno.handle import Handle
 from tests.scenarios.documents import echo, graph
 from tests.waiting import until
 
 
-def test_why_tells_what_a_step_breaks_on_until_it_is_mended(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@contextmanager
+def breaking(
+    url: str, task: Callable[[int], Awaitable[int]], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[App, Callable[[], None]]]:
+    """An application whose steps break until they are mended, by calling what comes with it."""
     monkeypatch.setattr(letting_go, "BROKEN_PAUSE", 0.05)
     monkeypatch.setattr(letting_go, "CANNOT_RUN_PAUSE", 0.05)
     app = App(url)
-    app.task(name="echo")(_echo)
+    app.task(name="echo")(task)
     with app.running():
-        app.deploy(graph("a", {"a": echo(1)}))
         assert app.engine.worker is not None
         steps = app.engine.worker.steps
         whole = steps.step
@@ -30,18 +38,53 @@ def test_why_tells_what_a_step_breaks_on_until_it_is_mended(
             raise BadConfiguration("the key of the vault is missing here")
 
         monkeypatch.setattr(steps, "step", broken)
-        handle = app.start("scenario")
-        until(lambda: "trouble" in [wait.kind for wait in handle.why()], "the trouble")
-        first = handle.why()[0]
-        assert (first.kind, first.node) == ("trouble", "a")
-        assert first.sentence == "'a' cannot go on: the key of the vault is missing here"
-        told = handle._call(explain(app.engine.client, handle.id, Command(url)))
-        assert told.reasons[0].wait == first
+        yield app, lambda: monkeypatch.setattr(steps, "step", whole)
 
-        monkeypatch.setattr(steps, "step", whole)
+
+def trouble_of(handle: Handle) -> Wait | None:
+    return next((wait for wait in handle.why() if wait.kind == "trouble"), None)
+
+
+def kinds(handle: Handle) -> list[str]:
+    return [wait.kind for wait in handle.why()]
+
+
+def test_why_tells_what_a_step_breaks_on_until_it_is_mended(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+
+    async def slow(value: int) -> int:
+        await asyncio.to_thread(may_end.wait, 30)
+        return value
+
+    with breaking(url, slow, monkeypatch) as (app, mend):
+        app.deploy(graph("a", {"a": echo(1)}))
+        handle = app.start("scenario")
+        found = until(lambda: trouble_of(handle), "the trouble")
+        assert (found.node, found.sentence) == ("a", "'a' cannot go on: the key of the vault is missing here")
+
+        def told() -> bool:
+            reasons = handle._call(explain(app.engine.client, handle.id, Command(url))).reasons
+            return found in [reason.wait for reason in reasons]
+
+        until(told, "what the command line says")
+        mend()
+        until(lambda: kinds(handle) == ["running"], "it to run, and nothing but that")
+        may_end.set()
         assert handle.result(timeout=30) == 1
         assert handle.why() == []
 
 
-async def _echo(value: int) -> int:
-    return value
+def test_retry_of_a_step_that_was_mended_is_in_no_trouble(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(value: int) -> int:
+        raise RuntimeError(f"no {value}")
+
+    with breaking(url, fails, monkeypatch) as (app, mend):
+        retried = {**echo(1), "retry": {"max_attempts": 2, "initial_delay": 3600}}
+        app.deploy(graph("a", {"a": retried}))
+        handle = app.start("scenario")
+        until(lambda: trouble_of(handle), "the trouble")
+        mend()
+        until(lambda: "retry" in kinds(handle), "the retry")
+        assert kinds(handle) == ["retry"]

@@ -148,3 +148,28 @@ async def test_a_store_out_of_reach_loses_no_entry_silently(
     with caplog.at_level(logging.WARNING, "dalsegno.audit"):
         audit.note(Entry(1.0, "ops", "key", "POST", "/overflow"))
     assert "/overflow" in caplog.text
+
+
+async def test_nothing_is_lost_with_a_reader_that_gives_up(
+    app: App, http: httpx.AsyncClient, application: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads the log has it written first. The store may refuse that when nobody waits for it any more."""
+    office, records = application.state.office, app.client.stack.records
+    asked, may_fail = asyncio.Event(), asyncio.Event()
+
+    async def hanging(*_: object) -> int:
+        asked.set()
+        await may_fail.wait()
+        raise Unavailable("gone")
+
+    monkeypatch.setattr(type(records), "append", hanging)
+    office.audit.note(Entry(1.0, "ops", "key", "POST", "/noted"))
+    reader = asyncio.create_task(http.get("/v1/audit"))
+    await asked.wait()
+    reader.cancel()
+    await asyncio.wait({reader})
+    may_fail.set()
+    await asyncio.sleep(0.05)
+    monkeypatch.undo()
+
+    assert [each["path"] for each in await entries(http)] == ["/noted"]

@@ -9,17 +9,18 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.types import Scope
 
 from dalsegno.app import App
 from dalsegno.engine.committer import Committer
 from dalsegno.model.effect import CreateExecution
 from dalsegno.model.transition import Outcome, Transition
-from dalsegno.server import ServerSettings, bulk, create_application, errands
+from dalsegno.server import ServerSettings, bulk, create_application, deadlines, errands
 from dalsegno.server.keys import KeyBook
 from dalsegno.server.sessions import COOKIE
 from tests.server.silence import Witness
@@ -191,9 +192,9 @@ class Hanging:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[httpx.AsyncClient]:
+async def serving(app: App | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """A server that has started an execution before."""
-    application = create_application(App("memory:"), SETTINGS)
+    application = create_application(app or App("memory:"), SETTINGS)
     async with application.router.lifespan_context(application):
         transport = httpx.ASGITransport(application)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700") as client:
@@ -262,6 +263,71 @@ async def test_of_several_that_may_have_been_made_none_is_named(monkeypatch: pyt
         assert "execution" not in reply.json()
         hanging.may_end.set()
     assert len(set(hanging.made)) == 2
+
+
+async def test_what_others_make_meanwhile_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps inherit the context of the call that set them going, also those that start something themselves."""
+    app = App("memory:")
+
+    @app.task
+    async def starts_more(_: None) -> None:
+        for _ in range(3):
+            await app.astart("waits")
+
+    async with serving(app) as http:
+        script = "workflow maker(inputs) { return await Task.run('starts_more', null) }"
+        assert (await http.post("/v1/definitions", json={"source": script, "kind": "script"})).is_success
+        monkeypatch.setattr(deadlines, "Call", KeptCall)
+        execution = (await http.post("/v1/executions", json={"workflow": "maker"})).json()["id"]
+        assert (await http.get(f"/v1/executions/{execution}/wait?seconds=20")).json()["state"] == "COMPLETED"
+        assert len(await executions(http)) == 5
+    assert [call.made for call in KeptCall.all if call.made] == [[execution]]
+
+
+class KeptCall(deadlines.Call):
+    all: ClassVar[list[deadlines.Call]] = []
+
+    def __init__(self, scope: Scope, settings: ServerSettings) -> None:
+        super().__init__(scope, settings)
+        self.all.append(self)
+
+
+async def test_beyond_many_that_wait_no_more_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadlines, "MOST_LEFT", 2)
+    async with serving() as http:
+        hanging = Hanging(monkeypatch)
+        await told_unknown(http)
+        await told_unknown(http)
+        refused = await http.post("/v1/executions", json={"workflow": "waits"})
+        assert (refused.status_code, refused.json()["code"]) == (503, "DS-210")
+        assert refused.json()["detail"].endswith("nothing was done")
+        assert (await http.get("/v1/health/live")).status_code == 200
+        hanging.may_end.set()
+
+        async def are_there() -> bool:
+            return len(await executions(http)) == 3
+
+        await until(are_there)
+        assert (await http.post("/v1/executions", json={"workflow": "waits"})).status_code == 201
+
+
+async def test_path_with_a_slash_in_a_name_is_told_as_it_came(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While a route runs it stands in the path as a character that cannot be written down."""
+    hangs = asyncio.Event()
+
+    async def versions(*_: object) -> object:
+        await hangs.wait()
+        return []
+
+    async with serving() as http:
+        archive = http._transport.app.state.office.client.stack.archive  # type: ignore[attr-defined]
+        monkeypatch.setattr(type(archive), "versions", versions)
+        async with in_a_hurry(http):
+            reply = await http.get("/v1/definitions/a%2Fb/versions")
+        assert reply.status_code == 503, reply.text
+    assert "GET /v1/definitions/a/b/versions: the store did not answer" in caplog.text
 
 
 async def test_what_breaks_when_nobody_waits_for_it_is_logged(

@@ -2,7 +2,8 @@
 
 A file ``statements/<topic>.sql`` holds statements that each begin with a line ``-- :name <name>`` and a comment that
 says what they guarantee. What several statements of a file share is a part (``-- :part <name>``); a line
-``-- :include <name>`` stands for its text.
+``-- :include <name>`` stands for its text. With ``from $<number>`` the part's own ``$1`` is that parameter of the
+statement, and so on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 
 _MARK = re.compile(r"^-- :(name|part) (\w+)[ \t]*$", re.MULTILINE)
-_INCLUDE = re.compile(r"^[ \t]*-- :include (\w+)[ \t]*$", re.MULTILINE)
+_INCLUDE = re.compile(r"^[ \t]*-- :include (\w+)(?: from \$(\d+))?[ \t]*$", re.MULTILINE)
+_PARAMETER = re.compile(r"\$(\d+)")
 
 
 def load_statements(package: str) -> dict[str, str]:
@@ -38,7 +40,11 @@ def _split(text: str) -> Iterator[tuple[str, str]]:
 
 def _with_parts(body: str, parts: Mapping[str, str]) -> str:
     """A part stands before those that include it."""
-    return _INCLUDE.sub(lambda found: parts[found.group(1)], body)
+    return _INCLUDE.sub(lambda found: _counted_from(int(found[2] or 1), parts[found[1]]), body)
+
+
+def _counted_from(first: int, part: str) -> str:
+    return _PARAMETER.sub(lambda found: f"${int(found[1]) + first - 1}", part)
 
 
 def _bare(body: str) -> str:

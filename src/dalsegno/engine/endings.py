@@ -24,8 +24,8 @@ FIRST_GLANCE = 0.01
 """It may have ended long before anybody waited."""
 GLANCE = 0.25
 """Another process may end an execution. While anybody waits, one query this often asks about some of them."""
-ASKED_AT_ONCE = 250
-"""The others come next: however many wait, looking costs the same."""
+ASKED_AT_ONCE, TURNS, MOST_ASKED = 250, 8, 2_000
+"""So many at least, the others come next, in so many turns. However many wait, a look costs no more than a bit."""
 
 
 class Ending(Struct, frozen=True, gc=False):
@@ -124,7 +124,8 @@ class Endings:
 
     def _next_asked(self) -> list[str]:
         """They go to the end of the line."""
-        asked = list(islice(self._waiters, ASKED_AT_ONCE))
+        share = min(len(self._waiters) // TURNS, MOST_ASKED)
+        asked = list(islice(self._waiters, max(share, ASKED_AT_ONCE)))
         for execution in asked:
             self._waiters[execution] = self._waiters.pop(execution)
         return asked

@@ -56,7 +56,10 @@ class LettingGo:
             exc_info=error if is_bug else None,
         )
         times = self._breaks.count(lease)
-        self.trouble(Trouble("token", lease.token, lease.execution, f"its step breaks: {error}", times))
+        self._tell(lease, f"its step breaks: {error}", times)
+
+    def _tell(self, lease: Lease, reason: str, times: int) -> None:
+        self.trouble(Trouble("token", lease.token, lease.execution, reason, times, lease.attempt))
 
     async def give_back_broken(self, name: str, lease: Lease) -> None:
         """After a while, so that whatever is broken does not break at once again. At first another process may try;
@@ -120,7 +123,7 @@ class LettingGo:
         """For a while, the longer the more often this process could not run it."""
         logger.warning("token %s of execution %s is put off: %s", lease.token, lease.execution, reason)
         times = self._put_offs.count(lease)
-        self.trouble(Trouble("token", lease.token, lease.execution, reason, times))
+        self._tell(lease, reason, times)
         pause = grown(CANNOT_RUN_PAUSE, times, LONGEST_PAUSE)
         return put_off(lease, self._ledger.now() + pause)
 

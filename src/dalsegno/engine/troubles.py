@@ -25,7 +25,8 @@ TELLING_TRIES = 3
 """What fails less often may be on its way to a process that can do it."""
 REMEMBERED = 10_000
 LONGEST_REASON = 2000
-GONE = ("consumed", "cancelled")
+PASSED = ("consumed", "cancelled", "leased")
+"""States of tokens that are not in trouble, as far as one can see: the one that runs may be well again."""
 TOKENS_ASKED = 20
 """Of one execution: each is a look of its own, and whoever asks why wants a few reasons, not all."""
 
@@ -38,6 +39,8 @@ class Trouble(Struct, frozen=True):
     execution: str
     reason: str
     tries: int
+    attempt: int | None = None
+    """Of the token: one that is made later has got past this."""
 
 
 class Written(Struct, frozen=True):
@@ -93,12 +96,12 @@ async def troubled(records: Records, inspection: Inspection) -> list[Wait]:
     outside has passed whatever it had to do."""
     if inspection.execution.state in ENDED:
         return []
-    trying = [token for token in inspection.tokens if token.awaits is None and token.state not in GONE]
+    trying = [token for token in inspection.tokens if token.awaits is None and token.state not in PASSED]
     found = []
     for token in trying[:TOKENS_ASKED]:
         record = await records.get(KIND, record_id("token", token.id))
-        if record is not None:
-            reason = decode(record.data).trouble.reason
+        trouble = decode(record.data).trouble if record is not None else None
+        if trouble is not None and trouble.attempt in (None, token.attempt):
             what = f"'{token.node}'" if token.node else "the execution"
-            found.append(Wait("trouble", token.node, token.scope, f"{what} cannot go on: {reason}"))
+            found.append(Wait("trouble", token.node, token.scope, f"{what} cannot go on: {trouble.reason}"))
     return found

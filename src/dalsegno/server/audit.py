@@ -50,7 +50,7 @@ class Audit:
     def __init__(self, app: App) -> None:
         self.app = app
         self._waiting: deque[Entry] = deque()
-        self._writing = asyncio.Lock()
+        self._writing: asyncio.Task[None] | None = None
 
     @property
     def records(self) -> Records:
@@ -90,15 +90,21 @@ class Audit:
         self._waiting.append(entry)
 
     async def flush(self) -> None:
-        """Appends what waits. What cannot be appended goes on waiting, and the error is raised."""
-        async with self._writing:
-            while self._waiting:
-                await self._append([self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))])
+        """Appends what waits. What cannot be appended goes on waiting, and the error is raised. Whoever gives up
+        waiting for this does not stop it: what is being written may fail later, and has to be put back then."""
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write(), name="dalsegno-audit")
+            self._writing.add_done_callback(_take_note)
+        await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        while self._waiting:
+            await self._append([self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))])
 
     async def _append(self, batch: list[Entry]) -> None:
         try:
             await self.records.append(LOG, *map(msgspec.json.encode, batch))
-        except Exception:  # not where the wait alone was given up: the store goes on writing
+        except Exception:
             self._waiting.extendleft(reversed(batch))
             raise
 
@@ -130,6 +136,12 @@ def _entry(visit: Visit, scope: Scope, at: float, status: int | None) -> Entry:
         address=visit.address,
         key=caller.key,
     )
+
+
+def _take_note(task: asyncio.Task[None]) -> None:
+    """Who waits for it is told; if nobody does any more, the next who writes is."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _action(scope: Scope) -> str | None:

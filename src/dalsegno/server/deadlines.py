@@ -15,6 +15,7 @@ from contextvars import ContextVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dalsegno.errors import Unavailable
 from dalsegno.server import paths
 from dalsegno.server.errands import no_answer_within
 from dalsegno.server.office import Office
@@ -25,11 +26,19 @@ from dalsegno.server.visit import Visit
 
 logger = logging.getLogger("dalsegno.server")
 
+MOST_LEFT = 1_000
+"""Calls that were given up and wait for the store still, each with its body. Their callers may come again soon."""
+OVERLOADED = "too many calls wait for the store, which has not answered them in time; nothing was done"
+
 
 class Call:
     """One that is being served, and what is known about it."""
 
     def __init__(self, scope: Scope, settings: ServerSettings) -> None:
+        self.path = scope["path"]
+        """As it came: the routes may see it otherwise, and change it meanwhile."""
+        self.text = f"{scope['method']} {paths.without_secrets(self.path)}"
+        self.task: asyncio.Task[None] | None = None
         self.changes = paths.may_change(scope["method"], scope["path"])
         self.seconds = seconds = settings.change_seconds if self.changes else settings.read_seconds
         self.until = time.monotonic() + seconds
@@ -58,8 +67,9 @@ def allow(more: float = 0.0) -> None:
 
 
 def will_make(execution: str) -> None:
-    """The call that is being served is about to make it: with its id one can look whether it was made."""
-    if (call := _current.get()) is not None:
+    """The call that is being served is about to make it: with its id one can look whether it was made. What others
+    make, such as steps that began while it was served, is not its own."""
+    if (call := _current.get()) is not None and call.task is asyncio.current_task():
         call.made.append(execution)
 
 
@@ -75,7 +85,10 @@ class Deadlines:
             await self.app(scope, receive, send)
             return
         call = Call(scope, self.office.settings)
-        task = self.office.errands.begin(self._serve(call, scope, receive, send), _text(scope))
+        if call.changes and self.office.errands.left >= MOST_LEFT:
+            await problem_of(Unavailable(OVERLOADED))(scope, receive, send)
+            return
+        task = call.task = self.office.errands.begin(self._serve(call, scope, receive, send), call.text)
         try:
             while not task.done() and (left := call.left()) > 0:
                 await asyncio.wait({task}, timeout=None if left == math.inf else left)
@@ -84,6 +97,7 @@ class Deadlines:
                 call.is_given_up = True
                 self.office.errands.leave(task, going_on=call.changes)
         if call.is_given_up:
+            scope["path"] = call.path  # whoever writes it down reads it when the reply is sent
             await _refusal(call, scope)(scope, receive, send)
         else:
             task.result()
@@ -100,19 +114,15 @@ class Deadlines:
                 call.has_reply = True
                 await send(message)
             elif message["type"] == "http.response.start" and call.changes:
-                _log_outcome(scope, message["status"])
+                _log_outcome(call, message["status"])
 
         await self.app(scope, received, sent)
 
 
-def _log_outcome(scope: Scope, status: int) -> None:
+def _log_outcome(call: Call, status: int) -> None:
     """What went wrong on our side has been logged with its reason where it was made a reply."""
     level = logging.WARNING if status >= 400 else logging.INFO
-    logger.log(level, "%s, whose caller was told that its outcome is unknown: %d", _text(scope), status)
-
-
-def _text(scope: Scope) -> str:
-    return f"{scope['method']} {paths.without_secrets(scope['path'])}"
+    logger.log(level, "%s, whose caller was told that its outcome is unknown: %d", call.text, status)
 
 
 # -- what the caller is told ----------------------------------------------------------------------------------
@@ -120,7 +130,7 @@ def _text(scope: Scope) -> str:
 
 def _refusal(call: Call, scope: Scope) -> ProblemResponse:
     error = _unknown(call, scope) if call.changes else no_answer_within(call.seconds)
-    logger.warning("%s: %s", _text(scope), error)
+    logger.warning("%s: %s", call.text, error)
     return problem_of(error)
 
 

@@ -21,6 +21,8 @@ class Errands:
     def __init__(self) -> None:
         self._under_way: set[asyncio.Task[Any]] = set()
         """The loop itself would forget a task that nobody holds."""
+        self.left = 0
+        """How many of them nobody waits for."""
 
     def begin(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """``name`` says what it is, in the log."""
@@ -31,9 +33,14 @@ class Errands:
 
     def leave(self, task: asyncio.Task[None], *, going_on: bool) -> None:
         """Nobody waits for it any more. If it goes on and breaks, the log tells."""
+        self.left += 1
+        task.add_done_callback(self._over)
         task.add_done_callback(_log_end if going_on else _take_note)
         if not going_on:
             task.cancel()
+
+    def _over(self, _task: asyncio.Task[None]) -> None:
+        self.left -= 1
 
     async def within(self, seconds: float, reading: Coroutine[Any, Any, T]) -> T:
         """What it reads, or Unavailable if that does not come in time: then it is given up, and nobody waits until its

@@ -7,10 +7,12 @@ from typing import Any
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from dalsegno.adapters.postgres import PostgresArchive, PostgresLedger
+from dalsegno.errors import Unavailable
 from dalsegno.model.execution import ExecutionKind
-from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Transition
+from dalsegno.model.transition import AlreadyApplied, Applied, Deferred, Refused, Transition
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.contract.build import event, new_execution, start, token
 from tests.adapters.postgres.conftest import OpenLedger
@@ -122,6 +124,25 @@ async def test_start_that_meets_the_open_one_of_a_caller_is_put_off(
     assert (type(put_off).__name__, type(begun)) == ("Deferred", Applied)
     [begun] = await ledger.commit(starts("a"))
     assert type(begun) is Applied
+
+
+async def test_what_fails_beside_starts_that_were_made_is_no_news_of_them(
+    ledger: PostgresLedger, postgres_url: str
+) -> None:
+    """Who is told that it failed starts it again, and without a key that is another one."""
+    limited = start(new_execution("limited"), replace(token("of-limited"), limit_key="mail"))
+    holder = await asyncpg.connect(postgres_url)
+    async with holder.transaction():
+        await holder.execute("LOCK TABLE dalsegno.line IN EXCLUSIVE MODE")
+        made, put_off = await ledger.commit([*starts("a"), limited])
+        assert (type(made), type(put_off)) == (Applied, Deferred)
+        # Nothing goes ahead of what was put off: the error is true of all.
+        with pytest.raises(Unavailable):
+            await ledger.commit([*starts("b"), limited])
+        assert await ledger.inspect("b") is None
+    await holder.close()
+
+    assert [type(each) for each in await ledger.commit([*starts("b"), limited])] == [Applied, Applied]
 
 
 async def test_start_and_what_else_is_about_it_are_judged_together(ledger: PostgresLedger) -> None:

@@ -6,16 +6,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import asyncpg
 import pytest
 
 from dalsegno.adapters.postgres import PostgresLedger
-from dalsegno.adapters.postgres.known import Known
 from dalsegno.model.effect import PauseExecution, SpawnToken, StoreOutput, WriteOutbox
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import AlreadyApplied, Applied, Park, Stale, Transition
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract.build import RUN, event, last, new_execution, start, token
+from tests.adapters.postgres.both_ways import come_to_the_same, rows
 from tests.adapters.postgres.conftest import OpenLedger
 
 
@@ -301,12 +300,6 @@ async def test_token_that_is_not_leased_any_more_does_not_go_the_short_way(
     assert told.exc_info is not None
 
 
-async def rows(ledger: PostgresLedger, query: str) -> list[asyncpg.Record]:
-    async with ledger.store.transaction() as tx:
-        found: list[asyncpg.Record] = await tx.connection.fetch(query)
-    return found
-
-
 RECORDS = "SELECT id, state, ended_at, paused_at, output, context, error FROM execution ORDER BY id"
 
 
@@ -349,13 +342,4 @@ async def play(ledger: PostgresLedger) -> list[object]:
 async def test_the_short_way_and_the_long_way_come_to_the_same(
     open_ledger: OpenLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = await open_ledger()
-    short = await play(ledger)
-    assert ledger.commits.known.hits > 0
-    async with ledger.store.transaction() as tx:
-        await tx.connection.execute(
-            "TRUNCATE execution, flight, token, event, output, outbox, left_context, execution_tag, worker"
-        )
-    monkeypatch.setattr(Known, "take", lambda *_: None)
-
-    assert await play(await open_ledger()) == short
+    await come_to_the_same(play, open_ledger, monkeypatch)

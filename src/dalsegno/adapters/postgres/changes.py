@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from dalsegno.adapters.postgres import births
+from dalsegno.adapters.postgres import births, runs
 from dalsegno.adapters.postgres.arrays import columns, names, numbers
 from dalsegno.adapters.postgres.columns import (
     changed_barrier,
     changed_token,
-    counted_machine,
     moved_flight,
     new_line,
     stored_barrier,
-    stored_machine,
 )
 from dalsegno.adapters.postgres.flight import Flight
 from dalsegno.adapters.postgres.steps import Steps, is_asleep, is_plain
@@ -101,16 +99,16 @@ class Changes:
     def are_births(self) -> bool:
         """Whether new executions, and what is new in them, are all there is."""
         return (
-            not (self.consumed or self.tokens or self._are_rare())
+            not (self.consumed or self.tokens or self.completions or self.removed or self._are_rare())
             and self.created.keys() == self.executions.keys()
             and all(is_plain(row) for row, _ in self.spawned.values())
             and all(machine.snapshot is not None for machine in self.machines.values())
         )
 
     def are_plain(self) -> bool:
-        """Whether steps of running executions, tokens that sleep, and endings are all there is."""
+        """Whether steps of running executions, runs of scripts, tokens that sleep, and endings are all there is."""
         return (
-            not (self.created or self.machines or self._are_rare())
+            not (self.created or self._are_rare())
             and all(is_plain(row) for row, _ in self.spawned.values())
             and all(is_asleep(row) for row, _ in self.tokens.values())
             and all(flight.goes_on() or flight.has_just_ended() for flight in self.executions.values())
@@ -127,8 +125,6 @@ class Changes:
             or self.gates
             or self.slots
             or self.left
-            or self.completions
-            or self.removed
             or self.signals
             or self.outbox
             or self.freed
@@ -148,6 +144,14 @@ class Changes:
         steps.consumed = [(*name, row.fence, row.digest) for name, row in self.consumed.items()]
         steps.outputs = [(*name, data) for name, data in self.outputs.items()]
         return steps
+
+    def has_runs(self) -> bool:
+        """Whether anything of it is about machines of scripts."""
+        return bool(self.machines or self.completions or self.removed)
+
+    def runs(self) -> list[Any]:
+        """Machines and their inboxes, as parameters of ``write.machines`` and ``write.held_runs``."""
+        return runs.parameters(self.machines, self.completions, self.removed)
 
     def births(self) -> list[Any]:
         """As parameters of ``write.starts``."""
@@ -169,7 +173,7 @@ class Changes:
     async def _write_rest(self, tx: Transaction) -> None:
         if self.inputs:
             await tx.fetch("write.inputs", list(self.inputs), list(self.inputs.values()))
-        if self.machines or self.signals or self.completions or self.removed:
+        if self.has_runs() or self.signals:
             await self._write_machines(tx)
         if (
             self.new_scopes
@@ -216,20 +220,10 @@ class Changes:
         )
 
     async def _write_machines(self, tx: Transaction) -> None:
-        saved = [stored_machine(*entry) for entry in self.machines.items() if entry[1].snapshot is not None]
-        counted = [counted_machine(*entry) for entry in self.machines.items() if entry[1].snapshot is None]
-        completions = [(*key, row.promise, row.ok, row.data) for key, row in self.completions.items()]
         signals = [
             (*key, row.name, row.number, row.place, row.taken, row.data) for key, row in self.signals.items()
         ]
-        await tx.fetch(
-            "write.machines",
-            *columns(saved, 15),
-            *columns(counted, 9),
-            *columns(completions, 5),
-            *columns(self.removed, 2),
-            *columns(signals, 7),
-        )
+        await tx.fetch("write.machines", *self.runs(), *columns(signals, 7))
 
     async def _write_limits(self, tx: Transaction) -> None:
         lined_up = self._lined_up()

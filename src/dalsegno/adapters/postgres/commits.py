@@ -46,6 +46,8 @@ class Commits:
         self.short_way_failures = 0
         """How often the short way failed as a whole. Now and then that is nothing: a batch that comes again, say."""
         self._deferrals: dict[str, int] = {}
+        self._kept_waiting: set[str] = set()
+        """Executions with transitions that failed beside others which were stored."""
 
     async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
         if not batch:
@@ -53,16 +55,27 @@ class Commits:
         done = await self._commit_shortly(batch)
         if len(done) == len(batch):
             return [done[place] for place in range(len(batch))]
-        rest = await self._commit([step for place, step in enumerate(batch) if place not in done])
-        answers = iter(rest)
+        left = [step for place, step in enumerate(batch) if place not in done]
+        answers = iter(await self._commit_others(left) if done else await self._commit(left))
         outcomes = [done[place] if place in done else next(answers) for place in range(len(batch))]
         if all(type(outcome) is Deferred for outcome in outcomes):
             await self.open_starts.wait(batch)
         return outcomes
 
+    async def _commit_others(self, left: Sequence[Transition]) -> list[Outcome]:
+        """Of a batch of which some are stored already. What keeps these from it is no news of those, so nobody is told:
+        they come again, and then nothing goes ahead of them."""
+        try:
+            return await self._commit(left)
+        except OperatorError:
+            self._kept_waiting.update(step.execution for step in left)
+            return [Deferred()] * len(left)
+
     async def _commit_shortly(self, batch: Sequence[Transition]) -> dict[int, Outcome]:
         """Those that can be written without reading anything before; outcomes by their places."""
         done: dict[int, Outcome] = {}
+        if self._have_waited(batch):
+            return done
         try:
             done = await self.known.commit(self.store, batch)
             left = [
@@ -75,10 +88,19 @@ class Commits:
                 self.known.note(flight)
             done |= {left[place]: outcome for place, outcome in begun.items()}
         except OperatorError:
-            raise
+            if not done:
+                raise
         except Exception as error:  # noqa: BLE001 - whatever it was, it shows again where the rest is committed
             self._note_failure(error)
         return done
+
+    def _have_waited(self, batch: Sequence[Transition]) -> bool:
+        """Whether any of them was kept waiting; it is so no more."""
+        if not self._kept_waiting:
+            return False
+        again = self._kept_waiting.intersection(step.execution for step in batch)
+        self._kept_waiting -= again
+        return bool(again)
 
     def _note_failure(self, error: Exception) -> None:
         """The long way hides it, so a lasting fault would show as nothing but slowness: told the first time, and

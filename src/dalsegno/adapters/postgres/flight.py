@@ -29,6 +29,8 @@ once, most of them without."""
 
 
 NONE: frozenset[str] = frozenset()
+MOST_COMPLETIONS = 100
+"""Of a script whose inbox is remembered: thousands of scripts are."""
 
 
 class Flight:
@@ -69,7 +71,7 @@ class Flight:
         self.moved_away: set[str] | frozenset[str] = NONE
         """Tokens that went to another execution."""
         self.machine: MachineRow | None = None
-        """Without its snapshot, unless that is about to be written."""
+        """Without its snapshot, unless that is about to be written. ``inbox`` is whole if this is here."""
         self.stands = row.state != "RUNNING"
         """As stored: whatever sets it going must write the state although the row reads RUNNING."""
         self._made: tuple[str, ...] = ()
@@ -89,13 +91,24 @@ class Flight:
         self.tokens = {name: token for name, token in self.tokens.items() if token.state == "leased"}
         self.spawned.clear()
         self.moved_away = NONE
+        kept = self._put_machine_away()
         if self._made:
             for name in self._made:
-                delattr(self, name)
-            self._made = ()
-        self.machine = None
+                if name not in kept:
+                    delattr(self, name)
+            self._made = kept
         self.born_here = False
         self.stands = self.row.state != "RUNNING"
+
+    def _put_machine_away(self) -> tuple[str, ...]:
+        """Without its snapshot, which is large, and with its inbox, unless that is. Returns what is kept with it."""
+        if self.machine is None:
+            return ()
+        if len(self.inbox) > MOST_COMPLETIONS:
+            self.machine = None
+            return ()
+        self.machine.snapshot = None
+        return ("inbox",)
 
     def goes_on(self) -> bool:
         """Whether only its counters have changed."""

@@ -6,11 +6,13 @@ same, and a commit that knows all rows it needs is one statement: it locks the e
 and leaves the others alone. Nothing here needs to be told when other processes write.
 
 An ending supposes that nothing was left at the root and that no slots are held. The statement looks whether it is so.
+Of a script the machine is remembered, too, once it was read or written here; signals are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from dalsegno.adapters.postgres.arrays import columns, numbers
 from dalsegno.adapters.postgres.changes import Changes
@@ -21,7 +23,15 @@ from dalsegno.adapters.postgres.steps import rests
 from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.adapters.postgres.workspace import PostgresWorkspace
 from dalsegno.core.settlement import TokenRow, settle
-from dalsegno.model.effect import Effect, EndIfLast, FinishExecution, SpawnToken, StoreOutput
+from dalsegno.model.effect import (
+    Effect,
+    EndIfLast,
+    FinishExecution,
+    SaveMachine,
+    SettlePromise,
+    SpawnToken,
+    StoreOutput,
+)
 from dalsegno.model.transition import Applied, Outcome, Park, Transition
 
 MOST_FLIGHTS = 5_000
@@ -68,14 +78,9 @@ class Known:
             return None
         if transition.scope or flight.row.state != "RUNNING" or not _is_plain_rest(transition.park):
             return None
-        for effect in transition.effects:
-            if type(effect) is SpawnToken:
-                token = effect.token
-                if token.due is not None or token.limit_key is not None or token.kind == "resume":
-                    return None
-            elif type(effect) is not StoreOutput and not _is_plain_ending(effect, flight):
-                return None
-        return flight
+        if flight.machine is None and flight.tokens[transition.token].kind == "resume":
+            return None
+        return flight if all(_is_plain(effect, flight) for effect in transition.effects) else None
 
     async def commit(self, store: PostgresStore, batch: Sequence[Transition]) -> dict[int, Outcome]:
         """Applies those of a batch that may go the short way; outcomes by their places. The others are untouched."""
@@ -105,9 +110,11 @@ class Known:
         for flight in flights:
             steps.advance(flight)
         versions = numbers([flight.version for flight in flights])
-        if changes.tokens or any(flight.row.ended_at is not None for flight in flights):
-            endings = columns([ending(flight) for flight in flights], 5)
-            stops = *endings, *rests(changes.tokens)
+        if changes.has_runs():
+            more = *_stops(flights, changes), *changes.runs()
+            rows = await store.fetch("write.held_runs", *steps.parameters(), versions, *more)
+        elif changes.tokens or any(flight.row.ended_at is not None for flight in flights):
+            stops = _stops(flights, changes)
             rows = await store.fetch("write.held_stops", *steps.parameters(), versions, *stops)
         else:
             rows = await store.fetch("write.held_steps", *steps.parameters(), versions)
@@ -129,6 +136,12 @@ class KnownWorkspace(PostgresWorkspace):
 
     def _stored_fence(self, flight: Flight, row: TokenRow) -> int:
         return row.fence
+
+    def unfinished_tokens(self, execution: str, scope: str | None = None) -> Iterable[TokenRow]:
+        """Asked where a script ends, whose tasks go on without it. Those that are not done count as live."""
+        if scope is not None or self._flights[execution].row.live:
+            raise NotLoaded("unfinished", execution)
+        return ()
 
 
 def _settle(
@@ -153,10 +166,29 @@ def _settle(
     return outcomes, rows.changes if rows.changes.are_plain() else None
 
 
+def _stops(flights: Sequence[Flight], changes: Changes) -> list[Any]:
+    return [*columns([ending(flight) for flight in flights], 5), *rests(changes.tokens)]
+
+
+def _is_plain(effect: Effect, flight: Flight) -> bool:
+    """Whether all that it asks for is known."""
+    if type(effect) is SpawnToken:
+        token = effect.token
+        return token.due is None and token.limit_key is None and token.kind != "resume"
+    if type(effect) is SaveMachine:
+        return flight.machine is not None and not effect.taken and not effect.wake.signals
+    if type(effect) is SettlePromise:
+        return flight.machine is not None
+    return type(effect) is StoreOutput or _is_plain_ending(effect, flight)
+
+
 def _is_plain_ending(effect: Effect, flight: Flight) -> bool:
-    """Of an execution of which nobody else is to be told."""
+    """Of an execution of which nobody else is to be told. One that hands over its tasks has none but the one that ends
+    it."""
     finish = effect.finish if type(effect) is EndIfLast and not effect.scope else effect
-    return type(finish) is FinishExecution and not finish.hand_over and flight.row.notify is None
+    if type(finish) is not FinishExecution or flight.row.notify is not None:
+        return False
+    return not finish.hand_over or (flight.machine is not None and flight.row.live <= 1)
 
 
 def _is_plain_rest(park: Park | None) -> bool:

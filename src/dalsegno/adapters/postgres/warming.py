@@ -15,7 +15,7 @@ from typing import Any
 
 import asyncpg
 
-from dalsegno.adapters.postgres import births
+from dalsegno.adapters.postgres import births, runs
 from dalsegno.adapters.postgres.statements import SQL
 from dalsegno.adapters.postgres.steps import Steps, rests
 
@@ -23,10 +23,12 @@ NO_STEPS = Steps().parameters()
 NO_VERSIONS = "{}"
 NO_ENDINGS: tuple[list[Any], ...] = ([], [], [], [], [])
 NO_RESTS = rests({})
+NO_RUNS = runs.parameters({}, {}, ())
 NOTHING: dict[str, tuple[Any, ...]] = {
     "write.steps": (*NO_STEPS,),
     "write.held_steps": (*NO_STEPS, NO_VERSIONS),
     "write.held_stops": (*NO_STEPS, NO_VERSIONS, *NO_ENDINGS, *NO_RESTS),
+    "write.held_runs": (*NO_STEPS, NO_VERSIONS, *NO_ENDINGS, *NO_RESTS, *NO_RUNS),
     "write.starts": (*births.starts(()),),
     "leases.claim": ("", [], 0, None),
     "leases.wake_plain": (None, 0, 0.0, "", [], 0),

@@ -145,6 +145,68 @@ leased AS MATERIALIZED (
 ),
 -- :include held_additions
 
+-- :part saved_machines
+-- After a run of a script: everything, the snapshot too.
+saved AS (
+    INSERT INTO machine (execution, version, inbox, read, unread, last_success, last_failure, kept, resuming, cancel,
+                         interrupted, line, wake, reachable, snapshot)
+    SELECT *
+    FROM unnest($1::bigint[], $2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
+                $8::integer[], $9::boolean[], $10::text[], $11::boolean[], $12::integer[], $13::text[], $14::text[],
+                $15::bytea[])
+        AS given (execution)
+    WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
+    ON CONFLICT (execution) DO UPDATE SET
+        version = excluded.version, inbox = excluded.inbox, read = excluded.read, unread = excluded.unread,
+        last_success = excluded.last_success, last_failure = excluded.last_failure, kept = excluded.kept,
+        resuming = excluded.resuming, cancel = excluded.cancel, interrupted = excluded.interrupted,
+        line = excluded.line, wake = excluded.wake, reachable = excluded.reachable, snapshot = excluded.snapshot
+)
+
+-- :part counted_machines
+-- After a completion, a signal or a request.
+known_machine AS MATERIALIZED (
+    SELECT given.*, machine.place
+    FROM unnest($1::bigint[], $2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
+                $8::boolean[], $9::text[])
+        AS given (execution, version, inbox, unread, last_success, last_failure, kept, resuming, cancel)
+    CROSS JOIN LATERAL (
+        SELECT machine.ctid AS place FROM machine WHERE machine.execution = given.execution OFFSET 0
+    ) AS machine
+    WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
+    LIMIT cardinality($1::bigint[])
+), counted AS (
+    UPDATE machine
+    SET version = known.version, inbox = known.inbox, unread = known.unread, last_success = known.last_success,
+        last_failure = known.last_failure, kept = known.kept, resuming = known.resuming, cancel = known.cancel
+    FROM known_machine AS known
+    WHERE machine.ctid = known.place
+)
+
+-- :part inboxes
+-- Completions that came, and those that nothing can ask for any more.
+entered AS (
+    INSERT INTO inbox (execution, number, promise, ok, data)
+    SELECT *
+    FROM unnest($1::bigint[], $2::integer[], $3::bigint[], $4::boolean[], $5::bytea[]) AS given (execution)
+    WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
+), read AS MATERIALIZED (
+    SELECT inbox.place
+    FROM unnest($6::bigint[], $7::integer[]) AS given (execution, number)
+    CROSS JOIN LATERAL (
+        SELECT inbox.ctid AS place
+        FROM inbox
+        WHERE inbox.execution = given.execution AND inbox.number = given.number
+        OFFSET 0
+    ) AS inbox
+    WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
+    LIMIT cardinality($7::integer[])
+), removed AS (
+    DELETE FROM inbox
+    USING read
+    WHERE inbox.ctid = read.place
+)
+
 -- :part held_numbers
 -- Fails if a token is not as it must be: fewer were `released` than were `asked` to be.
 SELECT held.number, extract(epoch FROM clock_timestamp())::float8,
@@ -199,13 +261,9 @@ WITH
 -- :include held_numbers
 ;
 
--- :name held_stops
--- The same, where some of the executions end ($39 to $43, in the order of $33; no state: it goes on) or some of the tokens
--- are put to sleep instead of consumed ($44 to $50). An execution that ends is left alone if anything was left at its
--- root or if it holds slots: then there is more to do.
-WITH
--- :include given_steps
-, held AS MATERIALIZED (
+-- :part held_stopping
+-- Those of the executions that may be written, and what is written of them.
+held AS MATERIALIZED (
     SELECT known.*, flight.place
     FROM (
         SELECT *
@@ -276,6 +334,30 @@ WITH
     UNION ALL
     SELECT execution FROM given_parked
 )
+
+-- :name held_stops
+-- The same, where some of the executions end ($39 to $43, in the order of $33; no state: it goes on) or some of the tokens
+-- are put to sleep instead of consumed ($44 to $50). An execution that ends is left alone if anything was left at its
+-- root or if it holds slots: then there is more to do.
+WITH
+-- :include given_steps
+,
+-- :include held_stopping
+-- :include held_numbers
+;
+
+-- :name held_runs
+-- The same, where some of the executions are scripts whose machines have run, or have got something to run for.
+WITH
+-- :include given_steps
+,
+-- :include held_stopping
+,
+-- :include saved_machines from $51
+,
+-- :include counted_machines from $66
+,
+-- :include inboxes from $75
 -- :include held_numbers
 ;
 
@@ -323,16 +405,9 @@ WITH
                                   place)
         ON shape.place = given.shape
     WHERE (given.number IN (SELECT held.number FROM held)) IS TRUE
-), machines AS (
-    INSERT INTO machine (execution, version, inbox, read, unread, last_success, last_failure, kept, resuming, cancel,
-                         interrupted, line, wake, reachable, snapshot)
-    SELECT *
-    FROM unnest($67::bigint[], $68::integer[], $69::integer[], $70::integer[], $71::integer[], $72::integer[],
-                $73::integer[], $74::integer[], $75::boolean[], $76::text[], $77::boolean[], $78::integer[], $79::text[],
-                $80::text[], $81::bytea[])
-        AS given (execution)
-    WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
-), tagged AS (
+),
+-- :include saved_machines from $67
+, tagged AS (
     INSERT INTO execution_tag (name, value, created_at, execution)
     SELECT *
     FROM unnest($82::text[], $83::text[], $84::float8[], $85::text[]) AS given (name, value, created_at, execution)
@@ -504,53 +579,16 @@ FROM unnest($41::bigint[], $42::text[], $43::text[], $44::bytea[])
 ON CONFLICT (execution, scope, key) DO UPDATE SET data = excluded.data;
 
 -- :name machines
--- Scripts: a run's end saves everything, the snapshot too; a completion, a signal or a request only counts.
-WITH saved AS (
-    INSERT INTO machine (execution, version, inbox, read, unread, last_success, last_failure, kept, resuming, cancel,
-                         interrupted, line, wake, reachable, snapshot)
-    SELECT *
-    FROM unnest($1::bigint[], $2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
-                $8::integer[], $9::boolean[], $10::text[], $11::boolean[], $12::integer[], $13::text[], $14::text[],
-                $15::bytea[])
-    ON CONFLICT (execution) DO UPDATE SET
-        version = excluded.version, inbox = excluded.inbox, read = excluded.read, unread = excluded.unread,
-        last_success = excluded.last_success, last_failure = excluded.last_failure, kept = excluded.kept,
-        resuming = excluded.resuming, cancel = excluded.cancel, interrupted = excluded.interrupted,
-        line = excluded.line, wake = excluded.wake, reachable = excluded.reachable, snapshot = excluded.snapshot
-), known AS MATERIALIZED (
-    SELECT given.*, machine.place
-    FROM unnest($16::bigint[], $17::integer[], $18::integer[], $19::integer[], $20::integer[], $21::integer[],
-                $22::integer[], $23::boolean[], $24::text[])
-        AS given (execution, version, inbox, unread, last_success, last_failure, kept, resuming, cancel)
-    CROSS JOIN LATERAL (
-        SELECT machine.ctid AS place FROM machine WHERE machine.execution = given.execution OFFSET 0
-    ) AS machine
-    LIMIT cardinality($16::bigint[])
-), counted AS (
-    UPDATE machine
-    SET version = known.version, inbox = known.inbox, unread = known.unread, last_success = known.last_success,
-        last_failure = known.last_failure, kept = known.kept, resuming = known.resuming, cancel = known.cancel
-    FROM known
-    WHERE machine.ctid = known.place
-), entered AS (
-    INSERT INTO inbox (execution, number, promise, ok, data)
-    SELECT *
-    FROM unnest($25::bigint[], $26::integer[], $27::bigint[], $28::boolean[], $29::bytea[])
-), read AS MATERIALIZED (
-    SELECT inbox.place
-    FROM unnest($30::bigint[], $31::integer[]) AS given (execution, number)
-    CROSS JOIN LATERAL (
-        SELECT inbox.ctid AS place
-        FROM inbox
-        WHERE inbox.execution = given.execution AND inbox.number = given.number
-        OFFSET 0
-    ) AS inbox
-    LIMIT cardinality($31::integer[])
-), removed AS (
-    DELETE FROM inbox
-    USING read
-    WHERE inbox.ctid = read.place
-)
+-- Scripts: a run's end saves everything, the snapshot too; a completion, a signal or a request only counts. What it is
+-- about is held by the transaction.
+WITH held AS MATERIALIZED (
+    SELECT unnest($1::bigint[] || $16::bigint[] || $25::bigint[] || $30::bigint[]) AS number
+),
+-- :include saved_machines
+,
+-- :include counted_machines from $16
+,
+-- :include inboxes from $25
 INSERT INTO mailbox (execution, id, name, number, place, taken, data)
 SELECT *
 FROM unnest($32::bigint[], $33::text[], $34::text[], $35::integer[], $36::integer[], $37::boolean[], $38::bytea[])
