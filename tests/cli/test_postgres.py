@@ -114,6 +114,34 @@ def test_doctor_warns_of_a_role_that_cannot_make_partitions(
     assert history(invoke, tenant)["status"] == "ok"
 
 
+def test_doctor_names_the_rights_that_are_missing(invoke: Invoke, private_postgres: PostgresServer) -> None:
+    invoke("migrate", "--store", private_postgres.url)
+    private_postgres.psql("CREATE ROLE tenant LOGIN")
+    tenant = private_postgres.url.replace("//dalsegno@", "//tenant@")
+
+    told = rights(invoke, tenant)
+    assert (
+        "the role tenant may not read and write all of the store: schema dalsegno, sequence" in told["detail"]
+    )
+
+    private_postgres.psql("GRANT USAGE ON SCHEMA dalsegno TO tenant")
+    private_postgres.psql("GRANT SELECT ON ALL TABLES IN SCHEMA dalsegno TO tenant")
+    told = rights(invoke, tenant)
+    assert "sequence execution_number" in told["detail"]
+    assert "schema dalsegno" not in told["detail"]
+
+    private_postgres.psql(told["cure"].partition(" a superuser run: ")[2])
+    checks = json.loads(invoke("doctor", "--json", "--store", tenant).stdout)["checks"]
+    assert {check["name"]: check["status"] for check in checks}["schema"] == "ok"
+
+
+def rights(invoke: Invoke, store: str) -> dict[str, str]:
+    looked = invoke("doctor", "--json", "--store", store)
+    last = json.loads(looked.stdout)["checks"][-1]
+    assert (looked.exit_code, last["name"], last["status"]) == (1, "rights", "fail")
+    return dict(last)
+
+
 def test_doctor_warns_of_days_that_have_no_partition(
     invoke: Invoke, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

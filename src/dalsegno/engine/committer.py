@@ -15,7 +15,7 @@ from dalsegno.engine.gathering import Entry, Gathering, Then
 from dalsegno.engine.observing import Observer
 from dalsegno.engine.outage import Outage, Pause
 from dalsegno.errors import OperatorError, Unavailable
-from dalsegno.model.transition import Applied, Deferred, Outcome, ReadyToken, Stale, Transition
+from dalsegno.model.transition import Applied, Deferred, Outcome, ReadyToken, Stale, Transition, Unconfirmed
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.transactions import StepTransaction
@@ -111,7 +111,7 @@ class Committer:
             self.outage.gave_up(this_batch)
 
     def _settle(self, batch: list[Entry], outcomes: Sequence[Outcome]) -> list[ReadyToken]:
-        """Answers everyone; what another process's lock put off goes with the next batch."""
+        """Answers everyone; what another process's lock put off, or the store, goes with the next batch."""
         ready: list[ReadyToken] = []
         deferred = []
         self.commits += 1
@@ -119,6 +119,12 @@ class Committer:
         for entry, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Deferred):
                 deferred.append(entry)
+                continue
+            if isinstance(outcome, Unconfirmed):
+                logger.warning(
+                    "one of a batch of %d was not confirmed by the store: %s", len(batch), outcome.error
+                )
+                deferred += _give_up_impatient([entry], outcome.error)
                 continue
             if isinstance(outcome, Applied):
                 if outcome.ready:

@@ -60,15 +60,16 @@ class Troubles:
     def __init__(self, records: Records, clock: Clock) -> None:
         self._records = records
         self._clock = clock
-        self._told: OrderedDict[str, str] = OrderedDict()
+        self._told: OrderedDict[str, tuple[str, int | None]] = OrderedDict()
         self._writing: set[asyncio.Task[None]] = set()
 
     def note(self, trouble: Trouble) -> None:
-        """Written once per reason, and not at once: whoever notes it is in the middle of its work."""
+        """Written once per reason and attempt, and not at once: whoever notes it is in the middle of its work."""
         name = record_id(trouble.kind, trouble.id)
-        if trouble.tries < TELLING_TRIES or self._told.get(name) == trouble.reason:
+        told = trouble.reason, trouble.attempt
+        if trouble.tries < TELLING_TRIES or self._told.get(name) == told:
             return
-        self._told[name] = trouble.reason
+        self._told[name] = told
         if len(self._told) > REMEMBERED:
             self._told.popitem(last=False)
         bounded = msgspec.structs.replace(trouble, reason=trouble.reason[:LONGEST_REASON])

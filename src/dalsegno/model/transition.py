@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from dalsegno.errors import OperatorError
 from dalsegno.model.effect import Effect, EndIfLast, ResolveSlot, SaveMachine, SettlePromise, SpawnToken
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import EndState
@@ -119,4 +120,11 @@ class Refused(Struct, frozen=True, gc=False):
     message: str
 
 
-Outcome = Applied | AlreadyApplied | Stale | Deferred | Refused
+class Unconfirmed(Struct, frozen=True):
+    """Others of its batch are stored; this one the store has not confirmed. As if the commit of it alone had failed
+    with ``error``: it may be stored, or not, and can be sent again."""
+
+    error: OperatorError
+
+
+Outcome = Applied | AlreadyApplied | Stale | Deferred | Refused | Unconfirmed

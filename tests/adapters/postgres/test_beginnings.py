@@ -9,10 +9,13 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
+from dalsegno.adapters.memory import MemoryBroker
 from dalsegno.adapters.postgres import PostgresArchive, PostgresLedger
+from dalsegno.engine.committer import Committer
 from dalsegno.errors import Unavailable
+from dalsegno.model.effect import SpawnToken
 from dalsegno.model.execution import ExecutionKind
-from dalsegno.model.transition import AlreadyApplied, Applied, Deferred, Refused, Transition
+from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Transition, Unconfirmed
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.contract.build import event, new_execution, start, token
 from tests.adapters.postgres.conftest import OpenLedger
@@ -134,15 +137,39 @@ async def test_what_fails_beside_starts_that_were_made_is_no_news_of_them(
     holder = await asyncpg.connect(postgres_url)
     async with holder.transaction():
         await holder.execute("LOCK TABLE dalsegno.line IN EXCLUSIVE MODE")
-        made, put_off = await ledger.commit([*starts("a"), limited])
-        assert (type(made), type(put_off)) == (Applied, Deferred)
-        # Nothing goes ahead of what was put off: the error is true of all.
+        made, unconfirmed = await ledger.commit([*starts("a"), limited])
+        assert (type(made), type(unconfirmed)) == (Applied, Unconfirmed)
         with pytest.raises(Unavailable):
-            await ledger.commit([*starts("b"), limited])
-        assert await ledger.inspect("b") is None
+            await ledger.commit([limited])
     await holder.close()
 
-    assert [type(each) for each in await ledger.commit([*starts("b"), limited])] == [Applied, Applied]
+    assert [type(each) for each in await ledger.commit([limited])] == [Applied]
+
+
+async def test_start_whose_answer_was_lost_is_not_sent_as_if_it_were_new(
+    ledger: PostgresLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be told that it exists, and nobody would run what it has left to this worker."""
+    await ledger.commit([replace(start("a", token("a0")), keep=("a0",), worker="w1")])
+    fetch, lost, told = ledger.store.fetch, list[str](), list[object]()
+
+    async def lossy(statement: str, *parameters: object) -> Any:
+        rows = await fetch(statement, *parameters)
+        if statement == "write.starts" and not lost:
+            lost.append(statement)
+            raise Unavailable("the connection was lost")
+        return rows
+
+    monkeypatch.setattr(ledger.store, "fetch", lossy)
+    committer = Committer(ledger, MemoryBroker(ledger), lambda *_: None)
+    step = committer.commit(Transition("a", (SpawnToken(token("a1")),), (event(),), "a0", 1, worker="w1"))
+    new = replace(start("b", token("b0")), keep=("b0",), worker="w1")
+    begun = committer.commit(new, patient=False, then=told.append)
+
+    assert type(await step) is Applied
+    with pytest.raises(Unavailable, match="the connection was lost"):
+        await begun
+    assert told == [None], "it is for the worker to doubt"
 
 
 async def test_start_and_what_else_is_about_it_are_judged_together(ledger: PostgresLedger) -> None:

@@ -59,6 +59,13 @@ async def test_database_that_is_not_there(postgres_url: str) -> None:
     assert "create it" in str(error)
 
 
+async def test_server_without_ssl(postgres_url: str) -> None:
+    """Not one that is away: whoever waits for it would do so for ever."""
+    error = await refused(f"{postgres_url}?sslmode=require")
+    assert isinstance(error, BadConfiguration)
+    assert "does not speak SSL, which `sslmode`" in str(error)
+
+
 async def test_host_that_is_not_known_is_named() -> None:
     error = await refused("postgresql://me:sekret@nowhere.invalid:5433/db")
     assert isinstance(error, Unavailable)

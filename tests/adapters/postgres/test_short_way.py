@@ -65,6 +65,16 @@ async def test_pause_by_another_process_is_noticed(ledger: PostgresLedger, open_
     assert ledger.commits.known.hits == 0
 
 
+async def test_version_that_came_twice_is_noticed(ledger: PostgresLedger) -> None:
+    """As after a failover to a standby that lacked the last commits: others have made new ones."""
+    await begin(ledger, "t0")
+    await rows(ledger, "UPDATE flight SET touched_at = touched_at + 0.001")
+
+    [outcome] = await ledger.commit([hop("t0", "t1")])
+
+    assert (outcome, ledger.commits.known.hits) == (Applied(kept=("t1",)), 0)
+
+
 async def test_lease_lost_to_another_process_is_stale(
     ledger: PostgresLedger, open_ledger: OpenLedger
 ) -> None:

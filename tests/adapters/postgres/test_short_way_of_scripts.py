@@ -10,7 +10,7 @@ from dalsegno.model.effect import SpawnToken
 from dalsegno.model.machine import Completion
 from dalsegno.model.token import RESUME_PRIORITY, SYSTEM_QUEUE
 from dalsegno.model.transition import AlreadyApplied, Applied, ReadyToken, Stale, Transition
-from dalsegno.testing.contract.build import RUN, event, finish
+from dalsegno.testing.contract.build import RUN, event, finish, start, token
 from dalsegno.testing.contract.scripts import (
     ask_to_end,
     done,
@@ -35,24 +35,24 @@ def first_run(*names: str, need: int = 1) -> Transition:
     return Transition(RUN, (*spawned, saved), (event("Suspended"),), resume_id(0), 1, keep=names, worker="w1")
 
 
-def fused(token: str, following: str, turn: int) -> Transition:
+def fused(done_by: str, following: str, turn: int) -> Transition:
     """The worker that ran a task has gone on with the script, up to the next one. It is the ``turn``-th."""
     brought = Completion(turn, True, b"1")
     saved = save(
         turn, turn - 1, settled=brought, snapshot=b"after %d" % turn, reachable=((turn + 1, turn + 2),)
     )
     effects = (SpawnToken(task(following)), saved)
-    return Transition(RUN, effects, (event("TaskCompleted"),), token, 1, keep=(following,), worker="w1")
+    return Transition(RUN, effects, (event("TaskCompleted"),), done_by, 1, keep=(following,), worker="w1")
 
 
-def completed(token: str, promise: int) -> Transition:
+def completed(done_by: str, promise: int) -> Transition:
     """By a worker that does not have the script at hand."""
-    return Transition(RUN, (done(promise),), (event("TaskCompleted"),), token, 1, worker="w1")
+    return Transition(RUN, (done(promise),), (event("TaskCompleted"),), done_by, 1, worker="w1")
 
 
-def returned(token: str, turn: int) -> Transition:
+def returned(done_by: str, turn: int) -> Transition:
     ended = (save(turn, turn - 1, settled=Completion(turn, True, b"1"), reachable=()), ENDING)
-    return Transition(RUN, ended, (event("TaskCompleted"),), token, 1, worker="w1")
+    return Transition(RUN, ended, (event("TaskCompleted"),), done_by, 1, worker="w1")
 
 
 async def begin(ledger: PostgresLedger, *names: str, need: int = 1) -> None:
@@ -159,6 +159,48 @@ async def test_tasks_of_a_script_that_ends_go_on_without_it(ledger: PostgresLedg
     assert ledger.commits.known.hits == 0
     ended, alone = await rows(ledger, "SELECT kind, state FROM execution ORDER BY number")
     assert (tuple(ended), tuple(alone)) == (("script", "COMPLETED"), ("task", "RUNNING"))
+
+
+def hop(run: str) -> Transition:
+    effects = (SpawnToken(token(f"{run}-1")),)
+    return Transition(run, effects, (event(),), f"{run}-0", 1, keep=(f"{run}-1",), worker="w1")
+
+
+@pytest.mark.parametrize("what", ["overtaken", "outdated", "loser still runs"])
+async def test_script_that_does_not_fit_takes_no_others_along(ledger: PostgresLedger, what: str) -> None:
+    await begin(ledger, "t1", "t2", need=2 if what == "overtaken" else 1)
+    await ledger.commit([start("graph", token("graph-0"))])
+    await ledger.claim("w1", ["default"], 9)
+    misfits = {
+        "overtaken": [completed("t1", 1), fused("t2", "t3", 1)],
+        "outdated": [fused("t1", "t3", 2)],
+        "loser still runs": [returned("t1", 1)],
+    }
+
+    outcomes = await ledger.commit([*misfits[what], hop("graph")])
+
+    assert outcomes[-1] == Applied(kept=("graph-1",))
+    assert Stale("version") in outcomes or what == "loser still runs"
+    assert ledger.commits.known.hits == 1
+
+
+async def test_resume_that_ends_a_script_while_a_task_runs_takes_no_others_along(
+    ledger: PostgresLedger,
+) -> None:
+    """Its token does not count as live, the task's does."""
+    await begin(ledger, "t1", "t2")
+    await ledger.commit([completed("t1", 1)])
+    await ledger.commit([start("graph", token("graph-0"))])
+    await ledger.claim("w1", ["default", SYSTEM_QUEUE], 9)
+    hits = ledger.commits.known.hits
+    ends = Transition(RUN, (save(1, 1, reachable=()), ENDING), (), resume_id(1), 1, worker="w1")
+
+    ended, _ = await ledger.commit([ends, hop("graph")])
+
+    assert isinstance(ended, Applied)
+    assert (ended.ended, ledger.commits.known.hits) == ("COMPLETED", hits + 1)
+    kinds = await rows(ledger, "SELECT kind FROM execution ORDER BY kind")
+    assert [kind for (kind,) in kinds] == ["graph", "script", "task"]
 
 
 async def test_large_inbox_is_not_remembered(ledger: PostgresLedger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from dalsegno.adapters.postgres.wanted import Wanted, wanted_by
 from dalsegno.adapters.postgres.workspace import PostgresWorkspace
 from dalsegno.core.settlement import settle
 from dalsegno.errors import DalSegnoError, InternalError, OperatorError, Unavailable
-from dalsegno.model.transition import Deferred, Outcome, Refused, Transition
+from dalsegno.model.transition import Deferred, Outcome, Refused, Transition, Unconfirmed
 
 logger = logging.getLogger("dalsegno.postgres")
 
@@ -46,8 +46,6 @@ class Commits:
         self.short_way_failures = 0
         """How often the short way failed as a whole. Now and then that is nothing: a batch that comes again, say."""
         self._deferrals: dict[str, int] = {}
-        self._kept_waiting: set[str] = set()
-        """Executions with transitions that failed beside others which were stored."""
 
     async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
         if not batch:
@@ -63,19 +61,15 @@ class Commits:
         return outcomes
 
     async def _commit_others(self, left: Sequence[Transition]) -> list[Outcome]:
-        """Of a batch of which some are stored already. What keeps these from it is no news of those, so nobody is told:
-        they come again, and then nothing goes ahead of them."""
+        """Of a batch of which some are stored already: what keeps these from it is no news of those."""
         try:
             return await self._commit(left)
-        except OperatorError:
-            self._kept_waiting.update(step.execution for step in left)
-            return [Deferred()] * len(left)
+        except OperatorError as error:
+            return [Unconfirmed(error)] * len(left)
 
     async def _commit_shortly(self, batch: Sequence[Transition]) -> dict[int, Outcome]:
         """Those that can be written without reading anything before; outcomes by their places."""
         done: dict[int, Outcome] = {}
-        if self._have_waited(batch):
-            return done
         try:
             done = await self.known.commit(self.store, batch)
             left = [
@@ -87,20 +81,15 @@ class Commits:
             for flight in flights:
                 self.known.note(flight)
             done |= {left[place]: outcome for place, outcome in begun.items()}
-        except OperatorError:
+        except OperatorError as error:
             if not done:
                 raise
+            # Starts may be stored nevertheless, so they are not sent again as if they were new.
+            missing = (place for place in range(len(batch)) if place not in done)
+            return done | dict.fromkeys(missing, Unconfirmed(error))
         except Exception as error:  # noqa: BLE001 - whatever it was, it shows again where the rest is committed
             self._note_failure(error)
         return done
-
-    def _have_waited(self, batch: Sequence[Transition]) -> bool:
-        """Whether any of them was kept waiting; it is so no more."""
-        if not self._kept_waiting:
-            return False
-        again = self._kept_waiting.intersection(step.execution for step in batch)
-        self._kept_waiting -= again
-        return bool(again)
 
     def _note_failure(self, error: Exception) -> None:
         """The long way hides it, so a lasting fault would show as nothing but slowness: told the first time, and
@@ -130,8 +119,12 @@ class Commits:
             if len(batch) == 1:
                 return [_refused(batch[0], error)]
         middle = len(batch) // 2
-        first = await self._apply_carefully(batch[:middle])
-        return first + await self._apply_carefully(batch[middle:])
+        first, second = batch[:middle], batch[middle:]
+        outcomes = await self._apply_carefully(first)
+        try:
+            return outcomes + await self._apply_carefully(second)
+        except OperatorError as error:
+            return outcomes + [Unconfirmed(error)] * len(second)
 
     async def _apply(self, batch: Sequence[Transition], *, careful: bool) -> list[Outcome]:
         await self.store.reserve_numbers(sum(creates(step) for step in batch))

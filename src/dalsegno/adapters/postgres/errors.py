@@ -100,6 +100,11 @@ def _explain_connecting(error: Exception, url: str) -> DalSegnoError:
         return BadConfiguration(
             f"the server does not take a setting in the query of the store's URL ({error})"
         )
+    if isinstance(error, ConnectionError) and "rejected SSL" in str(error):
+        return BadConfiguration(
+            f"PostgreSQL{_place_of(url)} does not speak SSL, which `sslmode` in the store's URL (or PGSSLMODE) "
+            "asks for: switch it on in the server, or write `sslmode=disable`"
+        )
     if isinstance(error, UNREACHABLE) and not isinstance(error, ANSWERED):
         return Unavailable(f"PostgreSQL{_place_of(url)} cannot be reached ({_reason(error)}){_encoding(url)}")
     return explain(error)

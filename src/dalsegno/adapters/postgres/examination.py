@@ -17,6 +17,7 @@ from dalsegno.adapters.postgres.naming import name_of
 from dalsegno.adapters.postgres.numbering import day_at, day_of
 from dalsegno.adapters.postgres.partitions import AHEAD, missing_among, name_of_day
 from dalsegno.adapters.postgres.servers import connect
+from dalsegno.adapters.postgres.sqlstates import rights
 from dalsegno.adapters.postgres.statements import SQL
 from dalsegno.adapters.postgres.tenure import Tenure
 from dalsegno.adapters.postgres.ways import naming
@@ -54,6 +55,24 @@ async def examine_database(url: str, listen_at: str) -> Facts:
     ahead = row["now"] - time.time()
     wakes = await _wakes(listen_at)
     return Facts(row["major"], row["version"], row["durable"], row["vacuums"], row["standby"], ahead, wakes)
+
+
+class Refused(Struct, frozen=True):
+    """What a role may not use of the schema, and what would let it."""
+
+    role: str
+    names: tuple[str, ...]
+    cure: str
+
+
+async def examine_rights_of(url: str) -> Refused | None:
+    """None: nothing is missing, or there is no schema."""
+    async with _connected(url) as connection:
+        missing = await connection.fetch(SQL["look.rights"])
+    if not missing:
+        return None
+    role = missing[0]["role"]
+    return Refused(role, tuple(f"{row['kind']} {row['name']}" for row in missing), rights(role))
 
 
 class HistoryFacts(Struct, frozen=True):

@@ -43,6 +43,7 @@ class Flight:
         "moved_away",
         "number",
         "row",
+        "seen_at",
         "spawned",
         "stands",
         "tokens",
@@ -63,6 +64,8 @@ class Flight:
         self.row = row
         self.version = version
         """As of which the rows here are known."""
+        self.seen_at = row.touched_at
+        """When it was touched last, as of that version."""
         self.born_here = born_here
         """Whether all its rows came from this commit: what is not here does not exist."""
         self.tokens: dict[str, TokenRow] = {}
@@ -98,6 +101,7 @@ class Flight:
                     delattr(self, name)
             self._made = kept
         self.born_here = False
+        self.seen_at = self.row.touched_at
         self.stands = self.row.state != "RUNNING"
 
     def _put_machine_away(self) -> tuple[str, ...]:

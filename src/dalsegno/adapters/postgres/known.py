@@ -11,6 +11,7 @@ Of a script the machine is remembered, too, once it was read or written here; si
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from dalsegno.adapters.postgres.loaded import Loaded, NotLoaded
 from dalsegno.adapters.postgres.steps import rests
 from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.adapters.postgres.workspace import PostgresWorkspace
-from dalsegno.core.settlement import TokenRow, settle
+from dalsegno.core.settlement import MachineRow, TokenRow, settle
 from dalsegno.model.effect import (
     Effect,
     EndIfLast,
@@ -74,13 +75,12 @@ class Known:
     def take(self, transition: Transition) -> Flight | None:
         """The flight, if this is a plain step of which everything is known."""
         flight = self._flights.get(transition.execution)
-        if flight is None or transition.token is None or transition.token not in flight.tokens:
+        if flight is None or transition.token is None:
             return None
-        if transition.scope or flight.row.state != "RUNNING" or not _is_plain_rest(transition.park):
+        token = flight.tokens.get(transition.token)
+        if token is None or not _is_plain_step(transition, token, flight):
             return None
-        if flight.machine is None and flight.tokens[transition.token].kind == "resume":
-            return None
-        return flight if all(_is_plain(effect, flight) for effect in transition.effects) else None
+        return flight if all(_is_plain(effect, token, flight) for effect in transition.effects) else None
 
     async def commit(self, store: PostgresStore, batch: Sequence[Transition]) -> dict[int, Outcome]:
         """Applies those of a batch that may go the short way; outcomes by their places. The others are untouched."""
@@ -92,6 +92,7 @@ class Known:
                 beside.add(transition.execution)
             else:
                 chosen[place] = flight
+        beside |= _overtaken(batch, chosen)
         chosen = {place: flight for place, flight in chosen.items() if flight.row.id not in beside}
         if not chosen:
             return {}
@@ -109,15 +110,18 @@ class Known:
         flights = list(changes.executions.values())
         for flight in flights:
             steps.advance(flight)
-        versions = numbers([flight.version for flight in flights])
+        seen = (
+            numbers([flight.version for flight in flights]),
+            numbers([flight.seen_at for flight in flights]),
+        )
         if changes.has_runs():
             more = *_stops(flights, changes), *changes.runs()
-            rows = await store.fetch("write.held_runs", *steps.parameters(), versions, *more)
+            rows = await store.fetch("write.held_runs", *steps.parameters(), *seen, *more)
         elif changes.tokens or any(flight.row.ended_at is not None for flight in flights):
             stops = _stops(flights, changes)
-            rows = await store.fetch("write.held_stops", *steps.parameters(), versions, *stops)
+            rows = await store.fetch("write.held_stops", *steps.parameters(), *seen, *stops)
         else:
-            rows = await store.fetch("write.held_steps", *steps.parameters(), versions)
+            rows = await store.fetch("write.held_steps", *steps.parameters(), *seen)
         if not rows:
             return {}
         store.saw(rows[0][1])
@@ -170,25 +174,55 @@ def _stops(flights: Sequence[Flight], changes: Changes) -> list[Any]:
     return [*columns([ending(flight) for flight in flights], 5), *rests(changes.tokens)]
 
 
-def _is_plain(effect: Effect, flight: Flight) -> bool:
+def _is_plain_step(transition: Transition, token: TokenRow, flight: Flight) -> bool:
+    """Whether it may apply, as far as is known. One that does not would send all others the long way with it."""
+    if token.fence != transition.fence or token.limit_key is not None or flight.row.epoch != transition.epoch:
+        return False
+    if transition.scope or flight.row.state != "RUNNING" or not _is_plain_rest(transition.park):
+        return False
+    return flight.machine is not None or token.kind != "resume"
+
+
+def _overtaken(batch: Sequence[Transition], chosen: dict[int, Flight]) -> set[str]:
+    """Scripts that are saved beside something else of theirs, which the run has not seen as a rule."""
+    several = Counter(flight.row.id for flight in chosen.values() if flight.machine is not None)
+    return {
+        batch[place].execution
+        for place in chosen
+        if several[batch[place].execution] > 1 and _saved_by(batch[place]) is not None
+    }
+
+
+def _saved_by(transition: Transition) -> SaveMachine | None:
+    return next((effect for effect in transition.effects if type(effect) is SaveMachine), None)
+
+
+def _is_plain(effect: Effect, token: TokenRow, flight: Flight) -> bool:
     """Whether all that it asks for is known."""
     if type(effect) is SpawnToken:
-        token = effect.token
-        return token.due is None and token.limit_key is None and token.kind != "resume"
+        new = effect.token
+        return new.due is None and new.limit_key is None and new.kind != "resume"
     if type(effect) is SaveMachine:
-        return flight.machine is not None and not effect.taken and not effect.wake.signals
+        return _is_plain_run(effect, flight.machine)
     if type(effect) is SettlePromise:
         return flight.machine is not None
-    return type(effect) is StoreOutput or _is_plain_ending(effect, flight)
+    return type(effect) is StoreOutput or _is_plain_ending(effect, token, flight)
 
 
-def _is_plain_ending(effect: Effect, flight: Flight) -> bool:
+def _is_plain_run(effect: SaveMachine, machine: MachineRow | None) -> bool:
+    """Of the machine as it stands, without signals."""
+    if machine is None or machine.version != effect.version or effect.taken or effect.wake.signals:
+        return False
+    return effect.settled is None or (machine.inbox == effect.read and not machine.resuming)
+
+
+def _is_plain_ending(effect: Effect, token: TokenRow, flight: Flight) -> bool:
     """Of an execution of which nobody else is to be told. One that hands over its tasks has none but the one that ends
     it."""
     finish = effect.finish if type(effect) is EndIfLast and not effect.scope else effect
     if type(finish) is not FinishExecution or flight.row.notify is not None:
         return False
-    return not finish.hand_over or (flight.machine is not None and flight.row.live <= 1)
+    return not finish.hand_over or (flight.machine is not None and flight.row.live == int(token.live))
 
 
 def _is_plain_rest(park: Park | None) -> bool:

@@ -33,17 +33,21 @@ MISFIT = (
     "`dalsegno migrate` with it"
 )
 
-RIGHTS = (
-    "GRANT USAGE ON SCHEMA dalsegno TO <user>; "
-    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA dalsegno TO <user>; "
-    "GRANT USAGE ON ALL SEQUENCES IN SCHEMA dalsegno TO <user>;"
-)
-"""All that it takes to run workflows in tables of somebody else."""
+
+def rights(user: str) -> str:
+    """All that it takes to run workflows in tables of somebody else."""
+    return (
+        f"GRANT USAGE ON SCHEMA dalsegno TO {user}; "
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA dalsegno TO {user}; "
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA dalsegno TO {user};"
+    )
+
 
 NO_RIGHT = (
-    f"the database user may not do this. To run workflows, grant it the schema `dalsegno` and what is in it: {RIGHTS}"
-    " To migrate, and to make and drop partitions of history, it has to own the tables or be a member of the role that"
-    " does (GRANT <owner> TO <user>;), and to install them it needs CREATE on the database"
+    "the database user may not do this. To run workflows, grant it the schema `dalsegno` and what is in it: "
+    + rights("<user>")
+    + " To migrate, and to make and drop partitions of history, it has to own the tables or be a member of the role"
+    " that does (GRANT <owner> TO <user>;), and to install them it needs CREATE on the database"
 )
 
 BY_STATE: dict[str, Meaning] = {

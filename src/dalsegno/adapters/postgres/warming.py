@@ -20,15 +20,15 @@ from dalsegno.adapters.postgres.statements import SQL
 from dalsegno.adapters.postgres.steps import Steps, rests
 
 NO_STEPS = Steps().parameters()
-NO_VERSIONS = "{}"
+NONE_SEEN = "{}", "{}"
 NO_ENDINGS: tuple[list[Any], ...] = ([], [], [], [], [])
 NO_RESTS = rests({})
 NO_RUNS = runs.parameters({}, {}, ())
 NOTHING: dict[str, tuple[Any, ...]] = {
     "write.steps": (*NO_STEPS,),
-    "write.held_steps": (*NO_STEPS, NO_VERSIONS),
-    "write.held_stops": (*NO_STEPS, NO_VERSIONS, *NO_ENDINGS, *NO_RESTS),
-    "write.held_runs": (*NO_STEPS, NO_VERSIONS, *NO_ENDINGS, *NO_RESTS, *NO_RUNS),
+    "write.held_steps": (*NO_STEPS, *NONE_SEEN),
+    "write.held_stops": (*NO_STEPS, *NONE_SEEN, *NO_ENDINGS, *NO_RESTS),
+    "write.held_runs": (*NO_STEPS, *NONE_SEEN, *NO_ENDINGS, *NO_RESTS, *NO_RUNS),
     "write.starts": (*births.starts(()),),
     "leases.claim": ("", [], 0, None),
     "leases.wake_plain": (None, 0, 0.0, "", [], 0),

@@ -10,6 +10,8 @@ from dalsegno.wiring import LISTEN_VARIABLE, require_postgres_driver
 
 APART = 5.0
 """Seconds by which clocks may differ before it is worth a word."""
+SHOWN = 5
+"""Of things that a user may not use."""
 KEEP_MAKING = (
     "Nothing is lost, and a retention empties it. Keep a process running whose user owns the tables of the schema"
     " `dalsegno`: it makes partitions a week ahead."
@@ -62,6 +64,20 @@ async def examine_server(url: str) -> list[Check]:
             cure="Set the clocks of all machines by NTP.",
         ),
     ]
+
+
+async def examine_rights(url: str) -> list[Check]:
+    """Nothing where the user has them all."""
+    from dalsegno.adapters.postgres.examination import examine_rights_of  # noqa: PLC0415 - needs the driver
+
+    refused = await examine_rights_of(url)
+    if refused is None:
+        return []
+    shown = ", ".join(refused.names[:SHOWN])
+    more = f" and {len(refused.names) - SHOWN} more" if len(refused.names) > SHOWN else ""
+    detail = f"the role {refused.role} may not read and write all of the store: {shown}{more}"
+    cure = f"Let the owner of the schema or a superuser run: {refused.cure}"
+    return [judge("rights", detail, fail=True, cure=cure)]
 
 
 async def examine_history(url: str) -> Check:

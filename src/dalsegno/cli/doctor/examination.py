@@ -6,7 +6,7 @@ from collections import Counter
 
 from dalsegno.app import App
 from dalsegno.cli.doctor.check import Check, judge
-from dalsegno.cli.doctor.database import examine_history, examine_server
+from dalsegno.cli.doctor.database import examine_history, examine_rights, examine_server
 from dalsegno.cli.doctor.file import examine_file
 from dalsegno.cli.doctor.machine import examine_machine
 from dalsegno.cli.opening import opened
@@ -46,6 +46,8 @@ async def examine(app: App) -> list[Check]:
 
 async def _examine_store(app: App) -> list[Check]:
     try:
+        if is_postgres(app.url) and (refused := await examine_rights(app.url)):
+            return refused
         if not await store_exists(app.url):  # of a server; a file has been looked for
             return [judge("schema", NO_SCHEMA, warn=True, cure=way_to_install(app.url))]
         async with opened(app) as client:

@@ -33,8 +33,10 @@ def finish(work: Application, effect: FinishExecution) -> None:
 
 
 def _hand_over(work: Application) -> None:
-    """Tasks that are not done yet go on as executions of their own. Nothing is kept leased over it: the worker that
-    commits would know such a token by the wrong execution."""
+    """Tasks that are not done yet, which are live, go on as executions of their own. Nothing is kept leased over it:
+    the worker that commits would know such a token by the wrong execution."""
+    if not work.execution.live:
+        return
     tasks = [token for token in work.rows.unfinished_tokens(work.execution.id) if token.kind == "task"]
     moved = {token.id for token in tasks}
     if not moved:

@@ -114,3 +114,25 @@ SELECT id, execution, topic, data
 FROM outbox
 ORDER BY turn
 LIMIT $1;
+
+-- :name rights
+-- What of the schema this role may not use as running workflows needs it. Asked of the catalogue, which everybody may read.
+SELECT quote_ident(current_user) AS role, kind, name
+FROM (
+    SELECT 'schema' AS kind, nspname::text AS name, has_schema_privilege(oid, 'USAGE') AS granted
+    FROM pg_namespace
+    WHERE nspname = 'dalsegno'
+    UNION ALL
+    SELECT CASE relkind WHEN 'S' THEN 'sequence' WHEN 'v' THEN 'view' ELSE 'table' END, relname,
+           CASE relkind
+               WHEN 'S' THEN has_sequence_privilege(pg_class.oid, 'USAGE')
+               WHEN 'v' THEN has_table_privilege(pg_class.oid, 'SELECT')
+               ELSE has_table_privilege(pg_class.oid, 'SELECT') AND has_table_privilege(pg_class.oid, 'INSERT')
+                   AND has_table_privilege(pg_class.oid, 'UPDATE') AND has_table_privilege(pg_class.oid, 'DELETE')
+           END
+    FROM pg_class
+    JOIN pg_namespace ON pg_namespace.oid = relnamespace AND nspname = 'dalsegno'
+    WHERE relkind IN ('r', 'p', 'S', 'v') AND NOT relispartition
+) AS thing
+WHERE NOT granted
+ORDER BY kind, name;

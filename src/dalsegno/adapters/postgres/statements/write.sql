@@ -219,9 +219,10 @@ SELECT held.number, extract(epoch FROM clock_timestamp())::float8,
 FROM held
 
 -- :name held_steps
--- The same in one round trip, for executions whose rows this process knows ($38: their versions, in the order of $33):
--- nobody has changed one whose version is still the same, and it is locked here while it is written. Returns the numbers
--- of those that were written; the others are left alone whole.
+-- The same in one round trip, for executions whose rows this process knows ($38: their versions, $39: when
+-- they were touched last, in the order of $33): nobody has changed one of which both are still the same, and it is locked
+-- here while it is written. (A version alone may come twice: a standby that takes over may lack the last commits, and
+-- others make new ones.) Returns the numbers of those that were written; the others are left alone whole.
 --
 -- A plan that was made in a quiet hour, when these tables are empty, serves the rush that follows. To the planner a walk
 -- over a table of one row is as good as looking up ten, and ten times ten comparisons are nothing. So it is left no choice:
@@ -235,14 +236,14 @@ WITH
     FROM (
         SELECT *
         FROM unnest($33::text::bigint[], $34::text::integer[], $35::text::integer[], $36::text::integer[],
-                    $37::text::float8[], $38::text::bigint[])
-            AS known (number, epoch, seq, live, touched_at, version)
+                    $37::text::float8[], $38::text::bigint[], $39::text::float8[])
+            AS known (number, epoch, seq, live, touched_at, version, seen_at)
         LIMIT cardinality($33::text::bigint[])
     ) AS known
     CROSS JOIN LATERAL (
         SELECT flight.ctid AS place
         FROM flight
-        WHERE flight.number = known.number AND flight.version = known.version
+        WHERE flight.number = known.number AND flight.version = known.version AND flight.touched_at = known.seen_at
         FOR UPDATE SKIP LOCKED
     ) AS flight
 ),
@@ -268,9 +269,9 @@ held AS MATERIALIZED (
     FROM (
         SELECT *
         FROM unnest($33::text::bigint[], $34::text::integer[], $35::text::integer[], $36::text::integer[],
-                    $37::text::float8[], $38::text::bigint[], $39::text[], $40::float8[], $41::bytea[], $42::bytea[],
-                    $43::bytea[])
-            AS known (number, epoch, seq, live, touched_at, version, state, ended_at, output, context, error)
+                    $37::text::float8[], $38::text::bigint[], $39::text::float8[], $40::text[], $41::float8[], $42::bytea[], $43::bytea[],
+                    $44::bytea[])
+            AS known (number, epoch, seq, live, touched_at, version, seen_at, state, ended_at, output, context, error)
         -- Asked for one by one: the planner may turn EXISTS into a walk over all there are.
         WHERE known.state IS NULL OR coalesce(
             (SELECT 1 FROM left_context WHERE left_context.execution = known.number AND left_context.scope = '' LIMIT 1),
@@ -283,7 +284,7 @@ held AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT flight.ctid AS place
         FROM flight
-        WHERE flight.number = known.number AND flight.version = known.version
+        WHERE flight.number = known.number AND flight.version = known.version AND flight.touched_at = known.seen_at
         FOR UPDATE SKIP LOCKED
     ) AS flight
 ),
@@ -310,14 +311,14 @@ held AS MATERIALIZED (
     WHERE execution.ctid = ending.record
 ), given_parked AS MATERIALIZED (
     SELECT *
-    FROM unnest($44::text::bigint[], $45::text::text[], $46::text::integer[], $47::float8[], $48::text::integer[],
-                $49::bytea[], $50::bytea[])
+    FROM unnest($45::text::bigint[], $46::text::text[], $47::text::integer[], $48::float8[], $49::text::integer[],
+                $50::bytea[], $51::bytea[])
         AS given (execution, id, fence, due, attempt, digest, data)
 ), tired AS MATERIALIZED (
     SELECT given.fence, given.due, given.attempt, given.digest, given.data, token.place
     FROM given_parked AS given
     -- :include leased_places
-    LIMIT cardinality($45::text::text[])
+    LIMIT cardinality($46::text::text[])
 ), parked AS (
     UPDATE token
     SET state = 'parked', owner = NULL, due = tired.due, attempt = tired.attempt, losses = 0, reason = '',
@@ -336,8 +337,8 @@ held AS MATERIALIZED (
 )
 
 -- :name held_stops
--- The same, where some of the executions end ($39 to $43, in the order of $33; no state: it goes on) or some of the tokens
--- are put to sleep instead of consumed ($44 to $50). An execution that ends is left alone if anything was left at its
+-- The same, where some of the executions end ($40 to $44, in the order of $33; no state: it goes on) or some of the tokens
+-- are put to sleep instead of consumed ($45 to $51). An execution that ends is left alone if anything was left at its
 -- root or if it holds slots: then there is more to do.
 WITH
 -- :include given_steps
@@ -353,11 +354,11 @@ WITH
 ,
 -- :include held_stopping
 ,
--- :include saved_machines from $51
+-- :include saved_machines from $52
 ,
--- :include counted_machines from $66
+-- :include counted_machines from $67
 ,
--- :include inboxes from $75
+-- :include inboxes from $76
 -- :include held_numbers
 ;
 
