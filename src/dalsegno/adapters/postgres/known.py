@@ -80,19 +80,30 @@ class Known:
         token = flight.tokens.get(transition.token)
         if token is None or not _is_plain_step(transition, token, flight):
             return None
-        return flight if all(_is_plain(effect, token, flight) for effect in transition.effects) else None
+        for effect in transition.effects:  # spelt out: nearly all are of these two kinds
+            if type(effect) is SpawnToken:
+                new = effect.token
+                if new.due is not None or new.limit_key is not None or new.kind == "resume":
+                    return None
+            elif type(effect) is not StoreOutput and not _is_known(effect, token, flight):
+                return None
+        return flight
 
     async def commit(self, store: PostgresStore, batch: Sequence[Transition]) -> dict[int, Outcome]:
         """Applies those of a batch that may go the short way; outcomes by their places. The others are untouched."""
         chosen: dict[int, Flight] = {}
         beside: set[str] = set()
+        scripts: list[int] = []
         for place, transition in enumerate(batch):
             flight = self.take(transition)
             if flight is None:
                 beside.add(transition.execution)
             else:
                 chosen[place] = flight
-        beside |= _overtaken(batch, chosen)
+                if flight.machine is not None:
+                    scripts.append(place)
+        if len(scripts) > 1:
+            beside |= _overtaken([batch[place] for place in scripts])
         chosen = {place: flight for place, flight in chosen.items() if flight.row.id not in beside}
         if not chosen:
             return {}
@@ -176,37 +187,35 @@ def _stops(flights: Sequence[Flight], changes: Changes) -> list[Any]:
 
 def _is_plain_step(transition: Transition, token: TokenRow, flight: Flight) -> bool:
     """Whether it may apply, as far as is known. One that does not would send all others the long way with it."""
-    if token.fence != transition.fence or token.limit_key is not None or flight.row.epoch != transition.epoch:
-        return False
-    if transition.scope or flight.row.state != "RUNNING" or not _is_plain_rest(transition.park):
-        return False
-    return flight.machine is not None or token.kind != "resume"
+    row = flight.row
+    return (
+        token.fence == transition.fence
+        and token.limit_key is None
+        and row.state == "RUNNING"
+        and row.epoch == transition.epoch
+        and not transition.scope
+        and (transition.park is None or _is_plain_rest(transition.park))
+        and (token.kind != "resume" or flight.machine is not None)
+    )
 
 
-def _overtaken(batch: Sequence[Transition], chosen: dict[int, Flight]) -> set[str]:
-    """Scripts that are saved beside something else of theirs, which the run has not seen as a rule."""
-    several = Counter(flight.row.id for flight in chosen.values() if flight.machine is not None)
-    return {
-        batch[place].execution
-        for place in chosen
-        if several[batch[place].execution] > 1 and _saved_by(batch[place]) is not None
-    }
+def _overtaken(steps: Sequence[Transition]) -> set[str]:
+    """Of scripts: those that are saved beside something else of theirs, which the run has not seen as a rule."""
+    several = Counter(step.execution for step in steps)
+    return {step.execution for step in steps if several[step.execution] > 1 and _saves(step)}
 
 
-def _saved_by(transition: Transition) -> SaveMachine | None:
-    return next((effect for effect in transition.effects if type(effect) is SaveMachine), None)
+def _saves(step: Transition) -> bool:
+    return any(type(effect) is SaveMachine for effect in step.effects)
 
 
-def _is_plain(effect: Effect, token: TokenRow, flight: Flight) -> bool:
-    """Whether all that it asks for is known."""
-    if type(effect) is SpawnToken:
-        new = effect.token
-        return new.due is None and new.limit_key is None and new.kind != "resume"
+def _is_known(effect: Effect, token: TokenRow, flight: Flight) -> bool:
+    """Whether all that it asks for is."""
     if type(effect) is SaveMachine:
         return _is_plain_run(effect, flight.machine)
     if type(effect) is SettlePromise:
         return flight.machine is not None
-    return type(effect) is StoreOutput or _is_plain_ending(effect, token, flight)
+    return _is_plain_ending(effect, token, flight)
 
 
 def _is_plain_run(effect: SaveMachine, machine: MachineRow | None) -> bool:
@@ -225,9 +234,9 @@ def _is_plain_ending(effect: Effect, token: TokenRow, flight: Flight) -> bool:
     return not finish.hand_over or (flight.machine is not None and flight.row.live == int(token.live))
 
 
-def _is_plain_rest(park: Park | None) -> bool:
-    """None at all, or one that nothing but its time ends."""
-    return park is None or (park.awaits is None and park.queue is None and park.due is not None)
+def _is_plain_rest(park: Park) -> bool:
+    """Whether nothing but its time ends it."""
+    return park.awaits is None and park.queue is None and park.due is not None
 
 
 def _spawned(batch: Sequence[Transition], chosen: dict[int, Flight]) -> set[tuple[str, str]]:
