@@ -1,4 +1,5 @@
-"""Two applications on one store: each worker has the code of its own workflows only, and nobody waits for it."""
+"""Two applications on one store, or two versions of one: each worker has its own code only, and what it lacks is left
+to the one that has it."""
 
 from __future__ import annotations
 
@@ -6,9 +7,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from dalsegno import App
+from dalsegno import App, WorkflowFailed
 from dalsegno.engine.worker_info import read_info
 from tests.cli.documents import write
 from tests.cli.programs import Programs
@@ -58,3 +60,124 @@ def test_each_turn_finds_the_worker_that_has_its_code(programs: Programs, folder
 
     assert results == [name for name in NAMES for _ in range(RUNS)]
     assert time.monotonic() - began < SOON
+
+
+WITH_TASK = """
+from dalsegno import App
+
+app = App()
+
+
+@app.task
+async def ask_{name}(n):
+    return "{name} " + str(n)
+"""
+SCRIPT = """
+return await Promise.all([Task.run("ask_{name}", 1), Task.run("ask_{name}", 2)])
+"""
+GRAPH = """
+name: {name}_graph
+nodes:
+  - {{id: ask, type: task, parameters: {{task: ask_{name}, input: 1}}}}
+"""
+NOBODYS = """
+name: nobodys
+nodes:
+  - {id: ask, type: task, parameters: {task: ask_nobody}}
+"""
+
+
+def offers(app: App) -> set[str]:
+    views = app.host.call(app.client.stack.ledger.workers())
+    return {offer for view in views for offer in read_info(view.info).offers}
+
+
+@pytest.fixture
+def both_working(programs: Programs, folder: Path, app: App) -> App:
+    write(folder, **{f"{name}_py": WITH_TASK.format(name=name) for name in NAMES})
+    for name in NAMES:
+        programs.begin("worker", "--app", f"{name}:app", "--store", app.url)
+    until(lambda: {"task:ask_shop", "task:ask_bank"} <= offers(app), "both workers")
+    return app
+
+
+def test_each_task_of_a_script_finds_the_worker_that_has_it(both_working: App) -> None:
+    for name in NAMES:
+        both_working.deploy_script(SCRIPT.format(name=name), f"{name}_script")
+    handles = [both_working.start(f"{name}_script") for name in NAMES for _ in range(RUNS)]
+
+    expected = [[f"{name} 1", f"{name} 2"] for name in NAMES for _ in range(RUNS)]
+    assert [handle.result(60) for handle in handles] == expected
+
+
+def test_each_task_of_a_graph_finds_the_worker_that_has_it(both_working: App) -> None:
+    for name in NAMES:
+        both_working.deploy(GRAPH.format(name=name))
+    handles = [both_working.start(f"{name}_graph") for name in NAMES for _ in range(RUNS)]
+
+    assert [handle.result(60) for handle in handles] == [f"{name} 1" for name in NAMES for _ in range(RUNS)]
+
+
+def test_task_that_no_worker_has_fails_at_once(both_working: App) -> None:
+    both_working.deploy(NOBODYS)
+    handle = both_working.start("nobodys")
+
+    with pytest.raises(WorkflowFailed, match="task 'ask_nobody' cannot be run"):
+        handle.result(SOON)
+    assert msgspec.json.decode(handle.status().error or b"")["code"] == "TASK_NOT_FOUND"
+
+
+BOTH = """
+from dalsegno import App
+
+app = App()
+
+
+@app.task
+async def price(n):
+    return n
+"""
+OLD = (
+    BOTH
+    + """
+
+@app.workflow
+async def order(n):
+    return await price(n)
+"""
+)
+NEW = (
+    BOTH
+    + """
+
+@app.task
+async def discount(n):
+    return n * 2
+
+
+def rounded(n):
+    return n + 100
+
+
+@app.workflow
+async def order(n):
+    first = rounded(await price(n))
+    return rounded(await discount(first))
+"""
+)
+
+
+def test_version_is_left_to_workers_whose_program_has_what_it_uses(
+    programs: Programs, folder: Path, app: App
+) -> None:
+    for name, text in (("old", OLD), ("new", NEW)):
+        (folder / name).mkdir()
+        write(folder / name, shop_py=text)
+        programs.begin("worker", "--app", f"{name}/shop.py", "--store", app.url)
+        until(
+            lambda awaited="task:" + {"old": "price", "new": "discount"}[name]: awaited in offers(app), name
+        )
+
+    handles = [app.start("order", n) for n in range(2 * RUNS)]
+
+    assert [handle.result(60) for handle in handles] == [2 * (n + 100) + 100 for n in range(2 * RUNS)]

@@ -23,7 +23,7 @@ NOT_HERE = BadConfiguration("the plugin is not here")
 """What a process says of a step that it cannot run."""
 
 
-def break_steps(app: App, times: int, error: Exception, patch: pytest.MonkeyPatch) -> list[int]:
+def break_steps(app: App, times: int, error: BaseException, patch: pytest.MonkeyPatch) -> list[int]:
     """So many do, all with this error. Returns the numbers of all that were tried, which become more."""
     steps = app.engine.steps
     run = steps.step

@@ -140,6 +140,36 @@ def test_the_hash_changes_with_what_the_workflow_does_and_with_nothing_else(modu
     )
 
 
+def test_names_that_the_running_code_lacks_are_known(module):
+    text = FIRST.replace("tool(a)", "max(tool(a), (lambda: far(a))())")
+    stored = compile_workflow(module(text).flow).dump()
+    assert lacking(stored, module(text)) == frozenset()
+    here = module(text)
+    del here.tool, here.far, here.echo
+    assert lacking(stored, here) == {"tool", "far"}
+    here.tool = None
+    assert lacking(stored, here) == {"far"}
+
+
+def test_names_around_a_workflow_that_the_running_code_lacks_are_known():
+    def around(bind):
+        if bind:
+            factor = 3
+
+        async def flow(x):
+            return factor * await double(x)
+
+        return flow
+
+    stored = compile_workflow(around(True)).dump()
+    assert PythonProgram.load(stored, lambda module, name: around(True)).lacking() == frozenset()
+    assert PythonProgram.load(stored, lambda module, name: around(False)).lacking() == {"factor"}
+
+
+def lacking(stored, running):
+    return PythonProgram.load(stored, lambda _, name: getattr(running, name, None)).lacking()
+
+
 def test_an_execution_goes_on_with_the_code_it_started_with(module):
     old = compile_workflow(module(FIRST).flow)
     stored = old.dump()

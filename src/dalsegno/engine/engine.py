@@ -11,6 +11,7 @@ from typing import Any
 from dalsegno.engine.client import Client
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
+from dalsegno.engine.elsewhere import task_offer, version_offer
 from dalsegno.engine.endings import Endings, ending_in
 from dalsegno.engine.focus import FocusedBroker
 from dalsegno.engine.heartbeat import Heartbeat
@@ -111,6 +112,7 @@ class Engine:
             self.settings.cancel_grace,
         )
         self.steps.transactions = self.scripts.transactions = self.transactions
+        self.scripts.own_versions = self.workflows.versions
         self.timers = Timers(stack.ledger, stack.broker, stack.breath_of_timers)
         self.reconciler = Reconciler(
             stack.ledger,
@@ -132,6 +134,7 @@ class Engine:
         self.client.notice_due = self.timers.notice
         if isinstance(threads, Tasks):
             self.client.in_thread = threads.call
+            threads.look_elsewhere = self.scripts.elsewhere.look_for_task
         self.outbox = Outbox(self.client)
         self.troubles = Troubles(stack.records, stack.clock)
         self.outbox.trouble = self.troubles.note
@@ -213,6 +216,7 @@ class Engine:
             concurrency=settings.concurrency,
         )
         self.worker.modules = self.workflows.modules
+        self.worker.offers = self._offers
         heartbeat = self.make_heartbeat(
             self.stack.ledger,
             self.worker.names,
@@ -229,6 +233,11 @@ class Engine:
         self.client.worker = self.worker
         # It takes nothing before its name is stored: when it is, the store is back.
         self._play("worker", self.worker.run, self.worker.names.may_lease)
+
+    def _offers(self) -> tuple[str, ...]:
+        tasks = self.services.get("tasks")
+        names = tasks.names() if isinstance(tasks, Tasks) else ()
+        return (*map(task_offer, names), *map(version_offer, list(self.workflows.versions)))
 
     def _play(
         self, name: str, role: Callable[[], Awaitable[None]], may_go_on: Callable[[], bool] = lambda: True

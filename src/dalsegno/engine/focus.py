@@ -32,6 +32,9 @@ class FocusedBroker:
         self._news.set()
         await self.broker.announce(tokens)
 
+    async def offer(self, tokens: Sequence[ReadyToken]) -> None:
+        await self.broker.offer(tokens)
+
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         """Whatever queue they are in: what a script asks for is known only when it asks, and nobody else may run it."""
         while True:

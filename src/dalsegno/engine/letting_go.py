@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
 from dalsegno.core.script_tasks import put_off
 from dalsegno.engine.committer import Committer
+from dalsegno.engine.elsewhere import RunsElsewhere
 from dalsegno.engine.outage import Pause
-from dalsegno.engine.serving import ServedQueues
+from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.troubles import Trouble
 from dalsegno.errors import BadConfiguration, CodeMissing, InternalError, OperatorError
 from dalsegno.model.ids import task_execution_id
@@ -27,8 +29,12 @@ BROKEN_PAUSE = 1.0
 LONGEST_BROKEN_PAUSE = 60.0
 CANNOT_RUN_PAUSE = 2.0
 LONGEST_PAUSE = 15.0
+OFFERED_PAUSE = 0.25
+LONGEST_OFFERED_PAUSE = 4.0
+"""Somebody can run it, and only has to be quicker than this process the next time."""
 REMEMBERED = 10_000
 """Tokens of which this process knows how often it has put them off."""
+Announce: TypeAlias = Callable[[Sequence[ReadyToken]], Awaitable[None]]
 
 
 class LettingGo:
@@ -38,8 +44,9 @@ class LettingGo:
         self._committer = committer
         self.trouble: Callable[[Trouble], None] = lambda trouble: None
         """Told of every token that this process cannot run."""
-        self._served = ServedQueues(ledger)
+        self._colleagues = Colleagues(ledger)
         self._put_offs = PutOffs()
+        self._offers = PutOffs()
         self._breaks = PutOffs()
 
     def note_broken(self, lease: Lease, error: BaseException) -> None:
@@ -86,6 +93,9 @@ class LettingGo:
 
     async def give_back(self, name: str, leases: Sequence[Lease]) -> None:
         """Until it is done: what is neither run nor handed back would stay leased for ever."""
+        await self._release(name, leases, self._broker.announce)
+
+    async def _release(self, name: str, leases: Sequence[Lease], announce: Announce) -> None:
         leases = _also_handed_over(leases)
         ready = [ReadyToken(lease.token, lease.execution, lease.queue, lease.priority) for lease in leases]
         outage, these_leases = self._committer.outage, object()
@@ -94,7 +104,7 @@ class LettingGo:
             while True:
                 try:
                     await self._ledger.release(name, leases)
-                    await self._broker.announce(ready)
+                    await announce(ready)
                     outage.answered(these_leases)
                     return
                 except OperatorError as error:
@@ -104,18 +114,32 @@ class LettingGo:
         finally:
             outage.gave_up(these_leases)
 
-    async def leave_to_others(self, lease: Lease, error: BadConfiguration, name: str) -> None:
+    async def leave_to_others(self, lease: Lease, error: BadConfiguration | RunsElsewhere, name: str) -> None:
         """This process cannot run it, another one may; until then it must not stand in the way of others."""
+        if isinstance(error, RunsElsewhere):
+            return await self._offer(lease, error, name)
         away = await self._passed_on(lease, error) or self._put_off(lease, str(error))
         if isinstance(await self._committer.commit(away), Refused):
             await self.give_back(name, [lease])
+        return None
+
+    async def _offer(self, lease: Lease, error: RunsElsewhere, name: str) -> None:
+        """To those who can run it, who are told; this process is not. Where it gets hold of it again all the same, it
+        sleeps for a while before the next offer."""
+        times = self._offers.count(lease)
+        logger.info("token %s of execution %s is left to others: %s", lease.token, lease.execution, error)
+        if times % 2 == 0:
+            self._tell(lease, str(error), times // 2)
+            if await self._sleeps(lease, grown(OFFERED_PAUSE, times // 2, LONGEST_OFFERED_PAUSE)):
+                return
+        await self._release(name, [lease], self._broker.offer)
 
     async def _passed_on(self, lease: Lease, error: BadConfiguration) -> Transition | None:
         """A turn of a Python workflow goes to a worker that has its code, if any is known."""
         if not isinstance(error, CodeMissing) or lease.kind != "resume":
             return None
         queue = python_queue(error.module)
-        if lease.queue == queue or queue not in await self._served.look():
+        if lease.queue == queue or not any(queue in info.queues for info in await self._colleagues.look()):
             return None
         return put_off(lease, self._ledger.now(), queue=queue)
 

@@ -1,4 +1,4 @@
-"""Which queues somebody serves at the moment, as far as the heartbeats tell."""
+"""Who works at the moment and serves which queues, as far as the heartbeats tell."""
 
 from __future__ import annotations
 
@@ -9,44 +9,45 @@ from msgspec.structs import replace
 
 from dalsegno.core.diagnosis import Wait
 from dalsegno.engine.processes import dead_among
-from dalsegno.engine.worker_info import read_info
+from dalsegno.engine.worker_info import WorkerInfo, read_info
 from dalsegno.errors import OperatorError
 from dalsegno.model.token import SYSTEM_QUEUE, module_of
 from dalsegno.ports.ledger import Ledger
 
 FRESH = 1.0
-"""Seconds for which it is remembered who serves what."""
+"""Seconds for which it is remembered who works."""
+
+
+async def living_workers(ledger: Ledger) -> list[WorkerInfo]:
+    views = await ledger.workers()
+    gone = set(dead_among([view.id for view in views]))
+    return [read_info(view.info) for view in views if view.id not in gone and view.expires_at > ledger.now()]
 
 
 async def served_queues(ledger: Ledger) -> set[str]:
-    views = await ledger.workers()
-    gone = set(dead_among([view.id for view in views]))
     served: set[str] = set()
-    for view in views:
-        if view.id in gone or view.expires_at <= ledger.now():
-            continue
-        info = read_info(view.info)
+    for info in await living_workers(ledger):
         served.update(info.queues)
         if info.remote is None:
             served.add(SYSTEM_QUEUE)
     return served
 
 
-class ServedQueues:
-    """As they were a moment ago: for those who ask often."""
+class Colleagues:
+    """The living workers as they were a moment ago: for those who ask often."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._known: set[str] = set()
+        self._known: list[WorkerInfo] = []
         self._until = -math.inf
 
-    async def look(self) -> set[str]:
+    async def look(self) -> Sequence[WorkerInfo]:
         """Nothing is known of a store that cannot be asked."""
         if self._ledger.now() >= self._until:
             try:
-                self._known = await served_queues(self._ledger)
+                self._known = await living_workers(self._ledger)
             except OperatorError:
-                return set()
+                return ()
             self._until = self._ledger.now() + FRESH
         return self._known
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any, Optional, TypeAlias
 
 from msgspec.structs import replace
 
@@ -26,6 +26,8 @@ TURN_THREADS = 8
 """For turns of Python workflows: apart from tasks, which may keep their threads for long."""
 CONTEXT_NAMES = frozenset(("ctx", "context"))
 NO_OPTIONS: Mapping[str, Any] = {}
+LookForTask: TypeAlias = Callable[[str, NodeContext], Awaitable[None]]
+"""Raises where another worker can run it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ class Tasks:
         self._turns: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
         self.abandoned = 0
+        self.look_elsewhere: LookForTask | None = None
+        """Asked about tasks that are not registered here."""
 
     def register(self, task: Task) -> None:
         if task.name in self._tasks:
@@ -146,8 +150,7 @@ class Tasks:
     async def run(self, name: str, payload: Any, ctx: NodeContext) -> Any:
         task = self._tasks.get(name)
         if task is None:
-            known = ", ".join(f"'{other}'" for other in self.names()) or "none"
-            raise NotFound(f"no task is registered under that name in this process; registered: {known}")
+            raise await self._missing(name, ctx)
         use_retry = getattr(ctx, "use_retry", None)
         if use_retry is not None:
             use_retry(task.retry)
@@ -165,6 +168,13 @@ class Tasks:
             if run is not None and run.cancelling():
                 raise
             raise _gave_up(task) from None
+
+    async def _missing(self, name: str, ctx: NodeContext) -> NotFound:
+        """Unless another worker has it."""
+        if self.look_elsewhere is not None:
+            await self.look_elsewhere(name, ctx)
+        known = ", ".join(f"'{other}'" for other in self.names()) or "none"
+        return NotFound(f"no task is registered under that name in this process; registered: {known}")
 
     async def _watched(
         self, task: Task, arguments: list[Any], keywords: dict[str, Any], ctx: NodeContext

@@ -13,6 +13,7 @@ from dalsegno.core.fail import halt
 from dalsegno.core.situation import Situation
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.continuation import Continuation, kept_leases
+from dalsegno.engine.elsewhere import RunsElsewhere
 from dalsegno.engine.heartbeat import Names
 from dalsegno.engine.letting_go import LettingGo
 from dalsegno.engine.long_runs import LongRuns
@@ -69,6 +70,8 @@ class Worker:
         self._queues = tuple(dict.fromkeys((*queues, SYSTEM_QUEUE)))
         self.modules: Callable[[], Sequence[str]] = lambda: ()
         """Of the Python workflows whose code is here."""
+        self.offers: Callable[[], tuple[str, ...]] = tuple
+        """What this process can run that not every worker can."""
         self.concurrency = concurrency
         self.running: dict[str, Lease] = {}
         self.started: dict[str, float] = {}
@@ -222,7 +225,7 @@ class Worker:
                 raise
             self._called_off.discard(lease.token)
             self._done(lease, now)
-        except BadConfiguration as error:
+        except (BadConfiguration, RunsElsewhere) as error:
             await self.letting_go.leave_to_others(lease, error, name)
             self._done(lease, now)
         except BaseException as error:

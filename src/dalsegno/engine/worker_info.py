@@ -46,6 +46,9 @@ class WorkerInfo(Struct, frozen=True, omit_defaults=True):
     remote: str | None = None
     """The name of a remote worker, whose tasks a server holds for it."""
     tasks: tuple[str, ...] = ()
+    """Those that a remote worker holds."""
+    offers: tuple[str, ...] = ()
+    """What it can run that not every worker can: see `elsewhere`."""
     version: str = ""
     """Of the process that wrote this: the worker itself, or the server that speaks for a remote one. Empty: it is of a
     version that does not say so."""
@@ -62,7 +65,16 @@ def describe(worker: Worker, clock: Clock) -> Callable[[], bytes]:
     def info() -> bytes:
         running = running_of(list(worker.running.values()))
         return write_info(
-            WorkerInfo(worker.queues, worker.concurrency, since, clock.now(), host, os.getpid(), running)
+            WorkerInfo(
+                worker.queues,
+                worker.concurrency,
+                since,
+                clock.now(),
+                host,
+                os.getpid(),
+                running,
+                offers=worker.offers(),
+            )
         )
 
     return info

@@ -17,6 +17,8 @@ class Workflows:
         self._programs: dict[str, PythonProgram] = {}
         self._functions: dict[tuple[str, str], Any] = {}
         self._deployed: dict[str, Definition] = {}
+        self.versions: set[str] = set()
+        """Content hashes of those that are deployed."""
 
     def register(self, program: PythonProgram, function: Callable[..., Any]) -> None:
         if problems := name_problems(program.name):
@@ -45,6 +47,7 @@ class Workflows:
         known = self._deployed.get(name)
         if known is None:
             known = self._deployed[name] = await client.deploy_script(self._programs[name])
+            self.versions.add(known.hash)
         return known
 
     async def ensure_all(self, client: Client) -> None:

@@ -18,6 +18,9 @@ class Broker(Protocol):
 
     async def announce(self, tokens: Sequence[ReadyToken]) -> None: ...
 
+    async def offer(self, tokens: Sequence[ReadyToken]) -> None:
+        """Announces them to other processes, where they are told apart from this one: it cannot run them."""
+
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         """Leases for at most ``limit`` ready tokens; waits until there is one."""
 

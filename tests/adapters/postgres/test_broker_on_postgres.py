@@ -99,6 +99,19 @@ async def test_work_goes_to_the_own_worker_without_a_message(stacks: PostgresSta
     elsewhere.cancel()
 
 
+async def test_what_is_offered_to_others_wakes_them_and_not_the_own_worker(stacks: PostgresStacks) -> None:
+    here, there = await two(stacks)
+    elsewhere = await waiting(there, here)
+    own = await waiting(here, there, worker="w2")
+    [applied] = await here.apply(start("run-1", token("a")))
+
+    await here.broker.offer(applied.ready)
+
+    assert [lease.token for lease in await asyncio.wait_for(elsewhere, SOON)] == ["a"]
+    assert not own.done()
+    own.cancel()
+
+
 async def test_work_announced_while_idleness_is_on_its_way_is_not_missed(
     stacks: PostgresStacks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,10 @@ class MemoryBroker:
         if tokens:
             self._tell()
 
+    async def offer(self, tokens: Sequence[ReadyToken]) -> None:
+        """There is no other process."""
+        await self.announce(tokens)
+
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         while True:
             news = self._news  # that of before the claim: whatever becomes ready during it is news

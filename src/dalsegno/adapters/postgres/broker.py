@@ -66,6 +66,9 @@ class PostgresBroker:
         if left > 0 or "" in queues:
             self._wake_others(queues, left)
 
+    async def offer(self, tokens: Sequence[ReadyToken]) -> None:
+        self._wake_others({token.queue for token in tokens}, len(tokens))
+
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         served = frozenset(queues)
         leases = await self._wait_if_exhausted(worker, served, limit)

@@ -50,5 +50,6 @@ def print_checks(checks: Sequence[Check]) -> None:
         table.add_row(Text(check.status, STYLES[check.status]), Text(check.name), about)
     console.print(table)
     bad = [sum(check.status == status for check in checks) for status in ("fail", "warn")]
-    verdict = f"{bad[0]} failed, {bad[1]} warnings" if any(bad) else "all is well"
+    warnings = "1 warning" if bad[1] == 1 else f"{bad[1]} warnings"
+    verdict = f"{bad[0]} failed, {warnings}" if any(bad) else "all is well"
     console.print(verdict, style="red" if bad[0] else "yellow" if bad[1] else "green")

@@ -95,6 +95,10 @@ class ScriptProgram:
             lines, first = self.code.source.splitlines(), 1
         return lines[number - first].strip() if first <= number < first + len(lines) else ""
 
+    def lacking(self) -> frozenset[str]:
+        """Names that its code uses and this process does not have: those of another version of its module."""
+        return self.code.lacking() if isinstance(self.code, PythonProgram) else frozenset()
+
     def load(self, snapshot: bytes, blobs: Mapping[str, bytes]) -> RunningMachine:
         if isinstance(self.code, PythonProgram):
             return PythonMachine.loads(self.code, snapshot, blobs=blobs, limits=self.limits)

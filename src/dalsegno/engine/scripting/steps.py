@@ -8,7 +8,7 @@ instead: the task is not run again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Any
 
 import msgspec
@@ -41,6 +41,7 @@ from dalsegno.core.turn import Turn
 from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.beginning import begin_step
 from dalsegno.engine.definitions import Definitions
+from dalsegno.engine.elsewhere import Elsewhere
 from dalsegno.engine.lineage import Past
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.results import Results
@@ -53,6 +54,7 @@ from dalsegno.engine.scripting.programs import RunningMachine, ScriptProgram
 from dalsegno.engine.scripting.reading import Reading, outcome_of
 from dalsegno.engine.scripting.task_run import TaskRunner
 from dalsegno.engine.scripting.turns import SLICE, Turns
+from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.tasks import Tasks
 from dalsegno.engine.transactions import NO_TRANSACTIONS
@@ -116,6 +118,9 @@ class ScriptSteps:
         self.hot = HotMachines()
         self.transactions = NO_TRANSACTIONS
         self.past = Past(archive, Loader(ledger, blobs))
+        self.elsewhere = Elsewhere(Colleagues(ledger))
+        self.own_versions: Container[str] = frozenset()
+        """Of the Python workflows of this program."""
 
     def step(self, lease: Lease, began: float | None = None) -> Awaitable[ScriptStep]:
         """``began``: when a task was begun, if that was elsewhere and before."""
@@ -157,6 +162,8 @@ class ScriptSteps:
 
     async def _resume_machine(self, lease: Lease) -> ScriptStep:
         program = await self.definitions.script(lease.definition)
+        if program.native and lease.definition not in self.own_versions:
+            await self._look_elsewhere(program, lease)
         if lease.data and lease.fence == 1 and self.ledger.now() - lease.ready_at < LONG_AGO:
             return await self._first_turn(lease, program, decode_start_body(lease.data))
         view = await self.ledger.machine(lease.execution)
@@ -168,6 +175,12 @@ class ScriptSteps:
         begin = await self._loader(lease.execution, program, view, job)
         turn, machine = await self.turns.run(job, begin, self._thread(program))
         return self._turned(lease, job, turn, machine)
+
+    async def _look_elsewhere(self, program: ScriptProgram, lease: Lease) -> None:
+        """A turn of another version than that of the program at hand is left to those who have it, if this one will not
+        do."""
+        if lacking := program.lacking():
+            await self.elsewhere.look_for_version(lease.definition, lacking, lease)
 
     async def _loader(
         self, execution: str, program: ScriptProgram, view: MachineView, job: Job

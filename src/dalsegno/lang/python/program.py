@@ -12,6 +12,7 @@ import msgspec
 
 from dalsegno.lang.python.calls import Durable
 from dalsegno.lang.python.code import FunctionCode
+from dalsegno.lang.python.global_names import global_names
 from dalsegno.lang.python.naming import Naming
 from dalsegno.lang.python.natives import Natives, natives_of
 from dalsegno.lang.python.source import Source
@@ -110,6 +111,16 @@ class PythonProgram:
         return frozenset(
             name for code in self.functions for name in code.variables[code.own + len(code.captured) :]
         )
+
+    @cached_property
+    def _read(self) -> frozenset[str]:
+        """The same, and what its fragments read from the module."""
+        fragments = (fragment for natives in self.natives for fragment in natives.fragments)
+        return self.outside.union(*map(global_names, fragments))
+
+    def lacking(self) -> frozenset[str]:
+        """Names of which its code reads the value, and that mean nothing around the running code."""
+        return frozenset(name for name in self._read if not self.surroundings.has(name))
 
     def durable(self, kind: str, name: str | None) -> Durable[Any, Any] | None:
         """The task or workflow behind a promise, as far as this program's code can name it."""

@@ -69,6 +69,13 @@ class Surroundings:
         found = self.value(name)
         return getattr(builtins, name, None) if found is None else found
 
+    def has(self, name: str) -> bool:
+        """Whether the workflow finds a value under this name, be it None."""
+        cell = self._cells.get(name) or SPECIALS.get(name)
+        if cell is not None and _is_bound(cell):
+            return True
+        return name in self.globals or hasattr(builtins, name)
+
     def value(self, name: str) -> Any:
         """The same without the builtins."""
         cell = self._cells.get(name)

@@ -144,8 +144,8 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "",
     ),
     "TASK_NOT_FOUND": (
-        "No task of that name in the worker's process.",
-        "Register it there, or use a queue.",
+        "No living worker of this queue has a task of that name.",
+        "Register it, or give the task a queue that only workers with it serve.",
     ),
     "TIMEOUT": (
         "An attempt, or the whole execution, took longer than its `timeout`; or a signal or decision came too late.",

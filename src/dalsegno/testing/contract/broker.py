@@ -154,6 +154,16 @@ class BrokerHints(Topic):
 
         assert set(await stack.take()) == {"a"}
 
+    async def test_b2_hint_only_what_is_offered_to_others_is_found_here_too(
+        self, stack: ContractStack
+    ) -> None:
+        [applied] = await stack.apply(start(RUN, token("a")))
+
+        await stack.broker.offer(applied.ready)
+        await stack.broker.offer([])
+
+        assert [lease.token for lease in await take(stack)] == ["a"]
+
     async def test_b2_hint_only_false_announcements_yield_nothing(self, stack: ContractStack) -> None:
         await stack.broker.announce(
             [ReadyToken("ghost", "nowhere", "default", 9), ReadyToken("", "", "default", 0)]

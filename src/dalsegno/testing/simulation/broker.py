@@ -63,6 +63,9 @@ class MessageBroker:
         self._post = post
         self._ledger = ledger
 
+    async def offer(self, tokens: Sequence[ReadyToken]) -> None:
+        await self.announce(tokens)
+
     async def announce(self, tokens: Sequence[ReadyToken]) -> None:
         for token in tokens:
             self._post.send(token)
