@@ -167,6 +167,22 @@ async def order(n):
 )
 
 
+def test_newer_version_waits_for_a_worker_that_has_it(programs: Programs, folder: Path, app: App) -> None:
+    """Whoever starts executions may be upgraded before those who run them."""
+    for name, text in (("old", OLD), ("new", NEW)):
+        (folder / name).mkdir()
+        write(folder / name, shop_py=text)
+    programs.begin("worker", "--app", "old/shop.py", "--store", app.url)
+    until(lambda: "task:price" in offers(app), "the old one")
+    assert programs.begin("deploy", "new/shop.py", "--store", app.url).finish()[0] == 0
+
+    handle = app.start("order", 1)
+    until(lambda: "no worker that took it has the code" in str(handle.why()), "it is put off")
+    programs.begin("worker", "--app", "new/shop.py", "--store", app.url)
+
+    assert handle.result(60) == 302
+
+
 def test_version_is_left_to_workers_whose_program_has_what_it_uses(
     programs: Programs, folder: Path, app: App
 ) -> None:

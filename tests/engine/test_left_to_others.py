@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from threading import Event
+from typing import Any, cast
+
 import pytest
 
 from dalsegno import App
@@ -9,10 +14,14 @@ from dalsegno.engine import letting_go
 from dalsegno.engine.elsewhere import Elsewhere, RunsElsewhere, task_offer, version_offer
 from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.troubles import Trouble
-from dalsegno.engine.worker_info import WorkerInfo, read_info
+from dalsegno.engine.worker_info import WorkerInfo, read_info, write_info
+from dalsegno.errors import Unavailable
+from dalsegno.model.token import Lease
+from dalsegno.ports.ledger import Ledger, WorkerView
 from tests.engine.gates import gated, let_pass
-from tests.engine.test_worker_refusals import break_steps, flaky, leased, noting_pauses
+from tests.engine.test_worker_refusals import NOT_HERE, break_steps, flaky, leased, noting_pauses
 from tests.scenarios.documents import echo, graph, task
+from tests.waiting import until
 
 ELSEWHERE = RunsElsewhere("another worker has it")
 
@@ -69,8 +78,8 @@ class Known(Colleagues):
     def __init__(self, *infos: WorkerInfo) -> None:
         self._infos = infos
 
-    async def look(self) -> tuple[WorkerInfo, ...]:
-        return self._infos
+    async def any(self, wanted: Callable[[WorkerInfo], bool]) -> bool:
+        return any(map(wanted, self._infos))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +97,139 @@ class Known(Colleagues):
 async def test_only_who_serves_the_queue_counts(infos: tuple[WorkerInfo, ...], is_there: bool) -> None:
     elsewhere = Elsewhere(Known(*infos))
     if is_there:
-        with pytest.raises(RunsElsewhere, match="no 'a', 'b', which this version of the workflow uses"):
+        with pytest.raises(
+            RunsElsewhere, match="uses 'a', 'b', which the program of this process does not have"
+        ):
             await elsewhere.look_for_version("d", frozenset("ba"), leased("t"))
     else:
         await elsewhere.look_for_version("d", frozenset("ba"), leased("t"))
+
+
+class Roll:
+    """The workers that a store knows, or that it does not answer."""
+
+    def __init__(self) -> None:
+        self.offers: tuple[str, ...] = ()
+        self.away = False
+        self.asked = 0
+
+    def now(self) -> float:
+        return 100.0
+
+    async def workers(self) -> list[WorkerView]:
+        self.asked += 1
+        if self.away:
+            raise Unavailable("it does not answer")
+        info = WorkerInfo(("default",), offers=self.offers)
+        return [WorkerView("elsewhere:1", 200.0, 0, write_info(info))]
+
+
+@pytest.fixture
+def roll() -> Roll:
+    return Roll()
+
+
+@pytest.fixture
+def elsewhere(roll: Roll) -> Elsewhere:
+    return Elsewhere(Colleagues(cast("Ledger", roll)))
+
+
+async def is_elsewhere(elsewhere: Elsewhere) -> bool:
+    try:
+        await elsewhere.look_for_version("d", frozenset("a"), leased("t"))
+    except RunsElsewhere:
+        return True
+    return False
+
+
+async def test_that_somebody_has_it_is_remembered_and_that_nobody_has_is_asked_again(
+    roll: Roll, elsewhere: Elsewhere
+) -> None:
+    assert not await is_elsewhere(elsewhere)
+    roll.offers = (version_offer("d"),)
+    assert [await is_elsewhere(elsewhere) for _ in range(3)] == [True] * 3
+    assert roll.asked == 2
+
+
+async def test_store_that_cannot_be_asked_fails_nothing(roll: Roll, elsewhere: Elsewhere) -> None:
+    roll.away = True
+    with pytest.raises(RunsElsewhere, match="it cannot be asked whether another worker has version:d"):
+        await elsewhere.look_for_version("d", frozenset("a"), leased("t"))
+
+
+def test_join_that_is_offered_again_and_again_still_knows_that_its_branches_have_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with gated(let_pass, monkeypatch) as (app, gate):
+        monkeypatch.setattr(letting_go, "OFFERED_PAUSE", 0.05)
+        app.deploy(DIAMOND)
+        fail_joins(app, 5, monkeypatch)
+
+        assert app.start("scenario").result(timeout=30) == 3
+    assert len([step for step in gate.passed if step.park is not None]) == 2
+
+
+DIAMOND = """
+name: scenario
+nodes:
+  - {id: a, type: task, parameters: {task: echo, input: 1}}
+  - {id: b, type: task, parameters: {task: echo, input: 2}}
+  - {id: c, type: task, parameters: {task: echo, input: 3}, dependencies: [a, b]}
+"""
+
+
+def fail_joins(app: App, times: int, patch: pytest.MonkeyPatch) -> None:
+    """The first steps of join tokens are for others."""
+    steps = app.engine.steps
+    run = steps.step
+    tries: list[str] = []
+
+    async def step(lease: Lease, *given: Any) -> object:
+        if lease.kind == "join":
+            tries.append(lease.reason)
+            if len(tries) <= times:
+                raise ELSEWHERE
+        return await run(lease, *given)
+
+    patch.setattr(steps, "step", step)
+
+
+def test_task_that_is_called_off_while_it_is_offered_leaves_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with gated(let_pass, monkeypatch) as (app, _):
+        worker = app.engine.worker
+        assert worker is not None
+        handing_back, ledger = Event(), app.engine.stack.ledger
+        release = ledger.release
+
+        async def slowly(name: str, leases: Any) -> None:
+            handing_back.set()
+            await asyncio.sleep(0.5)
+            await release(name, leases)
+
+        async def elsewhere(*_: object) -> None:
+            raise ELSEWHERE
+
+        monkeypatch.setattr(ledger, "release", slowly)
+        monkeypatch.setattr(app.tasks, "look_elsewhere", elsewhere)
+        app.deploy_script('return await Task.run("nobodys", 1)', "s")
+        handle = app.start("s")
+        assert handing_back.wait(30)
+        handle.cancel()
+
+        until(lambda: handle.status().state == "CANCELLED" and not worker.running, "nothing is left")
+        assert not worker._called_off
+
+
+def test_node_that_this_process_cannot_run_still_knows_that_its_signal_has_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with gated(let_pass, monkeypatch) as (app, gate):
+        app.deploy(graph("a", {"a": {"type": "wait", "parameters": {"resume": "signal", "signal": "go"}}}))
+        handle = app.start("scenario")
+        until(lambda: any(step.park is not None for step in gate.passed), "it waits")
+        break_steps(app, 3, NOT_HERE, monkeypatch)
+        handle.signal("go", 7)
+
+        assert handle.result(timeout=30) == 7

@@ -6,9 +6,12 @@ worker tells in its heartbeats what it can run.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dalsegno.engine.raised import PassesThrough
 from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.transactions import UsesTransactions
+from dalsegno.errors import OperatorError
 from dalsegno.model.token import Lease
 from dalsegno.ports.node import NodeContext
 
@@ -25,8 +28,12 @@ def version_offer(hash: str) -> str:
     return _VERSION + hash
 
 
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))
+
+
 class RunsElsewhere(PassesThrough):
-    """A living worker that serves the token's queue has what this process lacks."""
+    """A living worker that serves the token's queue has, or may have, what this process lacks."""
 
 
 class Elsewhere:
@@ -41,11 +48,14 @@ class Elsewhere:
     async def look_for_version(self, hash: str, lacking: frozenset[str], lease: Lease) -> None:
         """Raises RunsElsewhere if a turn of this version could run there."""
         if await self._has(version_offer(hash), lease.queue):
-            names = ", ".join(f"'{name}'" for name in sorted(lacking))
             raise RunsElsewhere(
-                f"the program of this process has no {names}, which this version of the workflow uses; another worker"
-                " has the version"
+                f"this version of the workflow uses {listed(lacking)}, which the program of this process does not have;"
+                " another worker has the version"
             )
 
     async def _has(self, offer: str, queue: str) -> bool:
-        return any(offer in info.offers and queue in info.queues for info in await self._colleagues.look())
+        """Where the store cannot be asked, that must not fail what somebody may have."""
+        try:
+            return await self._colleagues.any(lambda info: offer in info.offers and queue in info.queues)
+        except OperatorError as error:
+            raise RunsElsewhere(f"it cannot be asked whether another worker has {offer}: {error}") from error

@@ -113,6 +113,7 @@ class Engine:
         )
         self.steps.transactions = self.scripts.transactions = self.transactions
         self.scripts.own_versions = self.workflows.versions
+        self.scripts.is_newer = self.workflows.is_newer
         self.timers = Timers(stack.ledger, stack.broker, stack.breath_of_timers)
         self.reconciler = Reconciler(
             stack.ledger,
@@ -165,7 +166,7 @@ class Engine:
             self._play("reconciler", self.reconciler.run)
             self._play("outbox", self.outbox.run)
         if worker:
-            self._start_worker()
+            self._start_worker(serves_others=focus is None)
         follow_openings(self, scheduler=scheduler)
         if scheduler and self.stack.neighbours is not None:
             self._share(self.stack.neighbours)
@@ -202,7 +203,7 @@ class Engine:
         self.outbox.started = broker.follow
         self.committer.broker = self.timers.broker = self.reconciler.broker = broker
 
-    def _start_worker(self) -> None:
+    def _start_worker(self, serves_others: bool) -> None:
         settings = self.settings
         name = settings.worker_name or worker_name()
         self.worker = Worker(
@@ -216,7 +217,8 @@ class Engine:
             concurrency=settings.concurrency,
         )
         self.worker.modules = self.workflows.modules
-        self.worker.offers = self._offers
+        if serves_others:
+            self.worker.offers = self._offers
         heartbeat = self.make_heartbeat(
             self.stack.ledger,
             self.worker.names,
@@ -283,6 +285,9 @@ class Engine:
         if self._heartbeat is not None:
             self._heartbeat.stop()
         await self._leave()
+        tasks = self.services.get("tasks")
+        if isinstance(tasks, Tasks):
+            tasks.look_elsewhere = None  # they outlive this engine
         for service in self.services.values():
             close = getattr(service, "close", None)
             if close is not None:

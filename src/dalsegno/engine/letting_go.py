@@ -30,7 +30,7 @@ LONGEST_BROKEN_PAUSE = 60.0
 CANNOT_RUN_PAUSE = 2.0
 LONGEST_PAUSE = 15.0
 OFFERED_PAUSE = 0.25
-LONGEST_OFFERED_PAUSE = 4.0
+LONGEST_OFFERED_PAUSE = 15.0
 """Somebody can run it, and only has to be quicker than this process the next time."""
 REMEMBERED = 10_000
 """Tokens of which this process knows how often it has put them off."""
@@ -78,7 +78,11 @@ class LettingGo:
         await self.give_back(name, [lease])
 
     async def _sleeps(self, lease: Lease, pause: float) -> bool:
-        """If the store takes that. What broke the step may break this, too, and the token must not stay leased then."""
+        """If the store takes that. What broke the step may break this, too, and the token must not stay leased then.
+        One that would forget what has woken it sleeps here, and goes back."""
+        if _would_forget(lease):
+            await asyncio.sleep(pause)
+            return False
         try:
             outcome = await self._committer.commit(put_off(lease, self._ledger.now() + pause))
         except Exception:
@@ -118,8 +122,10 @@ class LettingGo:
         """This process cannot run it, another one may; until then it must not stand in the way of others."""
         if isinstance(error, RunsElsewhere):
             return await self._offer(lease, error, name)
-        away = await self._passed_on(lease, error) or self._put_off(lease, str(error))
-        if isinstance(await self._committer.commit(away), Refused):
+        away = await self._passed_on(lease, error)
+        if away is not None and isinstance(await self._committer.commit(away), Applied):
+            return None
+        if away is not None or not await self._sleeps(lease, self._put_off(lease, str(error))):
             await self.give_back(name, [lease])
         return None
 
@@ -127,7 +133,10 @@ class LettingGo:
         """To those who can run it, who are told; this process is not. Where it gets hold of it again all the same, it
         sleeps for a while before the next offer."""
         times = self._offers.count(lease)
-        logger.info("token %s of execution %s is left to others: %s", lease.token, lease.execution, error)
+        level = logging.INFO if times == 1 else logging.DEBUG
+        logger.log(
+            level, "token %s of execution %s is left to others: %s", lease.token, lease.execution, error
+        )
         if times % 2 == 0:
             self._tell(lease, str(error), times // 2)
             if await self._sleeps(lease, grown(OFFERED_PAUSE, times // 2, LONGEST_OFFERED_PAUSE)):
@@ -139,25 +148,32 @@ class LettingGo:
         if not isinstance(error, CodeMissing) or lease.kind != "resume":
             return None
         queue = python_queue(error.module)
-        if lease.queue == queue or not any(queue in info.queues for info in await self._colleagues.look()):
+        if lease.queue == queue or not await self._is_served(queue):
             return None
         return put_off(lease, self._ledger.now(), queue=queue)
 
-    def _put_off(self, lease: Lease, reason: str) -> Transition:
-        """For a while, the longer the more often this process could not run it."""
+    async def _is_served(self, queue: str) -> bool:
+        """As far as the store can be asked."""
+        try:
+            return await self._colleagues.any(lambda info: queue in info.queues)
+        except OperatorError:
+            return False
+
+    def _put_off(self, lease: Lease, reason: str) -> float:
+        """For how long: the longer the more often this process could not run it."""
         logger.warning("token %s of execution %s is put off: %s", lease.token, lease.execution, reason)
         times = self._put_offs.count(lease)
         self._tell(lease, reason, times)
-        pause = grown(CANNOT_RUN_PAUSE, times, LONGEST_PAUSE)
-        return put_off(lease, self._ledger.now() + pause)
+        return grown(CANNOT_RUN_PAUSE, times, LONGEST_PAUSE)
 
     async def commit_failure(self, lease: Lease, failure: Transition) -> Outcome:
         """In place of a step that the store refuses. Where it refuses this as well, the token must not stay leased
         under a name that lives: it is put off, and shows among the dead letters."""
         outcome = await self._committer.commit(failure)
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Refused) and not _would_forget(lease):
             reason = f"the store refuses the step, and its failure too: {outcome.message}"
-            outcome = await self._committer.commit(self._put_off(lease, reason))
+            due = self._ledger.now() + self._put_off(lease, reason)
+            outcome = await self._committer.commit(put_off(lease, due))
         if isinstance(outcome, Refused):
             raise InternalError(f"the store refuses even to put off token {lease.token}: {outcome.message}")
         return outcome
@@ -204,6 +220,12 @@ class PutOffs:
 
 def _is_put_off(step: Transition) -> bool:
     return step.park is not None and not step.events and not step.effects
+
+
+def _would_forget(lease: Lease) -> bool:
+    """What a node waited for has come, and a token that sleeps again would take the end of that for the end of its
+    patience. Those of scripts look for it themselves."""
+    return lease.kind == "node" and lease.reason == "arrival"
 
 
 def grown(first: float, times: int, longest: float) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dalsegno.core.body import Body
 from dalsegno.core.script_tasks import put_off
 from dalsegno.core.situation import RunRecord, Situation, encode_record, run_event
+from dalsegno.engine.elsewhere import RunsElsewhere
 from dalsegno.engine.remote_answers import Answers
 from dalsegno.engine.remote_custody import Custody
 from dalsegno.engine.remote_sessions import Held, Session, remote_worker_of
@@ -144,7 +145,7 @@ class Claims:
         """None where there is nothing to hand out: the step was taken here, or has to wait."""
         try:
             asked = await self._remotely.ask(lease)
-        except BadConfiguration as error:
+        except (BadConfiguration, RunsElsewhere) as error:
             logger.warning("token %s of execution %s is put off: %s", lease.token, lease.execution, error)
             await self._put_off(lease)
             return None

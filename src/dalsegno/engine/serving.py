@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from dalsegno.core.diagnosis import Wait
 from dalsegno.engine.processes import dead_among
 from dalsegno.engine.worker_info import WorkerInfo, read_info
-from dalsegno.errors import OperatorError
 from dalsegno.model.token import SYSTEM_QUEUE, module_of
 from dalsegno.ports.ledger import Ledger
 
 FRESH = 1.0
-"""Seconds for which it is remembered who works."""
+"""Seconds for which it is remembered that somebody works."""
 
 
 async def living_workers(ledger: Ledger) -> list[WorkerInfo]:
@@ -34,22 +33,20 @@ async def served_queues(ledger: Ledger) -> set[str]:
 
 
 class Colleagues:
-    """The living workers as they were a moment ago: for those who ask often."""
+    """The living workers, for those who ask often."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._known: list[WorkerInfo] = []
         self._until = -math.inf
 
-    async def look(self) -> Sequence[WorkerInfo]:
-        """Nothing is known of a store that cannot be asked."""
-        if self._ledger.now() >= self._until:
-            try:
-                self._known = await living_workers(self._ledger)
-            except OperatorError:
-                return ()
-            self._until = self._ledger.now() + FRESH
-        return self._known
+    async def any(self, wanted: Callable[[WorkerInfo], bool]) -> bool:
+        """Whether one of them is wanted. A moment ago is enough to know that, and not that there is none."""
+        if self._ledger.now() < self._until and any(map(wanted, self._known)):
+            return True
+        self._known = await living_workers(self._ledger)
+        self._until = self._ledger.now() + FRESH
+        return any(map(wanted, self._known))
 
 
 async def naming_the_unserved(ledger: Ledger, waiting: Sequence[Wait]) -> list[Wait]:

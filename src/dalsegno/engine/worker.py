@@ -226,11 +226,13 @@ class Worker:
             self._called_off.discard(lease.token)
             self._done(lease, now)
         except (BadConfiguration, RunsElsewhere) as error:
+            self._runs.pop(lease.token, None)  # there is nothing to call off any more
             await self.letting_go.leave_to_others(lease, error, name)
             self._done(lease, now)
         except BaseException as error:
             if not is_failure(error):
                 raise
+            self._runs.pop(lease.token, None)
             self.letting_go.note_broken(lease, error)
             await self.letting_go.give_back_broken(name, lease)
             self._done(lease, now)

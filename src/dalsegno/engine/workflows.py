@@ -55,6 +55,11 @@ class Workflows:
         for name in self._programs:
             await self.ensure(client, name)
 
+    def is_newer(self, definition: Definition) -> bool:
+        """Whether it is a later version of a workflow than this program's."""
+        own = self._deployed.get(definition.name)
+        return own is not None and definition.version > own.version
+
     def forget_deployed(self) -> None:
         """Another store is opened, which may know none of them."""
         self._deployed.clear()

@@ -67,7 +67,8 @@ class PostgresBroker:
             self._wake_others(queues, left)
 
     async def offer(self, tokens: Sequence[ReadyToken]) -> None:
-        self._wake_others({token.queue for token in tokens}, len(tokens))
+        """All of them are woken: it is not known here who can run it."""
+        self._wake_others({token.queue for token in tokens}, len(self._idle))
 
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         served = frozenset(queues)

@@ -9,6 +9,7 @@ from dalsegno.core.settlement.rows import ExecutionRow, TokenRow
 from dalsegno.core.settlement.scopes import is_closed
 from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.model.execution import ENDED
+from dalsegno.model.token import WakeReason
 from dalsegno.model.transition import ReadyToken
 
 SUSPECT_LOSSES = 3
@@ -65,16 +66,23 @@ def wake_row(token: TokenRow, rows: Workspace, now: float) -> bool:
         token.state = "held"
         rows.save_token(token)
         return False
-    token.reason = "timeout" if token.barrier is not None else "timer"
+    token.reason = "timer" if token.barrier is None else _reason_at(token.barrier, token, rows)
     token.awaits = None
-    if token.barrier is not None:
-        barrier = rows.barrier(token.execution, token.barrier)
-        if barrier is not None and barrier.state == "waiting":
-            barrier.state = "timeout"
-            rows.save_barrier(barrier)
     token.state = "held" if fate == "hold" else "ready"
     rows.save_token(token)
     return token.state == "ready"
+
+
+def _reason_at(barrier: str, token: TokenRow, rows: Workspace) -> WakeReason:
+    """Its deadline has passed, if it is still waiting. Otherwise the token was put to sleep after the barrier had woken
+    it, and is woken for the same reason."""
+    row = rows.barrier(token.execution, barrier)
+    if row is None or row.state == "cancelled":
+        return "timeout"
+    if row.state == "waiting":
+        row.state = "timeout"
+        rows.save_barrier(row)
+    return row.state
 
 
 def resume_execution(execution: ExecutionRow, rows: Workspace, now: float) -> list[TokenRow]:

@@ -41,7 +41,7 @@ from dalsegno.core.turn import Turn
 from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.beginning import begin_step
 from dalsegno.engine.definitions import Definitions
-from dalsegno.engine.elsewhere import Elsewhere
+from dalsegno.engine.elsewhere import Elsewhere, listed
 from dalsegno.engine.lineage import Past
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.results import Results
@@ -58,9 +58,10 @@ from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.tasks import Tasks
 from dalsegno.engine.transactions import NO_TRANSACTIONS
-from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson
+from dalsegno.errors import BadConfiguration, InternalError, LimitExceeded, NotFound, NotJson
 from dalsegno.lang import SnapshotError
 from dalsegno.lang.effects import ErrorValue, Outcome, promise_id, promise_number
+from dalsegno.model.definition import Definition
 from dalsegno.model.event import NewEvent
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.machine import Completion, MachineView, reaches
@@ -121,6 +122,8 @@ class ScriptSteps:
         self.elsewhere = Elsewhere(Colleagues(ledger))
         self.own_versions: Container[str] = frozenset()
         """Of the Python workflows of this program."""
+        self.is_newer: Callable[[Definition], bool] = lambda definition: False
+        """Whether it is a later version of one of them."""
 
     def step(self, lease: Lease, began: float | None = None) -> Awaitable[ScriptStep]:
         """``began``: when a task was begun, if that was elsewhere and before."""
@@ -178,9 +181,17 @@ class ScriptSteps:
 
     async def _look_elsewhere(self, program: ScriptProgram, lease: Lease) -> None:
         """A turn of another version than that of the program at hand is left to those who have it, if this one will not
-        do."""
-        if lacking := program.lacking():
-            await self.elsewhere.look_for_version(lease.definition, lacking, lease)
+        do. A newer one waits for them; an older one goes on, and may not need what was taken away."""
+        lacking = program.lacking()
+        if not lacking:
+            return
+        await self.elsewhere.look_for_version(lease.definition, lacking, lease)
+        definition = program.definition
+        if self.is_newer(definition):
+            raise BadConfiguration(
+                f"version {definition.version} of '{definition.name}' uses {listed(lacking)}, which the older program"
+                " of this process does not have; start a worker with the newer one"
+            )
 
     async def _loader(
         self, execution: str, program: ScriptProgram, view: MachineView, job: Job

@@ -114,13 +114,15 @@ class PythonProgram:
 
     @cached_property
     def _read(self) -> frozenset[str]:
-        """The same, and what its fragments read from the module."""
+        """What its fragments read from the module, such as ``name`` and ``module.name``."""
         fragments = (fragment for natives in self.natives for fragment in natives.fragments)
-        return self.outside.union(*map(global_names, fragments))
+        return frozenset().union(*map(global_names, fragments))
 
     def lacking(self) -> frozenset[str]:
         """Names of which its code reads the value, and that mean nothing around the running code."""
-        return frozenset(name for name in self._read if not self.surroundings.has(name))
+        around = self.surroundings
+        cells = frozenset(name for name in self.outside if not around.has_cell(name))
+        return cells.union(name for name in map(around.lacks_global, self._read) if name is not None)
 
     def durable(self, kind: str, name: str | None) -> Durable[Any, Any] | None:
         """The task or workflow behind a promise, as far as this program's code can name it."""

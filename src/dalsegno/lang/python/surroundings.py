@@ -9,7 +9,7 @@ import builtins
 import inspect
 from collections.abc import Mapping
 from functools import cached_property
-from types import CellType, FunctionType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 from dalsegno.lang.python import verbs
@@ -69,12 +69,18 @@ class Surroundings:
         found = self.value(name)
         return getattr(builtins, name, None) if found is None else found
 
-    def has(self, name: str) -> bool:
-        """Whether the workflow finds a value under this name, be it None."""
+    def has_cell(self, name: str) -> bool:
+        """Whether a variable around the workflow has a value."""
         cell = self._cells.get(name) or SPECIALS.get(name)
-        if cell is not None and _is_bound(cell):
-            return True
-        return name in self.globals or hasattr(builtins, name)
+        return cell is not None and _is_bound(cell)
+
+    def lacks_global(self, path: str) -> str | None:
+        """What of ``name`` or ``module.name`` is not there in the workflow's module, or None."""
+        name, _, rest = path.partition(".")
+        if name not in self.globals:
+            return None if hasattr(builtins, name) else name
+        missing = _missing_part(self.globals[name], rest.split(".")) if rest else None
+        return f"{name}.{missing}" if missing is not None else None
 
     def value(self, name: str) -> Any:
         """The same without the builtins."""
@@ -113,6 +119,17 @@ class Surroundings:
             return inspect.Parameter.empty
         found = inspect.signature(self._function).parameters.get(parameter)
         return found.default if found is not None else inspect.Parameter.empty
+
+
+def _missing_part(holder: Any, names: list[str]) -> str | None:
+    """The first part of a path that a module lacks. What attributes other things have shows when they are read."""
+    for position, name in enumerate(names):
+        if not isinstance(holder, ModuleType):
+            return None
+        if not hasattr(holder, name):
+            return ".".join(names[: position + 1])
+        holder = getattr(holder, name)
+    return None
 
 
 def _is_bound(cell: CellType) -> bool:

@@ -47,6 +47,7 @@ from dalsegno.testing.contract.ledger_requests import (
     LedgerScriptSweep,
 )
 from dalsegno.testing.contract.ledger_signals import LedgerSignalledTokens, LedgerSignals
+from dalsegno.testing.contract.ledger_sleeping_joins import LedgerSleepingJoins
 from dalsegno.testing.contract.ledger_split import LedgerSplitBarriers
 from dalsegno.testing.contract.ledger_sweep import LedgerReconciling, LedgerSweep
 from dalsegno.testing.contract.ledger_time import (
@@ -82,6 +83,7 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerLateTimers,
     LedgerMovedTokens,
     LedgerDeadlines,
+    LedgerSleepingJoins,
     LedgerPause,
     LedgerPauseAndTime,
     LedgerPauseAndLeases,

@@ -15,9 +15,11 @@ local function wake(run, token, paused)
         token.state = 'held'
         return
     end
-    token.reason = token.barrier and 'timeout' or 'timer'
+    token.reason = 'timer'
     local barrier = token.barrier and load_barrier(run, token.barrier)
     if barrier and barrier.state == 'waiting' then barrier.state, barrier.changed = 'timeout', true end
+    -- One that was woken by its barrier and put to sleep again is woken for the same reason.
+    if token.barrier then token.reason = barrier and barrier.state ~= 'cancelled' and barrier.state or 'timeout' end
     make_ready(work, token)
     if token.state == 'ready' then
         rows[#rows + 1] = { token.id, run.id, token.queue, token.priority }
