@@ -30,7 +30,8 @@ LONGEST_BROKEN_PAUSE = 60.0
 CANNOT_RUN_PAUSE = 2.0
 LONGEST_PAUSE = 15.0
 OFFERED_PAUSE = 0.25
-LONGEST_OFFERED_PAUSE = 15.0
+LONGEST_OFFERED_PAUSE = 5.0
+OFFERS_IN_A_ROW = 4
 """Somebody can run it, and only has to be quicker than this process the next time."""
 REMEMBERED = 10_000
 """Tokens of which this process knows how often it has put them off."""
@@ -137,9 +138,10 @@ class LettingGo:
         logger.log(
             level, "token %s of execution %s is left to others: %s", lease.token, lease.execution, error
         )
-        if times % 2 == 0:
-            self._tell(lease, str(error), times // 2)
-            if await self._sleeps(lease, grown(OFFERED_PAUSE, times // 2, LONGEST_OFFERED_PAUSE)):
+        sleeps, in_a_row = divmod(times, OFFERS_IN_A_ROW)
+        if in_a_row == 0:
+            self._tell(lease, str(error), sleeps)
+            if await self._sleeps(lease, grown(OFFERED_PAUSE, sleeps, LONGEST_OFFERED_PAUSE)):
                 return
         await self._release(name, [lease], self._broker.offer)
 

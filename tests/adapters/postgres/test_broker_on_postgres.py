@@ -112,6 +112,20 @@ async def test_what_is_offered_to_others_wakes_them_and_not_the_own_worker(stack
     own.cancel()
 
 
+async def test_process_that_has_offered_something_lets_others_go_first(stacks: PostgresStacks) -> None:
+    here, there = await two(stacks)
+    own = await waiting(here, there, worker="w2")
+    [applied] = await here.apply(start("run-1", token("a")))
+    clock = asyncio.get_running_loop().time
+    offered_at = clock()
+    await here.broker.offer(applied.ready)
+
+    await here.broker.announce(applied.ready)
+
+    assert [lease.token for lease in await asyncio.wait_for(own, SOON)] == ["a"]
+    assert clock() - offered_at >= broker_module.COURTESY * 0.9
+
+
 async def test_work_announced_while_idleness_is_on_its_way_is_not_missed(
     stacks: PostgresStacks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ remembered for a moment, and a process that says it is idle is woken if one of t
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Collection, Sequence
 
@@ -33,6 +34,9 @@ REMEMBERED = 1000
 """Processes of which it is known when they were woken; they come and go under ever new names."""
 LONGEST_SILENCE = 0.1
 """Seconds for which a process that was woken in vain again and again does not say that it is idle."""
+COURTESY = 1.5 * LONGEST_SILENCE
+"""Seconds for which a process that has offered something to others claims nothing: it would only get it again, and
+those who can run it may be silent just then."""
 
 
 class PostgresBroker:
@@ -52,6 +56,7 @@ class PostgresBroker:
         self._woken: dict[str, float] = {}
         """When each of the other processes was last woken from here: it has seen what was announced until then."""
         self._in_vain = 0
+        self._courteous_until = -math.inf
         self._exhausted: tuple[str, frozenset[str], asyncio.Event, float] | None = None
         """Who took less than it asked for, of which queues, the news of before that claim and when it was made."""
 
@@ -68,12 +73,15 @@ class PostgresBroker:
 
     async def offer(self, tokens: Sequence[ReadyToken]) -> None:
         """All of them are woken: it is not known here who can run it."""
+        self._courteous_until = _clock() + COURTESY
         self._wake_others({token.queue for token in tokens}, len(self._idle))
 
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         served = frozenset(queues)
         leases = await self._wait_if_exhausted(worker, served, limit)
         while not leases:
+            if self._courteous_until > _clock():
+                await asyncio.sleep(self._courteous_until - _clock())
             news = self._news  # that of before the claim: whatever becomes ready during it is news
             asked_at = _clock()
             leases = await self.ledger.claim(worker, queues, limit)
