@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.loop import new_event_loop
+from dalsegno.engine.parting import part_at_exit
 from dalsegno.errors import DalSegnoError, InternalError, UsageError
 
 logger = logging.getLogger("dalsegno.hosting")
@@ -172,6 +173,7 @@ class Host(LoopHost):
         except BaseException:
             self._end()
             raise
+        part_at_exit(self.engine, self._loop())
 
     async def _opened(self) -> Engine:
         return await self._open_engine()

@@ -159,5 +159,5 @@ def test_events_keep_number_time_and_kind_whole(
     lines = invoke("show", "last").stdout.splitlines()
     events = lines[next(n for n, line in enumerate(lines) if line.startswith("latest of")) + 1 :]
     failed = next(line for line in events if "NodeFailed" in line)
-    assert "this process; registered: none" in failed
+    assert "(registered here: none)" in failed
     assert failed.index("NodeFailed") == events[0].index("ExecutionStarted")

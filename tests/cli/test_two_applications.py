@@ -3,6 +3,7 @@ to the one that has it."""
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,11 @@ import msgspec
 import pytest
 
 from dalsegno import App, WorkflowFailed
+from dalsegno.engine import seen_tasks
 from dalsegno.engine.worker_info import read_info
+from dalsegno.ports.records import Record
 from tests.cli.documents import write
-from tests.cli.programs import Programs
+from tests.cli.programs import Program, Programs
 from tests.waiting import until
 
 SHOP = """
@@ -92,12 +95,21 @@ def offers(app: App) -> set[str]:
     return {offer for view in views for offer in read_info(view.info).offers}
 
 
+def programs_in(app: App) -> list[Record]:
+    return app.host.call(app.client.stack.records.page(seen_tasks.KIND))
+
+
 @pytest.fixture
-def both_working(programs: Programs, folder: Path, app: App) -> App:
+def workers(programs: Programs, folder: Path, app: App) -> dict[str, Program]:
+    """One of each application."""
     write(folder, **{f"{name}_py": WITH_TASK.format(name=name) for name in NAMES})
-    for name in NAMES:
-        programs.begin("worker", "--app", f"{name}:app", "--store", app.url)
+    begun = {name: programs.begin("worker", "--app", f"{name}:app", "--store", app.url) for name in NAMES}
     until(lambda: {"task:ask_shop", "task:ask_bank"} <= offers(app), "both workers")
+    return begun
+
+
+@pytest.fixture
+def both_working(app: App, workers: dict[str, Program]) -> App:
     return app
 
 
@@ -122,9 +134,28 @@ def test_task_that_no_worker_has_fails_at_once(both_working: App) -> None:
     both_working.deploy(NOBODYS)
     handle = both_working.start("nobodys")
 
-    with pytest.raises(WorkflowFailed, match="task 'ask_nobody' cannot be run"):
+    with pytest.raises(
+        WorkflowFailed,
+        match=r"task 'ask_nobody' cannot be run: .* and no living worker of its queue offers it",
+    ):
         handle.result(SOON)
     assert msgspec.json.decode(handle.status().error or b"")["code"] == "TASK_NOT_FOUND"
+
+
+@pytest.mark.parametrize("app", ["postgres"], indirect=True)
+def test_task_whose_only_worker_was_killed_waits_for_it(
+    programs: Programs, both_working: App, workers: dict[str, Program]
+) -> None:
+    both_working.deploy(GRAPH.format(name="bank"))
+    until(lambda: len(programs_in(both_working)) == 2, "it is written down what they have")
+    workers["bank"].send(signal.SIGKILL)
+    workers["bank"].finish()
+
+    handle = both_working.start("bank_graph")
+    until(lambda: "one had it a while ago" in str(handle.why()), "it is put off")
+    programs.begin("worker", "--app", "bank:app", "--store", both_working.url)
+
+    assert handle.result(60) == "bank 1"
 
 
 BOTH = """

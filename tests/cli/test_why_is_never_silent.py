@@ -38,7 +38,7 @@ name: asking
 nodes:
   - {id: gate, type: wait, parameters: {resume: signal, signal: approved}}
 """
-WITHOUT_CODE = "no worker that took it has the code of this workflow; it is tried again"
+WITHOUT_CODE = "no worker that took it has the code of this version; it is tried again"
 
 
 @pytest.fixture

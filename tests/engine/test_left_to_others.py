@@ -15,15 +15,17 @@ from dalsegno.engine.elsewhere import Elsewhere, RunsElsewhere, task_offer, vers
 from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.troubles import Trouble
 from dalsegno.engine.worker_info import WorkerInfo, read_info, write_info
+from dalsegno.engine.workflows import Workflows
 from dalsegno.errors import Unavailable
+from dalsegno.model.definition import Definition
 from dalsegno.model.token import Lease
 from dalsegno.ports.ledger import Ledger, WorkerView
+from tests.engine.broken_steps import ELSEWHERE, NOT_HERE, break_steps, noting_pauses
 from tests.engine.gates import gated, let_pass
-from tests.engine.test_worker_refusals import NOT_HERE, break_steps, flaky, leased, noting_pauses
-from tests.scenarios.documents import echo, graph, task
+from tests.scenarios.documents import echo, graph
 from tests.waiting import until
 
-ELSEWHERE = RunsElsewhere("another worker has it")
+VERSION = Definition("order", 1, "d", "python", b"")
 
 
 def test_offer_that_nobody_takes_sleeps_every_fourth_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,16 +43,6 @@ def test_offer_that_nobody_takes_sleeps_every_fourth_time(monkeypatch: pytest.Mo
     assert [trouble.tries for trouble in told] == [1, 2]
     assert pauses == pytest.approx([0.05, 0.1], abs=0.02)
     assert [step.park.attempt for step in gate.passed if step.park is not None] == [1, 1]
-
-
-def test_offer_uses_up_no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    with gated(let_pass, monkeypatch) as (app, _):
-        attempts = flaky(app, failures=2)
-        app.deploy(graph("a", {"a": task("flaky")}))
-        break_steps(app, 3, ELSEWHERE, monkeypatch)
-
-        assert app.start("scenario").result(timeout=30) == "done"
-    assert attempts == [1, 2, 3]
 
 
 def test_worker_tells_its_tasks_and_versions() -> None:
@@ -95,14 +87,14 @@ class Known(Colleagues):
     ids=["nobody", "no offers", "offered", "something else", "another queue", "the second"],
 )
 async def test_only_who_serves_the_queue_counts(infos: tuple[WorkerInfo, ...], is_there: bool) -> None:
-    elsewhere = Elsewhere(Known(*infos))
+    elsewhere = Elsewhere(Known(*infos), Workflows())
     if is_there:
         with pytest.raises(
             RunsElsewhere, match="uses 'a', 'b', which the program of this process does not have"
         ):
-            await elsewhere.look_for_version("d", frozenset("ba"), leased("t"))
+            await elsewhere.look_for_version(VERSION, frozenset("ba"), "default")
     else:
-        await elsewhere.look_for_version("d", frozenset("ba"), leased("t"))
+        await elsewhere.look_for_version(VERSION, frozenset("ba"), "default")
 
 
 class Roll:
@@ -131,12 +123,12 @@ def roll() -> Roll:
 
 @pytest.fixture
 def elsewhere(roll: Roll) -> Elsewhere:
-    return Elsewhere(Colleagues(cast("Ledger", roll)))
+    return Elsewhere(Colleagues(cast("Ledger", roll)), Workflows())
 
 
 async def is_elsewhere(elsewhere: Elsewhere) -> bool:
     try:
-        await elsewhere.look_for_version("d", frozenset("a"), leased("t"))
+        await elsewhere.look_for_version(VERSION, frozenset("a"), "default")
     except RunsElsewhere:
         return True
     return False
@@ -154,7 +146,7 @@ async def test_that_somebody_has_it_is_remembered_and_that_nobody_has_is_asked_a
 async def test_store_that_cannot_be_asked_fails_nothing(roll: Roll, elsewhere: Elsewhere) -> None:
     roll.away = True
     with pytest.raises(RunsElsewhere, match="it cannot be asked whether another worker has version:d"):
-        await elsewhere.look_for_version("d", frozenset("a"), leased("t"))
+        await elsewhere.look_for_version(VERSION, frozenset("a"), "default")
 
 
 def test_join_that_is_offered_again_and_again_still_knows_that_its_branches_have_come(

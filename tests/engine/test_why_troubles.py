@@ -31,14 +31,18 @@ def breaking(
     app.task(name="echo")(task)
     with app.running():
         assert app.engine.worker is not None
-        steps = app.engine.worker.steps
-        whole = steps.step
+        whole = [(steps, steps.step) for steps in (app.engine.worker.steps, app.engine.worker.scripts)]
 
         async def broken(*_: object) -> object:
             raise BadConfiguration("the key of the vault is missing here")
 
-        monkeypatch.setattr(steps, "step", broken)
-        yield app, lambda: monkeypatch.setattr(steps, "step", whole)
+        def mend() -> None:
+            for steps, step in whole:
+                monkeypatch.setattr(steps, "step", step)
+
+        for steps, _ in whole:
+            monkeypatch.setattr(steps, "step", broken)
+        yield app, mend
 
 
 def trouble_of(handle: Handle) -> Wait | None:
@@ -88,3 +92,19 @@ def test_retry_of_a_step_that_was_mended_is_in_no_trouble(url: str, monkeypatch:
         mend()
         until(lambda: "retry" in kinds(handle), "the retry")
         assert kinds(handle) == ["retry"]
+
+
+def test_turn_of_a_script_is_called_the_program(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def same(value: int) -> int:
+        return value
+
+    with breaking(url, same, monkeypatch) as (app, mend):
+        app.deploy_script("return await Task.run('echo', 1)", "scripted")
+        handle = app.start("scripted")
+        found = until(lambda: trouble_of(handle), "the trouble")
+        assert (found.node, found.sentence) == (
+            "",
+            "the program cannot go on: the key of the vault is missing here",
+        )
+        mend()
+        assert handle.result(timeout=30) == 1

@@ -3,54 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
-from dalsegno import App, TaskContext
-from dalsegno.core import script_tasks
+from dalsegno import TaskContext
 from dalsegno.engine import letting_go
 from dalsegno.engine.troubles import Trouble
-from dalsegno.errors import BadConfiguration, Unavailable
-from dalsegno.model.retry import RetryPolicy
-from dalsegno.model.token import Lease
+from dalsegno.errors import Unavailable
 from dalsegno.model.transition import Transition
+from tests.engine.broken_steps import (
+    COMES_BACK,
+    ELSEWHERE,
+    NOT_HERE,
+    break_steps,
+    flaky,
+    leased,
+    noting_pauses,
+)
 from tests.engine.gates import gated, let_pass, refusing
 from tests.scenarios.documents import echo, graph, task
 from tests.waiting import until
-
-NOT_HERE = BadConfiguration("the plugin is not here")
-"""What a process says of a step that it cannot run."""
-
-
-def break_steps(app: App, times: int, error: BaseException, patch: pytest.MonkeyPatch) -> list[int]:
-    """So many do, all with this error. Returns the numbers of all that were tried, which become more."""
-    steps = app.engine.steps
-    run = steps.step
-    tries: list[int] = []
-
-    async def step(*given: object) -> object:
-        tries.append(len(tries) + 1)
-        if len(tries) <= times:
-            raise error
-        return await run(*given)  # type: ignore[arg-type]
-
-    patch.setattr(steps, "step", step)
-    return tries
-
-
-def flaky(app: App, failures: int) -> list[int]:
-    """A task that fails so often, and what it has seen of its attempts."""
-    attempts: list[int] = []
-
-    @app.task(name="flaky", retries=RetryPolicy(max_attempts=failures + 1, initial_delay=0))
-    async def task_that_fails(ctx: TaskContext) -> str:
-        attempts.append(ctx.attempt)
-        if len(attempts) <= failures:
-            raise RuntimeError("not yet")
-        return "done"
-
-    return attempts
 
 
 def is_step(transition: Transition) -> bool:
@@ -73,11 +45,14 @@ def test_step_whose_failure_is_refused_too_is_put_off(monkeypatch: pytest.Monkey
         assert handle.result(timeout=30) == 1
 
 
-def test_put_off_uses_up_no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [NOT_HERE, ELSEWHERE], ids=["put off", "offered to others"])
+def test_step_that_is_let_go_uses_up_no_attempt(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with gated(let_pass, monkeypatch) as (app, _):
         attempts = flaky(app, failures=2)
         app.deploy(graph("a", {"a": task("flaky")}))
-        break_steps(app, 3, NOT_HERE, monkeypatch)
+        break_steps(app, 3, error, monkeypatch)
 
         assert app.start("scenario").result(timeout=30) == "done"
     assert attempts == [1, 2, 3]
@@ -102,7 +77,10 @@ def test_put_off_after_a_refused_failure_uses_up_no_attempt(monkeypatch: pytest.
     assert set(attempts) == {1}
 
 
-def test_pause_grows_with_every_put_off_and_the_third_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [NOT_HERE, COMES_BACK], ids=["not here", "comes back"])
+def test_pause_grows_with_every_put_off_and_the_third_one_is_told(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with gated(let_pass, monkeypatch) as (app, gate):
         told: list[Trouble] = []
         assert app.engine.worker is not None
@@ -110,20 +88,12 @@ def test_pause_grows_with_every_put_off_and_the_third_one_is_told(monkeypatch: p
         pauses: list[float] = []
         monkeypatch.setattr(letting_go, "put_off", noting_pauses(app, pauses))
         app.deploy(graph("a", {"a": echo(1)}))
-        break_steps(app, 3, NOT_HERE, monkeypatch)
+        break_steps(app, 3, error, monkeypatch)
 
         assert app.start("scenario").result(timeout=30) == 1
     assert [trouble.tries for trouble in told] == [1, 2, 3]
     assert pauses == pytest.approx([0.05, 0.1, 0.2], abs=0.02)
     assert [step.park.attempt for step in gate.passed if step.park is not None] == [1, 1, 1]
-
-
-def noting_pauses(app: App, pauses: list[float]) -> Callable[..., Transition]:
-    def put_off(lease: Lease, due: float) -> Transition:
-        pauses.append(due - app.engine.stack.ledger.now())
-        return script_tasks.put_off(lease, due)
-
-    return put_off
 
 
 def test_put_offs_are_counted_by_token_and_attempt_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,10 +104,6 @@ def test_put_offs_are_counted_by_token_and_attempt_and_not_for_ever(monkeypatch:
     assert counted.count(leased("a", attempt=2)) == 1
     assert counted.count(leased("b")) == 1
     assert counted.count(leased("a")) == 1, "it was forgotten"
-
-
-def leased(token: str, attempt: int = 1) -> Lease:
-    return Lease(token, "e", 1, "", "node", "n", b"", "default", 0, attempt, 0, "", 0.0, "d", 0)
 
 
 def test_step_that_cannot_even_be_put_off_is_handed_back(

@@ -93,6 +93,7 @@ def test_an_unregistered_task_fails_its_node_and_names_those_that_are(stage: Sta
     ended = stage.run(graph("f", {"f": task("ecko", 1)}))
     assert ended.error["code"] == "TASK_NOT_FOUND"
     assert "'echo'" in ended.error["message"]
+    assert ended.error["message"].endswith("; did you mean 'echo'?")
 
 
 def test_a_task_given_the_wrong_input_says_what_it_takes(stage: Stage) -> None:

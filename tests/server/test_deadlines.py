@@ -1,170 +1,21 @@
-"""Calls when the store falls silent: those that change something are told in time that nobody knows, and not undone;
-those that read are given up."""
+"""Calls that hang, for whatever reason: their callers are told in time, and what they asked for goes on."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import httpx
 import pytest
-from fastapi import FastAPI
 from starlette.types import Scope
 
 from dalsegno.app import App
 from dalsegno.engine.committer import Committer
 from dalsegno.model.effect import CreateExecution
 from dalsegno.model.transition import Outcome, Transition
-from dalsegno.server import ServerSettings, bulk, create_application, deadlines, errands
-from dalsegno.server.keys import KeyBook
-from dalsegno.server.sessions import COOKIE
-from tests.server.silence import Witness
-from tests.servers.postgres import PostgresServer
-
-DEADLINE = 0.5
-IN_TIME = 3.0
-"""Seconds: the machine may be busy."""
-SCRIPT = "workflow waits(inputs) { return await Signal.when('go') }"
-SETTINGS = ServerSettings(keys_seconds=600.0)
-"""Callers are let in by the keys that are known: as those who come just before a silence."""
-
-
-@pytest.fixture
-def store_url(private_postgres: PostgresServer) -> str:
-    return private_postgres.create_database("deadlines")
-
-
-@pytest.fixture
-def application(app: App) -> FastAPI:
-    return create_application(app, SETTINGS)
-
-
-async def started(http: httpx.AsyncClient, **more: Any) -> str:
-    reply = await http.post("/v1/executions", json={"definition": SCRIPT, **more})
-    assert reply.status_code == 201, reply.text
-    return str(reply.json()["id"])
-
-
-async def executions(http: httpx.AsyncClient) -> list[str]:
-    return [each["id"] for each in (await http.get("/v1/executions?limit=200")).json()["items"]]
-
-
-async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
-        while not await is_so():  # noqa: ASYNC110 - the store only answers
-            await asyncio.sleep(0.05)
-
-
-@asynccontextmanager
-async def in_a_hurry(http: httpx.AsyncClient) -> AsyncIterator[None]:
-    """Not from the beginning: what a test prepares may take its time on a busy machine."""
-    office = http._transport.app.state.office  # type: ignore[attr-defined]
-    office.settings, usual = (
-        replace(office.settings, change_seconds=DEADLINE, read_seconds=DEADLINE),
-        office.settings,
-    )
-    try:
-        yield
-    finally:
-        office.settings = usual
-
-
-def unknown(reply: httpx.Response) -> str:
-    """What is advised to somebody who is told that nobody knows."""
-    assert (reply.status_code, reply.headers["retry-after"]) == (503, "1"), reply.text
-    assert reply.headers["content-type"] == "application/problem+json"
-    assert reply.json()["code"] == "DS-210"
-    fact, _, advice = reply.json()["detail"].partition("or not. ")
-    assert f"did not confirm this within {DEADLINE:g} s" in fact
-    return str(advice)
-
-
-# -- with a store that stands still ---------------------------------------------------------------------------
-
-
-async def test_a_start_with_a_key_is_told_to_be_sent_again_and_is_one(
-    http: httpx.AsyncClient, witness: Witness
-) -> None:
-    before = await started(http)
-    again = {"json": {"workflow": "waits"}, "headers": {"Idempotency-Key": "k"}}
-    async with in_a_hurry(http), witness.silence():
-        reply = await witness.ask("POST", "/v1/executions", IN_TIME, **again)
-    assert "Send it again with the same Idempotency-Key" in unknown(reply)
-    after = await witness.ask("POST", "/v1/executions", 30.0, **again)
-    assert after.status_code in (200, 201)
-    assert set(await executions(http)) == {before, after.json()["id"]}
-
-
-async def test_starts_whose_callers_were_told_so_happen_all_the_same(
-    http: httpx.AsyncClient, witness: Witness
-) -> None:
-    """More than there are connections: most of them wait for one."""
-    await started(http)
-    async with in_a_hurry(http), witness.silence():
-        asked = [
-            witness.ask("POST", "/v1/executions", IN_TIME, json={"workflow": "waits"}) for _ in range(40)
-        ]
-        for reply in await asyncio.gather(*asked):
-            assert "before you send it again" in unknown(reply)
-
-    async def all_there() -> bool:
-        return len(await executions(http)) == 41
-
-    await until(all_there)
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "advice"),
-    [
-        ("POST", "/v1/executions/{id}/signals", {"name": "x"}, "names a key in its body"),
-        ("POST", "/v1/executions/{id}/cancel", None, "Look whether it was done"),
-        ("PUT", "/v1/limits/x", {"concurrency": 1}, "Send it again: what was done already"),
-        ("DELETE", "/v1/executions/{id}", None, "Send it again: what was done already"),
-    ],
-)
-async def test_other_calls_are_told_so_too(
-    http: httpx.AsyncClient, witness: Witness, method: str, path: str, body: Any, advice: str
-) -> None:
-    path = path.format(id=await started(http))
-    async with in_a_hurry(http), witness.silence():
-        reply = await witness.ask(method, path, IN_TIME, **({"json": body} if body is not None else {}))
-    assert advice in unknown(reply)
-
-
-@pytest.mark.parametrize("path", ["", "/{id}", "/{id}/events", "/{id}/why", "/{id}/wait", "/{id}/stream"])
-async def test_calls_that_read_are_given_up(http: httpx.AsyncClient, witness: Witness, path: str) -> None:
-    path = "/v1/executions" + path.format(id=await started(http))
-    async with in_a_hurry(http), witness.silence():
-        reply = await witness.ask("GET", path, IN_TIME)
-    assert (reply.status_code, reply.headers["retry-after"]) == (503, "1"), reply.text
-    assert reply.json()["code"] == "DS-210"
-    assert reply.json()["detail"] == f"the store did not answer within {DEADLINE:g} s; nothing was done"
-    assert len(await executions(http)) == 1
-
-
-async def test_who_cannot_be_known_in_time_is_told_that_nothing_was_done(
-    http: httpx.AsyncClient, application: FastAPI, app: App, witness: Witness
-) -> None:
-    """By a session, of which the store alone knows; and at a webhook, which it alone knows."""
-    office, stack = application.state.office, app.client.stack
-    await KeyBook(stack.records, stack.clock).add("somebody", ["admin"])
-    office.doorman.look_again()
-    await office.doorman.keys()
-    office.doorman.patience = DEADLINE
-    session = {"Cookie": f"{COOKIE}={'0' * 64}"}
-    async with in_a_hurry(http), witness.silence():
-        for method, path in (("GET", "/v1/executions"), ("GET", "/v1/health"), ("POST", "/v1/hooks/some")):
-            reply = await witness.ask(method, path, IN_TIME, headers=session, content=b"{}")
-            assert (reply.status_code, reply.json()["code"]) == (503, "DS-210"), path
-            assert reply.json()["detail"].endswith("nothing was done")
-
-
-# -- whatever hangs -------------------------------------------------------------------------------------------
+from dalsegno.server import ServerSettings, deadlines, errands
+from tests.server.hurry import executions, in_a_hurry, serving, started, unknown, until
 
 
 class Hanging:
@@ -189,17 +40,6 @@ class Hanging:
             return outcome
 
         monkeypatch.setattr(Committer, "commit", hanging)
-
-
-@asynccontextmanager
-async def serving(app: App | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    """A server that has started an execution before."""
-    application = create_application(app or App("memory:"), SETTINGS)
-    async with application.router.lifespan_context(application):
-        transport = httpx.ASGITransport(application)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700") as client:
-            await started(client)
-            yield client
 
 
 async def told_unknown(http: httpx.AsyncClient) -> httpx.Response:
@@ -360,57 +200,3 @@ async def test_a_caller_that_goes_away_does_not_take_its_call_along(monkeypatch:
         await asyncio.wait({calling})
         hanging.may_end.set()
     assert len(hanging.made) == 1
-
-
-# -- what may take longer -------------------------------------------------------------------------------------
-
-
-async def test_a_worker_may_wait_for_tasks_for_as_long_as_it_says() -> None:
-    async with serving() as http, in_a_hurry(http):
-        began = time.monotonic()
-        reply = await http.post(
-            "/v1/tasks/claim", json={"worker": "w", "queues": ["x"], "wait": 3 * DEADLINE}, timeout=30
-        )
-        assert (reply.status_code, reply.json()) == (200, {"tasks": []})
-        assert time.monotonic() - began >= 3 * DEADLINE
-
-
-async def test_an_execution_may_be_waited_for_and_watched() -> None:
-    async with serving() as http:
-        (execution,) = await executions(http)
-        async with in_a_hurry(http):
-            waited = await http.get(f"/v1/executions/{execution}/wait?seconds={3 * DEADLINE}")
-            assert (waited.status_code, waited.json()["state"]) == (200, "RUNNING")
-            watching = asyncio.create_task(http.get(f"/v1/executions/{execution}/stream"))
-            await asyncio.sleep(3 * DEADLINE)
-            assert not watching.done()
-        assert (await http.post(f"/v1/executions/{execution}/signals", json={"name": "go"})).is_success
-        assert "event: end" in (await watching).text
-
-
-async def test_a_webhook_may_wait_for_its_workflow() -> None:
-    script = f"workflow slow(inputs) {{ await Timer.delay('{3000 * DEADLINE:.0f}ms')\n return 7 }}"
-    hook = {"workflow": "slow", "path": "slow", "signature": {"style": "none"}, "sync_seconds": 20}
-    async with serving() as http:
-        assert (await http.post("/v1/definitions", json={"source": script, "kind": "script"})).is_success
-        assert (await http.put("/v1/webhooks/slow", json=hook)).is_success
-        async with in_a_hurry(http):
-            reply = await http.post("/v1/hooks/slow", json={}, timeout=30)
-        assert (reply.status_code, reply.json()) == (200, 7), reply.text
-
-
-async def test_many_at_once_have_their_time_for_every_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    act = bulk._act
-
-    async def slowly(*args: Any) -> list[str | None]:
-        await asyncio.sleep(0.6 * DEADLINE)
-        return await act(*args)
-
-    monkeypatch.setattr(bulk, "_act", slowly)
-    monkeypatch.setattr(bulk, "CHUNK", 1)
-    async with serving() as http:
-        for _ in range(2):
-            await started(http)
-        async with in_a_hurry(http):
-            reply = await http.post("/v1/executions/bulk", json={"action": "pause", "all": True}, timeout=30)
-        assert (reply.status_code, reply.json()["changed"]) == (200, 3), reply.text

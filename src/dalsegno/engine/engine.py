@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dalsegno.engine.client import Client
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
-from dalsegno.engine.elsewhere import task_offer, version_offer
+from dalsegno.engine.elsewhere import Elsewhere, task_offer, version_offer
 from dalsegno.engine.endings import Endings, ending_in
 from dalsegno.engine.focus import FocusedBroker
 from dalsegno.engine.heartbeat import Heartbeat
@@ -27,6 +28,8 @@ from dalsegno.engine.scripting.steps import ScriptSteps
 from dalsegno.engine.scripting.task_run import TaskRunner
 from dalsegno.engine.scripting.turns import TurnLimits, Turns
 from dalsegno.engine.secrets import KeySource, Vault
+from dalsegno.engine.seen_tasks import Program, SeenTasks
+from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.steps import Steps
@@ -96,7 +99,10 @@ class Engine:
             stack.items_per_commit,
             self.settings.limits,
         )
-        threads = self.services.get("tasks")
+        tasks = self.services.get("tasks")
+        self._tasks = tasks if isinstance(tasks, Tasks) else None
+        is_shared = stack.neighbours is not None
+        self._seen_tasks = SeenTasks(stack.records, stack.clock) if is_shared else None
         log = lambda execution, level, message: self._log(execution, "script", level, message)  # noqa: E731 - a sink
         limits = self.settings.limits
         turn_limits = TurnLimits(limits.scripts.instructions, limits.snapshot_bytes, limits.value_bytes)
@@ -108,12 +114,11 @@ class Engine:
             TaskRunner(types, self.services, self._log, limits),
             Turns(stack.blobs, turn_limits, log, self._task_options),
             limits,
-            threads if isinstance(threads, Tasks) else None,
+            self._tasks,
+            Elsewhere(Colleagues(stack.ledger), self.workflows, self._seen_tasks),
             self.settings.cancel_grace,
         )
         self.steps.transactions = self.scripts.transactions = self.transactions
-        self.scripts.own_versions = self.workflows.versions
-        self.scripts.is_newer = self.workflows.is_newer
         self.timers = Timers(stack.ledger, stack.broker, stack.breath_of_timers)
         self.reconciler = Reconciler(
             stack.ledger,
@@ -133,9 +138,9 @@ class Engine:
         self.client.cancel_grace = self.settings.cancel_grace
         self.client.task_limit = self._task_limit
         self.client.notice_due = self.timers.notice
-        if isinstance(threads, Tasks):
-            self.client.in_thread = threads.call
-            threads.look_elsewhere = self.scripts.elsewhere.look_for_task
+        if self._tasks is not None:
+            self.client.in_thread = self._tasks.call
+            self._tasks.look_elsewhere = self.scripts.elsewhere.look_for_task
         self.outbox = Outbox(self.client)
         self.troubles = Troubles(stack.records, stack.clock)
         self.outbox.trouble = self.troubles.note
@@ -235,11 +240,18 @@ class Engine:
         self.client.worker = self.worker
         # It takes nothing before its name is stored: when it is, the store is back.
         self._play("worker", self.worker.run, self.worker.names.may_lease)
+        if serves_others and self._seen_tasks is not None and self._task_names():
+            self._play("program", partial(self._seen_tasks.keep_noting, self._program))
 
     def _offers(self) -> tuple[str, ...]:
-        tasks = self.services.get("tasks")
-        names = tasks.names() if isinstance(tasks, Tasks) else ()
-        return (*map(task_offer, names), *map(version_offer, list(self.workflows.versions)))
+        versions = map(version_offer, list(self.workflows.versions))
+        return (*map(task_offer, self._task_names()), *versions)
+
+    def _task_names(self) -> Sequence[str]:
+        return self._tasks.names() if self._tasks is not None else ()
+
+    def _program(self) -> Program:
+        return Program(tuple(self._task_names()), tuple(self.settings.queues))
 
     def _play(
         self, name: str, role: Callable[[], Awaitable[None]], may_go_on: Callable[[], bool] = lambda: True
@@ -285,9 +297,8 @@ class Engine:
         if self._heartbeat is not None:
             self._heartbeat.stop()
         await self._leave()
-        tasks = self.services.get("tasks")
-        if isinstance(tasks, Tasks):
-            tasks.look_elsewhere = None  # they outlive this engine
+        if self._tasks is not None:
+            self._tasks.look_elsewhere = None  # they outlive this engine
         for service in self.services.values():
             close = getattr(service, "close", None)
             if close is not None:
@@ -295,10 +306,11 @@ class Engine:
         await self.stack.close()
 
     async def _leave(self) -> None:
-        """Whatever a claim in flight still leased to this process is taken back at once, by name."""
+        """Whatever a claim in flight still leased to this process is taken back at once, by name, for others."""
         if self.worker is not None:
             with contextlib.suppress(OperatorError):
-                await self.stack.ledger.expire(tuple(self.worker.names()))
+                ready = await self.stack.ledger.expire(tuple(self.worker.names()))
+                await self.stack.broker.offer(ready)
 
     def observe(self, observer: Observer) -> None:
         """From now on it is told what this process does."""
@@ -326,12 +338,10 @@ class Engine:
             tell(self.stack.neighbours, transition, applied)
 
     def _task_options(self, name: str) -> Mapping[str, Any]:
-        tasks = self.services.get("tasks")
-        return tasks.options_of(name) if isinstance(tasks, Tasks) else {}
+        return self._tasks.options_of(name) if self._tasks is not None else {}
 
     def _task_limit(self, name: str) -> dict[str, Any] | None:
-        tasks = self.services.get("tasks")
-        return tasks.limit_of(name) if isinstance(tasks, Tasks) else None
+        return self._tasks.limit_of(name) if self._tasks is not None else None
 
     def _log(self, execution: str, node: str, level: str, message: str) -> None:
         line = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)

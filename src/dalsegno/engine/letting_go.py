@@ -12,7 +12,7 @@ import msgspec
 
 from dalsegno.core.script_tasks import put_off
 from dalsegno.engine.committer import Committer
-from dalsegno.engine.elsewhere import RunsElsewhere
+from dalsegno.engine.elsewhere import ComesBack, RunsElsewhere
 from dalsegno.engine.outage import Pause
 from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.troubles import Trouble
@@ -39,13 +39,13 @@ Announce: TypeAlias = Callable[[Sequence[ReadyToken]], Awaitable[None]]
 
 
 class LettingGo:
-    def __init__(self, ledger: Ledger, broker: Broker, committer: Committer) -> None:
+    def __init__(self, ledger: Ledger, broker: Broker, committer: Committer, colleagues: Colleagues) -> None:
         self._ledger = ledger
         self._broker = broker
         self._committer = committer
         self.trouble: Callable[[Trouble], None] = lambda trouble: None
         """Told of every token that this process cannot run."""
-        self._colleagues = Colleagues(ledger)
+        self._colleagues = colleagues
         self._put_offs = PutOffs()
         self._offers = PutOffs()
         self._breaks = PutOffs()
@@ -102,7 +102,7 @@ class LettingGo:
 
     async def _release(self, name: str, leases: Sequence[Lease], announce: Announce) -> None:
         leases = _also_handed_over(leases)
-        ready = [ReadyToken(lease.token, lease.execution, lease.queue, lease.priority) for lease in leases]
+        ready = _ready(leases)
         outage, these_leases = self._committer.outage, object()
         pause = Pause(BROKEN_PAUSE, LONGEST_PAUSE)
         try:
@@ -121,7 +121,7 @@ class LettingGo:
 
     async def leave_to_others(self, lease: Lease, error: BadConfiguration | RunsElsewhere, name: str) -> None:
         """This process cannot run it, another one may; until then it must not stand in the way of others."""
-        if isinstance(error, RunsElsewhere):
+        if isinstance(error, RunsElsewhere) and not isinstance(error, ComesBack):
             return await self._offer(lease, error, name)
         away = await self._passed_on(lease, error)
         if away is not None and isinstance(await self._committer.commit(away), Applied):
@@ -145,7 +145,7 @@ class LettingGo:
                 return
         await self._release(name, [lease], self._broker.offer)
 
-    async def _passed_on(self, lease: Lease, error: BadConfiguration) -> Transition | None:
+    async def _passed_on(self, lease: Lease, error: BaseException) -> Transition | None:
         """A turn of a Python workflow goes to a worker that has its code, if any is known."""
         if not isinstance(error, CodeMissing) or lease.kind != "resume":
             return None
@@ -163,8 +163,9 @@ class LettingGo:
 
     def _put_off(self, lease: Lease, reason: str) -> float:
         """For how long: the longer the more often this process could not run it."""
-        logger.warning("token %s of execution %s is put off: %s", lease.token, lease.execution, reason)
         times = self._put_offs.count(lease)
+        level = logging.WARNING if times == 1 else logging.DEBUG
+        logger.log(level, "token %s of execution %s is put off: %s", lease.token, lease.execution, reason)
         self._tell(lease, reason, times)
         return grown(CANNOT_RUN_PAUSE, times, LONGEST_PAUSE)
 
@@ -185,6 +186,7 @@ class LettingGo:
         leases = _also_handed_over(leases)
         try:
             await self._ledger.release(name, leases)
+            await self._broker.offer(_ready(leases))
         except OperatorError as error:
             logger.warning(
                 "%d leases of %s cannot be handed back (%s); they expire by themselves",
@@ -218,6 +220,10 @@ class PutOffs:
     def forget(self, token: str) -> None:
         if self._times:  # as is rare: every step asks
             self._times.pop(token, None)
+
+
+def _ready(leases: Sequence[Lease]) -> list[ReadyToken]:
+    return [ReadyToken(lease.token, lease.execution, lease.queue, lease.priority) for lease in leases]
 
 
 def _is_put_off(step: Transition) -> bool:

@@ -18,6 +18,7 @@ from dalsegno.lang.python.annotations import hints_of
 from dalsegno.lang.python.typed import from_plain
 from dalsegno.model.limits import Concurrency, as_option
 from dalsegno.model.retry import NO_RETRY, RetryPolicy
+from dalsegno.model.suggestion import did_you_mean, listed
 from dalsegno.ports.node import NodeContext, NodeError
 
 UNCHECKED = (Any, object)
@@ -171,10 +172,15 @@ class Tasks:
 
     async def _missing(self, name: str, ctx: NodeContext) -> NotFound:
         """Unless another worker has it."""
+        where = "in this process"
         if self.look_elsewhere is not None:
             await self.look_elsewhere(name, ctx)
-        known = ", ".join(f"'{other}'" for other in self.names()) or "none"
-        return NotFound(f"no task is registered under that name in this process; registered: {known}")
+            where += ", and no living worker of its queue offers it"
+        known = self.names()
+        return NotFound(
+            f"no task is registered under that name {where} (registered here: {listed(known) or 'none'}); register it,"
+            f" or give the task a queue that only workers with it serve{did_you_mean(name, known)}"
+        )
 
     async def _watched(
         self, task: Task, arguments: list[Any], keywords: dict[str, Any], ctx: NodeContext

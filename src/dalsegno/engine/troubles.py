@@ -103,6 +103,7 @@ async def troubled(records: Records, inspection: Inspection) -> list[Wait]:
         record = await records.get(KIND, record_id("token", token.id))
         trouble = decode(record.data).trouble if record is not None else None
         if trouble is not None and trouble.attempt in (None, token.attempt):
-            what = f"'{token.node}'" if token.node else "the execution"
-            found.append(Wait("trouble", token.node, token.scope, f"{what} cannot go on: {trouble.reason}"))
+            node = "" if token.kind == "resume" else token.node
+            what = f"'{node}'" if node else "the program" if token.kind == "resume" else "the execution"
+            found.append(Wait("trouble", node, token.scope, f"{what} cannot go on: {trouble.reason}"))
     return found

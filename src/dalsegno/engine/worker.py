@@ -89,7 +89,7 @@ class Worker:
         self._runs: dict[str, asyncio.Task[None] | None] = {}
         """Tasks of scripts in progress, by their tokens."""
         self._called_off: set[str] = set()
-        self.letting_go = LettingGo(ledger, broker, committer)
+        self.letting_go = LettingGo(ledger, broker, committer, scripts.elsewhere.colleagues)
         self._free = asyncio.Event()
         self._long_runs = LongRuns(self.running, self.started, committer, steps.definitions)
         self._stopping = False

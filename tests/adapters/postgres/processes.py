@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from dalsegno.adapters.postgres import PostgresBroker
 from dalsegno.model.token import Lease
 from dalsegno.testing.contract import ContractStack
 from dalsegno.testing.contract.build import start, token
-from tests.adapters.postgres.meanwhile import until
+from tests.adapters.postgres.meanwhile import act_beside, until
 from tests.adapters.postgres.stacks import PostgresStacks
 
 
@@ -33,6 +35,22 @@ async def waiting(
     name = broker_of(stack).listener.name
     await until(lambda: all(name in broker_of(other)._idle for other in others))
     return task
+
+
+async def tarrying(
+    stack: ContractStack, monkeypatch: pytest.MonkeyPatch
+) -> tuple[asyncio.Task[list[Lease]], asyncio.Event]:
+    """A worker that has found nothing and does not say so before it may go on."""
+    claimed, go_on = asyncio.Event(), asyncio.Event()
+
+    async def tarry() -> None:
+        claimed.set()
+        await go_on.wait()
+
+    act_beside(monkeypatch, stack.ledger, "claim", after=tarry)
+    task = asyncio.create_task(stack.broker.take("w1", ["default"], 10))
+    await claimed.wait()
+    return task, go_on
 
 
 async def begin(stack: ContractStack, name: str, *tokens: str) -> None:

@@ -11,12 +11,12 @@ import pytest
 
 from dalsegno.adapters.postgres import PostgresArchive, PostgresStore
 from dalsegno.adapters.postgres import partitions as days
-from dalsegno.adapters.postgres.numbering import DAY, day_at
+from dalsegno.adapters.postgres.numbering import DAY, day_at, numbers_of
 from dalsegno.adapters.postgres.partitions import AHEAD, make_ahead, make_in_time, name_of, read_name
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.clock import FakeClock
 from dalsegno.wiring import open_stack
-from tests.adapters.postgres.meanwhile import until_somebody_waits
+from tests.adapters.postgres.meanwhile import act_beside, until_somebody_waits
 from tests.adapters.postgres.past import (
     left_in,
     partitions,
@@ -51,6 +51,39 @@ async def test_partitions_are_made_ahead_once(store: PostgresStore) -> None:
     assert await make_ahead(store) == 0
     await pass_days(store, 1)
     assert name_of("event", today + 1 + AHEAD) in await partitions(store)
+
+
+async def test_partitions_that_another_process_makes_at_the_same_time_are_nobodys_complaint(
+    store: PostgresStore,
+    postgres_url: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level(logging.INFO, "dalsegno.postgres")
+    monkeypatch.setattr(days, "PATIENCE", "20s")
+    today = day_at(store.now())
+    first, end = numbers_of(today)
+    other, watching = await asyncpg.connect(postgres_url), await asyncpg.connect(postgres_url)
+    making = other.transaction()
+
+    async def make_too() -> None:
+        await making.start()
+        for table in days.TABLES:
+            await other.execute(
+                f"CREATE TABLE dalsegno.{name_of(table, today)}"
+                f" PARTITION OF dalsegno.{table} FOR VALUES FROM ({first}) TO ({end})"
+            )
+
+    act_beside(monkeypatch, store, "fetch", about="removal.any_in_other", after=make_too)
+    here = asyncio.create_task(make_ahead(store, days=0))
+    await until_somebody_waits(watching)
+    await making.commit()
+
+    assert await here == 1
+    assert caplog.text == ""
+    assert await make_ahead(store, days=0) == 0
+    await other.close()
+    await watching.close()
 
 
 async def test_partitions_are_sampled_as_their_table_is(store: PostgresStore) -> None:

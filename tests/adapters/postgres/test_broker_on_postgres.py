@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from dalsegno.adapters.postgres import broker as broker_module
-from dalsegno.adapters.postgres.listener import LARGEST, Message, _texts
+from dalsegno.adapters.postgres.messages import LARGEST, Message, texts_of
 from dalsegno.testing.contract.build import start, token
 from tests.adapters.postgres.meanwhile import SOON, act_beside, until
 from tests.adapters.postgres.pooler import DeafPooler
-from tests.adapters.postgres.processes import begin, broker_of, two, waiting
+from tests.adapters.postgres.processes import begin, broker_of, tarrying, two, waiting
 from tests.adapters.postgres.stacks import PostgresStacks
 from tests.servers.postgres import PostgresServer
 
@@ -131,15 +131,7 @@ async def test_work_announced_while_idleness_is_on_its_way_is_not_missed(
 ) -> None:
     """The claim has found nothing, and whoever announces does not know yet that anybody waits."""
     here, there = await two(stacks)
-    claimed, go_on = asyncio.Event(), asyncio.Event()
-
-    async def tarry() -> None:
-        claimed.set()
-        await go_on.wait()
-
-    act_beside(monkeypatch, there.ledger, "claim", after=tarry)
-    taking = asyncio.create_task(there.broker.take("w1", ["default"], 10))
-    await claimed.wait()
+    taking, go_on = await tarrying(there, monkeypatch)
     await begin(here, "run-1", "a")
     go_on.set()
 
@@ -205,7 +197,7 @@ async def test_listener_that_hears_nothing_says_so_and_work_is_found_by_looking(
 def test_long_lists_travel_in_several_messages() -> None:
     names = tuple(f"execution-{number:040}" for number in range(1000))
 
-    texts = _texts(Message("me", ended=names))
+    texts = texts_of(Message("me", ended=names))
 
     assert len(texts) > 1
     assert max(len(text.encode()) for text in texts) <= LARGEST

@@ -13,7 +13,7 @@ import pytest
 
 from dalsegno import App
 from dalsegno.adapters.postgres import PostgresLedger, PostgresTransactions, open_starts
-from dalsegno.adapters.postgres.listener import CHANNEL, Message
+from dalsegno.adapters.postgres.messages import CHANNEL, Message
 from dalsegno.errors import Unavailable
 from dalsegno.model.effect import BeginExecution, CreateExecution
 from dalsegno.model.limits import Allowance

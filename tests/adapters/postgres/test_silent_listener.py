@@ -10,7 +10,7 @@ import pytest
 
 from dalsegno.adapters.postgres import Listener
 from dalsegno.adapters.postgres import listener as listener_module
-from dalsegno.adapters.postgres.listener import Message
+from dalsegno.adapters.postgres.messages import Message
 from tests.adapters.postgres.meanwhile import act_beside, until
 from tests.adapters.postgres.wire import Wire
 

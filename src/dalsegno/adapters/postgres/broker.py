@@ -6,6 +6,7 @@ sends nothing, and an idle one asks nothing but for a slow look, in case a messa
 
 What is announced while a message of idleness is on its way would be missed by both sides; therefore announcements are
 remembered for a moment, and a process that says it is idle is woken if one of them may have come after its claim.
+Whoever ends in that moment, or is not heard yet, tells everybody to look.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import math
 import random
 from collections.abc import Collection, Sequence
 
-from dalsegno.adapters.postgres.listener import Listener, Message
+from dalsegno.adapters.postgres.listener import Listener
+from dalsegno.adapters.postgres.messages import Message
 from dalsegno.adapters.postgres.suspects import is_suspect
 from dalsegno.adapters.postgres.takers import Taker, Takers
 from dalsegno.model.token import Lease
@@ -34,6 +36,8 @@ REMEMBERED = 1000
 """Processes of which it is known when they were woken; they come and go under ever new names."""
 LONGEST_SILENCE = 0.1
 """Seconds for which a process that was woken in vain again and again does not say that it is idle."""
+ANSWERED_AFTER = LONGEST_SILENCE + 2 * ON_THE_WAY
+"""Seconds after an announcement in which somebody may say for the first time that he would have taken it."""
 COURTESY = 1.5 * LONGEST_SILENCE
 """Seconds for which a process that has offered something to others claims nothing: it would only get it again, and
 those who can run it may be silent just then."""
@@ -55,6 +59,8 @@ class PostgresBroker:
         """When tokens of each queue were announced that others might take."""
         self._woken: dict[str, float] = {}
         """When each of the other processes was last woken from here: it has seen what was announced until then."""
+        self._unsure_at = -math.inf
+        """When something was last announced of which it was not known here that another process takes it."""
         self._in_vain = 0
         self._courteous_until = -math.inf
         self._exhausted: tuple[str, frozenset[str], asyncio.Event, float] | None = None
@@ -70,6 +76,8 @@ class PostgresBroker:
         self._tell()
         if left > 0 or "" in queues:
             self._wake_others(queues, left)
+        else:
+            self._unsure_at = _clock()  # should those who wait here be stopped before they have it
 
     async def offer(self, tokens: Sequence[ReadyToken]) -> None:
         """All of them are woken: it is not known here who can run it."""
@@ -94,6 +102,8 @@ class PostgresBroker:
 
     async def close(self) -> None:
         self._tell()
+        if _clock() - self._unsure_at < ANSWERED_AFTER:
+            self.listener.send(Message(self.listener.name, news=True))
         await self.listener.close()
 
     # -- waiting ----------------------------------------------------------------------------------------------
@@ -145,8 +155,12 @@ class PostgresBroker:
             self._announced[queue] = now
         able = [name for name, served in self._idle.items() if _serves(served, queues)]
         wanted = len(able) if "" in queues else max(tokens, SPARE)
+        if len(able) < wanted or len(queues) > 1 or "" in queues:
+            self._unsure_at = now
         chosen = able if len(able) <= wanted else random.sample(able, wanted)
-        if chosen:
+        if not self.listener.working:
+            self.listener.send(Message(self.listener.name, news=True))
+        elif chosen:
             self._wake(chosen)
 
     def _wake(self, names: Collection[str]) -> None:
@@ -162,16 +176,20 @@ class PostgresBroker:
         if message.idle:
             self._hear_idle(message)
         if message.news:
-            self._said.clear()
-            self._tell()
+            self._look_again()
         if message.hello and self._said:
             self.listener.send(Message(self.listener.name, idle=tuple(sorted(self._said)), since=ON_THE_WAY))
         for name in message.wake:
             self._idle.pop(name, None)
             if name == self.listener.name:
-                self._said.clear()
-                self._in_vain += 1
-                self._tell()
+                self._look_again()
+
+    def _look_again(self) -> None:
+        """If there is nothing for it, again and again, this process is silent for a moment before it says that it is
+        idle."""
+        self._said.clear()
+        self._in_vain += 1
+        self._tell()
 
     def _hear_idle(self, message: Message) -> None:
         asked_at = _clock() - message.since - ON_THE_WAY

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 
-from dalsegno.adapters.postgres.listener import CHANNEL, NEWS
+from dalsegno.adapters.postgres.messages import CHANNEL, NEWS
 from dalsegno.adapters.postgres.store import PostgresStore, Transaction
 from dalsegno.errors import OperatorError
 

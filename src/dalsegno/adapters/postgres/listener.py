@@ -2,7 +2,9 @@
 
 Messages are sent by NOTIFY in tiny transactions of their own, never inside a commit: of transactions with a NOTIFY,
 PostgreSQL lets one commit at a time. What gathers while one is on its way goes out with the next. Nothing depends on a
-message: a lost connection is opened again, with growing pauses, and whoever waits meanwhile looks by himself.
+message: a lost connection is opened again, with growing pauses, and whoever waits meanwhile looks by himself. What was
+to be said while there was no connection is said in short when there is one, or as this process's last words: a program
+that starts one execution and ends may be gone before its listener has come.
 
 A connection may also die without a sign: a host lost its power, an address moved. So when nothing was heard for a while
 the server is asked, and has to answer.
@@ -11,7 +13,6 @@ the server is asked, and has to answer.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from secrets import token_hex
@@ -21,13 +22,13 @@ import asyncpg
 import msgspec
 
 from dalsegno.adapters.postgres.errors import UNREACHABLE
+from dalsegno.adapters.postgres.messages import CHANNEL, Message, decode, in_short, texts_of
 from dalsegno.adapters.postgres.naming import name_of
 from dalsegno.adapters.postgres.servers import connect
 from dalsegno.adapters.postgres.ways import connect_alone, naming
 
 logger = logging.getLogger("dalsegno.postgres")
 
-CHANNEL = "dalsegno"
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
 DEAF_PAUSE = 300.0
@@ -38,6 +39,8 @@ LONGEST_SILENCE = 30.0
 """After so many seconds in which nothing was heard the server is asked whether it is still there."""
 ANSWER_SECONDS = 10.0
 """In which it has to answer whatever it is asked."""
+LAST_WORDS_SECONDS = 2.0
+"""In which they must be said: nobody waits longer for a process that ends."""
 NOTIFY = """
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, text) FROM unnest($2::text[]) AS text
 """
@@ -46,36 +49,6 @@ session to others next."""
 BROKEN = (asyncpg.PostgresError, *UNREACHABLE)
 REMIND_AFTER = 60.0
 """Seconds between two warnings about the same loss."""
-
-
-class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``sender`` is the process that speaks. What is not said is empty."""
-
-    sender: str
-    hello: bool = False
-    """It has just come: whoever is idle says so again."""
-    idle: tuple[str, ...] = ()
-    """Queues for which it waits; ``since``: for how many seconds, at least."""
-    since: float = 0.0
-    wake: tuple[str, ...] = ()
-    """Processes that should look for work."""
-    due: float | None = None
-    owed: bool = False
-    tended: bool = False
-    """It has looked for what others left behind: nobody need do so again at once."""
-    watches: bool = False
-    """It wants to be told of endings."""
-    ended: tuple[str, ...] = ()
-    news: bool = False
-    """Something is ready, nobody knows for whom: whoever waits looks."""
-
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Message).decode
-NEWS = _encode(Message("", news=True)).decode()
-"""What a transaction says that is not this process's to end."""
-LARGEST = 7900
-"""Bytes; PostgreSQL takes fewer than 8000."""
 
 
 class Loss:
@@ -120,6 +93,8 @@ class Listener:
         self.gone: Callable[[], None] = lambda: None
         self.sent = 0
         self._unsent: list[Message] = []
+        self._unheard: Message | None = None
+        """What was to be said while nobody could be reached."""
         self._news = asyncio.Event()
         self._lost = asyncio.Event()
         self._echo: asyncio.Future[None] | None = None
@@ -136,15 +111,32 @@ class Listener:
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
             self._task = None
+            await self._say_last_words()
 
     def send(self, message: Message) -> None:
-        """Soon. While nobody can be reached it is forgotten."""
+        """Soon. While nobody can be reached, only what is of use later is kept."""
         if self.working:
             self._unsent.append(message)
             self._news.set()
+        else:
+            self._keep([message])
+
+    def _keep(self, messages: list[Message]) -> None:
+        before = [self._unheard] if self._unheard is not None else []
+        self._unheard = in_short(self.name, before + messages)
+
+    async def _say_last_words(self) -> None:
+        """Over a connection of their own: that of the listener is gone, or has never come."""
+        if self._unheard is None:
+            return
+        try:
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                await self._say_once(self._unheard, LAST_WORDS_SECONDS)
+        except BROKEN as error:
+            logger.debug("last words that nobody heard (%s): %s", _told(error), self._unheard)
+        self._unheard = None
 
     # -- the connection ---------------------------------------------------------------------------------------
 
@@ -175,12 +167,16 @@ class Listener:
             self.working, self._warned = True, False
             self._pause, self._heard_at = FIRST_PAUSE, _clock()
             self.send(Message(self.name, hello=True))
+            if self._unheard is not None:
+                self.send(self._unheard)
+                self._unheard = None
             self.came()
             await self._speak(connection)
             return True
         finally:
             was_working, self.working = self.working, False
-            self._unsent.clear()
+            self._keep(self._unsent)
+            self._unsent = []
             connection.terminate()
             if was_working:
                 self.gone()
@@ -193,19 +189,23 @@ class Listener:
         """Something between may take the subscription and never deliver, as a pooler that is not known for one. So the
         message is sent over a second connection: over the first, the answer to it would bring it along."""
         self._echo = asyncio.get_running_loop().create_future()
+        await self._say_once(Message(self.name), ANSWER_SECONDS)
+        await asyncio.wait([self._echo], timeout=ECHO_SECONDS)
+        return self._echo.done()
+
+    async def _say_once(self, message: Message, seconds: float) -> None:
+        """Over a connection of its own, in that time; several servers share it."""
         mouth = await connect(
             self.url,
             server_settings=naming(name_of(self.url, "listener")),
-            timeout=ANSWER_SECONDS,
-            command_timeout=ANSWER_SECONDS,
+            timeout=seconds,
+            command_timeout=seconds,
             statement_cache_size=0,
         )
         try:
-            await self._notify(mouth, [Message(self.name)])
+            await self._notify(mouth, [message])
         finally:
             mouth.terminate()
-        await asyncio.wait([self._echo], timeout=ECHO_SECONDS)
-        return self._echo.done()
 
     def _warn_deaf(self) -> None:
         """The server itself has answered."""
@@ -223,9 +223,9 @@ class Listener:
         while not self._lost.is_set():
             await self._wait_for_news(connection)
             self._news.clear()
-            messages, self._unsent = self._unsent, []
-            if messages and not self._lost.is_set():
-                await self._notify(connection, messages)
+            if self._unsent and not self._lost.is_set():
+                messages, self._unsent = self._unsent, []
+                await self._notify_or_keep(connection, messages)
                 self.sent += 1
                 self._heard_at = _clock()
 
@@ -240,15 +240,23 @@ class Listener:
                     await connection.execute("SELECT 1")
                     self._heard_at = _clock()
 
+    async def _notify_or_keep(self, connection: Any, messages: list[Message]) -> None:
+        """An interrupted one may have been heard: to say it twice is better than never."""
+        try:
+            await self._notify(connection, messages)
+        except BaseException:
+            self._keep(messages)
+            raise
+
     async def _notify(self, connection: Any, messages: list[Message]) -> None:
         """All in one transaction; PostgreSQL leaves out what is said twice."""
-        texts = [text for message in messages for text in _texts(message)]
+        texts = [text for message in messages for text in texts_of(message)]
         await connection.execute(NOTIFY, CHANNEL, texts)
 
     def _receive(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
         self._heard_at = _clock()
         try:
-            message = _decode(payload)
+            message = decode(payload)
         except msgspec.MsgspecError:
             logger.warning("a message on the channel '%s' is not understood and passed over", CHANNEL)
             return
@@ -264,18 +272,3 @@ def _clock() -> float:
 
 def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error) or 'no answer'}"
-
-
-def _texts(message: Message) -> list[str]:
-    """One message, or several where a list in it is too long for one."""
-    text = _encode(message)
-    if len(text) <= LARGEST:
-        return [text.decode()]
-    lists = {name: value for name in ("idle", "wake", "ended") if (value := getattr(message, name))}
-    name = max(lists, key=lambda each: len(lists[each]))
-    middle = len(lists[name]) // 2
-    if not middle:
-        logger.warning("a message of %d bytes is too long to be sent", len(text))
-        return []
-    halves = (lists[name][:middle], lists[name][middle:])
-    return [text for half in halves for text in _texts(msgspec.structs.replace(message, **{name: half}))]

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from dalsegno.adapters.postgres.broker import PostgresBroker
-from dalsegno.adapters.postgres.listener import Listener, Message
+from dalsegno.adapters.postgres.listener import Listener
+from dalsegno.adapters.postgres.messages import Message
 from dalsegno.ports.ledger import Ledger
 
 LOOK_EVERY = 20.0

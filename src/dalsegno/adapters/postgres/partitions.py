@@ -63,8 +63,7 @@ def read_name(name: str) -> int | None:
 
 async def make_ahead(store: PostgresStore, days: int = AHEAD) -> int:
     """Makes the partitions of today and the next days, where this role may; how many days were missing."""
-    names = [name for (name,) in await store.fetch("removal.partitions", "dalsegno.event")]
-    missing = missing_among(names, day_at(store.now()), days)
+    missing = missing_among(await _partitions(store), day_at(store.now()), days)
     if missing and not (tenure := await tenure_of(store)).suffices:
         logger.debug("no partitions are made: %s", tenure.complaint())  # it is told once, with what helps
         return len(missing)
@@ -102,7 +101,14 @@ async def _make(store: PostgresStore, day: int) -> None:
                 )
                 await _sample_alike(rows, table, name_of(table, day))
     except DalSegnoError as error:
-        logger.info("the history of %s gets no partition of its own now (%s)", name_of_day(day), error)
+        if name_of("event", day) in await _partitions(store):
+            logger.debug("another process has made the partitions of %s (%s)", name_of_day(day), error)
+        else:
+            logger.info("the history of %s gets no partition of its own now (%s)", name_of_day(day), error)
+
+
+async def _partitions(store: PostgresStore) -> list[str]:
+    return [name for (name,) in await store.fetch("removal.partitions", "dalsegno.event")]
 
 
 async def _sample_alike(rows: Transaction, table: str, partition: str) -> None:
@@ -196,9 +202,9 @@ class Days:
 
     async def _over(self) -> list[int]:
         """Days with partitions of their own on which nothing is started any more, oldest first."""
-        names = await self.store.fetch("removal.partitions", "dalsegno.event")
+        names = await _partitions(self.store)
         over = day_at(self.store.now()) - 1  # clocks of machines differ, but not by a day
-        return sorted(day for (name,) in names if (day := read_name(name)) is not None and day < over)
+        return sorted(day for name in names if (day := read_name(name)) is not None and day < over)
 
     def _next_of(self, key: tuple[str, ...], days: Sequence[int]) -> list[int]:
         """Where the look before ended; after the newest, the oldest come again."""

@@ -17,9 +17,9 @@ from dalsegno.adapters.postgres.changes import StartedElsewhere, TokenChanged
 from dalsegno.adapters.postgres.commits import MOST_TRIES, Commits
 from dalsegno.adapters.postgres.errors import UNREACHABLE, driver_errors
 from dalsegno.adapters.postgres.faults import Pauses, aborted, at_commit, ended, fails_the_task, overslept
-from dalsegno.adapters.postgres.listener import CHANNEL, Message
 from dalsegno.adapters.postgres.loaded import Loaded
 from dalsegno.adapters.postgres.loading import lock
+from dalsegno.adapters.postgres.messages import CHANNEL, Message
 from dalsegno.adapters.postgres.naming import name_of
 from dalsegno.adapters.postgres.servers import connect
 from dalsegno.adapters.postgres.store import Connection, PostgresStore, Transaction

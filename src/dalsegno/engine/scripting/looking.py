@@ -33,7 +33,7 @@ KINDS: dict[str, WaitKind] = {
 }
 
 
-WITHOUT_CODE = "no worker that took it has the code of this workflow; it is tried again"
+WITHOUT_CODE = "no worker that took it has the code of this version; it is tried again"
 """Of a program that was put off."""
 
 

@@ -8,7 +8,7 @@ instead: the task is not run again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -41,7 +41,7 @@ from dalsegno.core.turn import Turn
 from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.beginning import begin_step
 from dalsegno.engine.definitions import Definitions
-from dalsegno.engine.elsewhere import Elsewhere, listed
+from dalsegno.engine.elsewhere import Elsewhere
 from dalsegno.engine.lineage import Past
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.results import Results
@@ -54,14 +54,12 @@ from dalsegno.engine.scripting.programs import RunningMachine, ScriptProgram
 from dalsegno.engine.scripting.reading import Reading, outcome_of
 from dalsegno.engine.scripting.task_run import TaskRunner
 from dalsegno.engine.scripting.turns import SLICE, Turns
-from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.tasks import Tasks
 from dalsegno.engine.transactions import NO_TRANSACTIONS
-from dalsegno.errors import BadConfiguration, InternalError, LimitExceeded, NotFound, NotJson
+from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson
 from dalsegno.lang import SnapshotError
 from dalsegno.lang.effects import ErrorValue, Outcome, promise_id, promise_number
-from dalsegno.model.definition import Definition
 from dalsegno.model.event import NewEvent
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.machine import Completion, MachineView, reaches
@@ -103,6 +101,7 @@ class ScriptSteps:
         turns: Turns,
         limits: EngineLimits,
         threads: Tasks | None,
+        elsewhere: Elsewhere,
         cancel_grace: float,
     ) -> None:
         self.ledger = ledger
@@ -119,11 +118,7 @@ class ScriptSteps:
         self.hot = HotMachines()
         self.transactions = NO_TRANSACTIONS
         self.past = Past(archive, Loader(ledger, blobs))
-        self.elsewhere = Elsewhere(Colleagues(ledger))
-        self.own_versions: Container[str] = frozenset()
-        """Of the Python workflows of this program."""
-        self.is_newer: Callable[[Definition], bool] = lambda definition: False
-        """Whether it is a later version of one of them."""
+        self.elsewhere = elsewhere
 
     def step(self, lease: Lease, began: float | None = None) -> Awaitable[ScriptStep]:
         """``began``: when a task was begun, if that was elsewhere and before."""
@@ -165,8 +160,9 @@ class ScriptSteps:
 
     async def _resume_machine(self, lease: Lease) -> ScriptStep:
         program = await self.definitions.script(lease.definition)
-        if program.native and lease.definition not in self.own_versions:
-            await self._look_elsewhere(program, lease)
+        is_foreign = program.native and not self.elsewhere.has_version(lease.definition)
+        if is_foreign and (lacking := program.lacking()):
+            await self.elsewhere.look_for_version(program.definition, lacking, lease.queue)
         if lease.data and lease.fence == 1 and self.ledger.now() - lease.ready_at < LONG_AGO:
             return await self._first_turn(lease, program, decode_start_body(lease.data))
         view = await self.ledger.machine(lease.execution)
@@ -178,20 +174,6 @@ class ScriptSteps:
         begin = await self._loader(lease.execution, program, view, job)
         turn, machine = await self.turns.run(job, begin, self._thread(program))
         return self._turned(lease, job, turn, machine)
-
-    async def _look_elsewhere(self, program: ScriptProgram, lease: Lease) -> None:
-        """A turn of another version than that of the program at hand is left to those who have it, if this one will not
-        do. A newer one waits for them; an older one goes on, and may not need what was taken away."""
-        lacking = program.lacking()
-        if not lacking:
-            return
-        await self.elsewhere.look_for_version(lease.definition, lacking, lease)
-        definition = program.definition
-        if self.is_newer(definition):
-            raise BadConfiguration(
-                f"version {definition.version} of '{definition.name}' uses {listed(lacking)}, which the older program"
-                " of this process does not have; start a worker with the newer one"
-            )
 
     async def _loader(
         self, execution: str, program: ScriptProgram, view: MachineView, job: Job

@@ -144,7 +144,7 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "",
     ),
     "TASK_NOT_FOUND": (
-        "No living worker of this queue has a task of that name.",
+        "No living worker of this queue offers a task of that name; on PostgreSQL, none has for 15 minutes.",
         "Register it, or give the task a queue that only workers with it serve.",
     ),
     "TIMEOUT": (
