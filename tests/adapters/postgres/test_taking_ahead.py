@@ -12,12 +12,13 @@ from dalsegno.adapters.postgres.takers import Taker
 from dalsegno.errors import Unavailable
 from dalsegno.ports.ledger import Woken
 from dalsegno.testing.contract.build import start, token
-from tests.adapters.postgres.meanwhile import SOON
-from tests.waiting import come_about
+from tests.adapters.postgres.meanwhile import SOON, act_beside
 
-AHEAD = 0.6
+AHEAD = 120.0
 SOON_DUE = 0.3
-"""Sure to come after the wake has been sent, and within its reach."""
+"""After the wake has been sent, as a rule; the tests that let it come hold on a slow machine, too."""
+WITHIN_REACH = 60.0
+"""Where it is never waited for."""
 
 
 @pytest.fixture
@@ -50,17 +51,10 @@ async def states(ledger: PostgresLedger) -> dict[str, str]:
     return {run: view.tokens[0].state for run, view in found.items() if view is not None}
 
 
-async def until_leased(ledger: PostgresLedger) -> None:
-    async def is_leased() -> bool:
-        return "leased" in (await states(ledger)).values()
-
-    await come_about(is_leased, "the lease that was taken ahead", SOON)
-
-
 async def test_what_comes_due_soon_is_leased_and_given_when_it_is_due(
     ledger: PostgresLedger, taker: Taker
 ) -> None:
-    due = await park(ledger, past=-1, soon=SOON_DUE, late=60)
+    due = await park(ledger, past=-1, soon=SOON_DUE, late=600)
 
     woken = await ledger.wake()
 
@@ -75,7 +69,7 @@ async def test_what_comes_due_soon_is_leased_and_given_when_it_is_due(
 
 
 async def test_without_a_worker_that_waits_nothing_is_touched_before_its_time(ledger: PostgresLedger) -> None:
-    due = await park(ledger, past=-1, soon=SOON_DUE)
+    due = await park(ledger, past=-1, soon=WITHIN_REACH)
 
     woken = await ledger.wake()
 
@@ -87,7 +81,7 @@ async def test_what_the_worker_has_no_room_for_is_left_until_its_time(
     ledger: PostgresLedger, taker: Taker
 ) -> None:
     taker.limit = 1
-    due = await park(ledger, past=-1, soon=SOON_DUE)
+    due = await park(ledger, past=-1, soon=WITHIN_REACH)
 
     woken = await ledger.wake()
 
@@ -96,7 +90,7 @@ async def test_what_the_worker_has_no_room_for_is_left_until_its_time(
 
 
 async def test_what_the_rules_must_judge_is_left_until_its_time(ledger: PostgresLedger, taker: Taker) -> None:
-    due = ledger.now() + SOON_DUE
+    due = ledger.now() + WITHIN_REACH
     await ledger.commit([start("soon", token("t", due=due, key="k"))])
 
     assert await ledger.wake() == Woken((), due)
@@ -106,15 +100,18 @@ async def test_what_the_rules_must_judge_is_left_until_its_time(ledger: Postgres
 
 
 async def test_if_the_worker_goes_meanwhile_others_get_it_at_its_time(
-    ledger: PostgresLedger, taker: Taker
+    ledger: PostgresLedger, taker: Taker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     due = await park(ledger, soon=SOON_DUE)
-    waking_up = asyncio.create_task(ledger.wake())
-    await until_leased(ledger)
-    ledger.takers.remove(taker)
-    assert await ledger.claim("w2", ["default"], 1) == []
 
-    woken = await waking_up
+    async def the_worker_goes() -> None:
+        assert await states(ledger) == {"soon": "leased"}
+        ledger.takers.remove(taker)
+        assert await ledger.claim("w2", ["default"], 1) == []
+
+    act_beside(monkeypatch, waking.Waking, "_until_all_are_due", before=the_worker_goes)
+
+    woken = await ledger.wake()
 
     assert ledger.now() >= due["soon"]
     assert ([ready.execution for ready in woken.ready], woken.handed) == (["soon"], 0)
@@ -123,12 +120,19 @@ async def test_if_the_worker_goes_meanwhile_others_get_it_at_its_time(
 
 
 async def test_a_wake_that_is_broken_off_before_the_time_tells_the_worker(
-    ledger: PostgresLedger, taker: Taker
+    ledger: PostgresLedger, taker: Taker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It holds something that it will not be told of: it has to give up its name."""
-    await park(ledger, soon=SOON_DUE)
+    await park(ledger, soon=WITHIN_REACH)
+    leased = asyncio.Event()
+
+    async def tell() -> None:
+        assert await states(ledger) == {"soon": "leased"}
+        leased.set()
+
+    act_beside(monkeypatch, waking.Waking, "_until_all_are_due", before=tell)
     waking_up = asyncio.create_task(ledger.wake())
-    await until_leased(ledger)
+    await asyncio.wait_for(leased.wait(), SOON)
 
     waking_up.cancel()
 
