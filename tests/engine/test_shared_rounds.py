@@ -7,7 +7,7 @@ import asyncio
 from dalsegno.engine.reconciler import Reconciler
 from dalsegno.wiring import open_stack
 
-INTERVAL = 0.2
+INTERVAL = 0.6
 
 
 async def make() -> tuple[Reconciler, asyncio.Queue[float]]:
@@ -23,8 +23,8 @@ async def test_round_of_another_process_puts_off_the_next_one() -> None:
     reconciler, rounds = await make()
     running = asyncio.create_task(reconciler.run())
     await rounds.get()
-    for _ in range(10):  # another process makes a round every 50 ms
-        await asyncio.sleep(INTERVAL / 4)
+    for _ in range(10):  # another process makes a round every 100 ms
+        await asyncio.sleep(INTERVAL / 6)
         reconciler.notice_tended()
     last = asyncio.get_running_loop().time()
     assert rounds.empty()

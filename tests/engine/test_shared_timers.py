@@ -10,7 +10,7 @@ from dalsegno.ports.ledger import Woken
 from dalsegno.testing.contract.build import start, token
 from dalsegno.wiring import SystemClock
 
-APART = 0.2
+APART = 0.6
 
 
 class WatchedLedger(MemoryLedger):
@@ -50,8 +50,8 @@ async def test_look_of_another_process_puts_off_the_next_one() -> None:
     timers, ledger = make()
     running = asyncio.create_task(timers.run())
     first = await ledger.next_look()
-    for _ in range(10):  # another process looks every 50 ms
-        await asyncio.sleep(APART / 4)
+    for _ in range(10):  # another process looks every 100 ms
+        await asyncio.sleep(APART / 6)
         timers.notice_look()
     last = asyncio.get_running_loop().time()
     assert ledger.looks.empty()

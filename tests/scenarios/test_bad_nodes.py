@@ -140,7 +140,7 @@ def test_a_blocking_task_that_hangs_is_abandoned_and_its_late_result_is_void(sta
 
 
 def test_a_timeout_inside_an_item_fails_only_that_item(stage: Stage) -> None:
-    nodes = {"s": split(["open", "shut"]), "h": task("hold", "{{ $item }}", timeout=0.2), "g": aggregator()}
+    nodes = {"s": split(["open", "shut"]), "h": task("hold", "{{ $item }}", timeout=1), "g": aggregator()}
     stage.door("open").open()
     ended = stage.run(graph("s > h > g", nodes))
     assert ended.output[0] == "open"

@@ -86,7 +86,9 @@ def test_graphs_know_a_tasks_timeout_by_its_code(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_task_whose_promise_is_cancelled_is_interrupted(stage: Stage, at_once: bool) -> None:
+def test_a_task_whose_promise_is_cancelled_is_interrupted_or_never_begins(
+    stage: Stage, at_once: bool
+) -> None:
     begun, interrupted = threading.Event(), threading.Event()
 
     @stage.app.task
@@ -116,6 +118,7 @@ def test_a_task_whose_promise_is_cancelled_is_interrupted(stage: Stage, at_once:
     with stage.app.running():
         assert stage.app.start(impatient).result(timeout=15) == "called off"
         assert at_once or interrupted.wait(15)
+    assert begun.is_set() is not at_once, "what is called off in the turn that asks for it never begins"
 
 
 def test_a_child_whose_promise_is_cancelled_ends(stage: Stage) -> None:

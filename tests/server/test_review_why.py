@@ -84,7 +84,7 @@ async def test_a_task_whose_queue_is_served_only_waits(app: App, http: httpx.Asy
     await http.post("/v1/definitions", json={"source": ELSEWHERE, "kind": "script"})
     execution = (await http.post("/v1/executions", json={"workflow": "asks"})).json()["id"]
     await reasons(http, execution, "queued")
-    claim = {"worker": "miner", "queues": ["moon"], "tasks": ["nothing-of-this-name"]}
+    claim = {"worker": "miner", "queues": ["moon"], "tasks": ["nothing-of-this-name"], "wait": 0.1}
     answer = await http.post("/v1/tasks/claim", json=claim)
     assert answer.status_code == 200, answer.text
 

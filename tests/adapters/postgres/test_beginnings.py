@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from dalsegno.adapters.memory import MemoryBroker
-from dalsegno.adapters.postgres import PostgresArchive, PostgresLedger
+from dalsegno.adapters.postgres import PostgresArchive, PostgresLedger, store
 from dalsegno.engine.committer import Committer
 from dalsegno.errors import Unavailable
 from dalsegno.model.effect import SpawnToken
@@ -130,13 +130,14 @@ async def test_start_that_meets_the_open_one_of_a_caller_is_put_off(
 
 
 async def test_what_fails_beside_starts_that_were_made_is_no_news_of_them(
-    ledger: PostgresLedger, postgres_url: str
+    ledger: PostgresLedger, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who is told that it failed starts it again, and without a key that is another one."""
     limited = start(new_execution("limited"), replace(token("of-limited"), limit_key="mail"))
     holder = await asyncpg.connect(postgres_url)
     async with holder.transaction():
         await holder.execute("LOCK TABLE dalsegno.line IN EXCLUSIVE MODE")
+        monkeypatch.setattr(store, "BEGIN", store.BEGIN.replace("5s", "500ms"))
         made, unconfirmed = await ledger.commit([*starts("a"), limited])
         assert (type(made), type(unconfirmed)) == (Applied, Unconfirmed)
         with pytest.raises(Unavailable):

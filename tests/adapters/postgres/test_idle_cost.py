@@ -13,8 +13,8 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.process import wait_until
 
 ROLES = ("server", "worker-1", "worker-2", "scheduler-1")
-SECONDS = 60.0
-"""Four turns of what looks every 15 seconds: whatever the count begins with, it is an average."""
+SECONDS = 30.0
+"""Two turns of what looks every 15 seconds: whatever the count begins with, it is an average."""
 STATEMENT = re.compile(r"LOG:  (?:execute [^:]+|statement): (.*)")
 SETTLED = 8.0
 """Seconds without which the counting would meet the first looks after the start: two turns of the timers."""

@@ -132,6 +132,7 @@ async def test_listener_that_is_given_another_connection_at_once_has_nothing_to_
     lines = Lines(caplog)
     gone = asyncio.Event()
     listener.gone = gone.set
+    await come_about(lambda: listener.sent, "it has said hello")  # what is interrupted would be told
 
     private_postgres.psql(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '%listener%'"

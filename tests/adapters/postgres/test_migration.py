@@ -120,8 +120,8 @@ async def test_migration_that_fails_leaves_nothing_behind(connection: Any) -> No
 
 
 async def test_step_may_take_longer_than_other_statements(postgres_url: str) -> None:
-    slow = Migration("0001_slow.sql", "pre", "DO $$ BEGIN PERFORM pg_sleep(1.5); END $$")
-    impatient = await asyncpg.connect(postgres_url, command_timeout=0.75)
+    slow = Migration("0001_slow.sql", "pre", "DO $$ BEGIN PERFORM pg_sleep(2.5); END $$")
+    impatient = await asyncpg.connect(postgres_url, command_timeout=1.5)
 
     assert await migrate(impatient, steps=[slow]) == 1
     await impatient.close()

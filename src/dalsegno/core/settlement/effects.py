@@ -321,6 +321,8 @@ def _cancel(work: Application, token: TokenRow) -> None:
     work.rows.save_token(token)
     if was_leased:
         give_up_slot(work, token.limit_key)
+        if token.id in work.kept:  # spawned and called off in one turn: nobody is to run it
+            work.kept.remove(token.id)
     if token.barrier is not None:
         cancel_barrier(work, token.barrier)
 

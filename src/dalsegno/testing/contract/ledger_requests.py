@@ -225,6 +225,16 @@ class LedgerDroppedTokens(Topic):
         assert await stack.tokens() == {}
         assert await stack.take() == {}
 
+    async def test_token_that_is_dropped_at_once_is_left_to_nobody(self, stack: ContractStack) -> None:
+        await stack.apply(start_script())
+        lease = await resume_lease(stack, 0)
+        effects = (save(0), task("t1"), task("t2"), DropTokens(("t1",)))
+
+        [applied] = await stack.apply(step(lease, *effects, keep=["t1", "t2"], worker="w1"))
+
+        assert applied.kept == ("t2",)
+        assert list(await stack.tokens()) == ["t2"]
+
     async def test_dropped_tokens_are_swept_with_the_rest(self, stack: ContractStack) -> None:
         await suspend(stack, task("t1"))
         await stack.apply(command(RUN, DropTokens(("t1",))))
