@@ -92,6 +92,7 @@ def test_a_watcher_outlives_the_server(programs: Programs, folder: Path) -> None
         run = client.start("signalled")
         watch = programs.begin("watch", run.id, "--server", url, "--json")
         until(lambda: run.nodes()["go"].state == "WAITING", "the wait")
+        until(lambda: "dalsegno_streams_open 1" in httpx.get(f"{url}/metrics").text, "the watcher")
         first.send(signal.SIGKILL)
         first.process.communicate()
         announced(programs.begin("server", "--port", port, "--json"))

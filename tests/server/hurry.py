@@ -36,11 +36,11 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 
 @asynccontextmanager
-async def in_a_hurry(http: httpx.AsyncClient) -> AsyncIterator[None]:
+async def in_a_hurry(http: httpx.AsyncClient, seconds: float = DEADLINE) -> AsyncIterator[None]:
     """Not from the beginning: what a test prepares may take its time on a busy machine."""
     office = http._transport.app.state.office  # type: ignore[attr-defined]
     office.settings, usual = (
-        replace(office.settings, change_seconds=DEADLINE, read_seconds=DEADLINE),
+        replace(office.settings, change_seconds=seconds, read_seconds=seconds),
         office.settings,
     )
     try:
