@@ -11,13 +11,12 @@ from dalsegno.core.diagnosis import Wait
 from dalsegno.core.summary import NodeSummary
 from dalsegno.core.values import decode_value
 from dalsegno.engine.approvals import Approval
-from dalsegno.engine.endings import Ending
 from dalsegno.engine.pending import UNCHANGED
 from dalsegno.engine.scripting.looking import Picture
 from dalsegno.errors import WorkflowCancelled, WorkflowFailed
 from dalsegno.hosting import LoopHost
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ExecutionView
+from dalsegno.model.execution import Ending, ExecutionView
 
 T = TypeVar("T")
 

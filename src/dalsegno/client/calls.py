@@ -24,13 +24,12 @@ from dalsegno.core.diagnosis import Wait
 from dalsegno.core.summary import NodeSummary
 from dalsegno.engine.approvals import Approval
 from dalsegno.engine.delays import Moment, read_moment
-from dalsegno.engine.endings import Ending
 from dalsegno.engine.pending import UNCHANGED, Unchanged
 from dalsegno.engine.scripting.looking import Picture
 from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import InternalError
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.model.execution import ENDED, Ending, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
 
 LARGEST_PAGE = 500
@@ -97,11 +96,9 @@ class ServerCalls:
 
     async def ending(self, execution: str, timeout: float | None = None) -> Ending:  # noqa: ASYNC109 - as users know it
         view = await self.wait(execution, timeout)
-        match view.state:
-            case "COMPLETED" | "FAILED" | "CANCELLED" as state:
-                return Ending(state, view.output, view.error)
-            case _:
-                raise InternalError(f"execution {execution} was said to have ended, but is {view.state}")
+        if (ending := view.ending) is None:
+            raise InternalError(f"execution {execution} was said to have ended, but is {view.state}")
+        return ending
 
     async def executions(
         self, where: ExecutionFilter, before: str | None = None, limit: int = 50

@@ -21,7 +21,7 @@ from dalsegno.engine.again import Repetition
 from dalsegno.engine.approvals import Approval, ApprovalPlace, Approvals
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions, Program
-from dalsegno.engine.endings import Ending, Endings
+from dalsegno.engine.endings import Endings
 from dalsegno.engine.launcher import Launcher
 from dalsegno.engine.lineage import Past
 from dalsegno.engine.loader import Loader
@@ -55,7 +55,7 @@ from dalsegno.lang import FlowProgram
 from dalsegno.lang.python import PythonProgram
 from dalsegno.model.definition import Definition, parse_target
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionView
+from dalsegno.model.execution import ENDED, SCRIPTED, Ending, ExecutionView
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale, Transition
 from dalsegno.ports.archive import ExecutionFilter, Place

@@ -1,4 +1,8 @@
-"""Waiting for executions to end: told at once by this process's own commits, noticed soon otherwise."""
+"""Waiting for executions to end: told at once by this process's own commits, noticed soon otherwise.
+
+How one ended that another process says has ended is read from the store, together with all others of which that was
+said meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from itertools import islice
 
-from msgspec import Struct
-
-from dalsegno.errors import InternalError, NotFound, OperatorError
+from dalsegno.errors import NotFound, OperatorError
 from dalsegno.model.effect import EndIfLast, FinishExecution
-from dalsegno.model.execution import ENDED, EndState, ExecutionView
+from dalsegno.model.execution import ENDED, Ending, ExecutionView
 from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
 
@@ -26,14 +28,8 @@ GLANCE = 0.25
 """Another process may end an execution. While anybody waits, one query this often asks about some of them."""
 ASKED_AT_ONCE, TURNS, MOST_ASKED = 250, 8, 2_000
 """So many at least, the others come next, in so many turns. However many wait, a look costs no more than a bit."""
-
-
-class Ending(Struct, frozen=True, gc=False):
-    """How an execution ended, as far as its result is concerned. ``output`` and ``error`` are JSON."""
-
-    state: EndState
-    output: bytes | None
-    error: bytes | None
+READ_AT_ONCE = 100
+"""Results may be large."""
 
 
 class Endings:
@@ -42,9 +38,13 @@ class Endings:
         self.waiting: Callable[[], None] = lambda: None
         """Called while somebody waits, so that other processes tell what they end."""
         self._waiters: dict[str, list[asyncio.Future[Ending | None]]] = {}
+        """Told None where it was removed as soon as it had ended."""
         self._watch: asyncio.Task[None] | None = None
         self._running: OrderedDict[str, None] = OrderedDict()
         """Started here and not known to have ended: whoever waits for one of these need not look first."""
+        self._unread: dict[str, None] = {}
+        """They have ended, and somebody waits to be told how."""
+        self._reading: asyncio.Task[None] | None = None
 
     def started(self, execution: str) -> None:
         self._running[execution] = None
@@ -54,9 +54,10 @@ class Endings:
     def notice(self, execution: str, ending: Ending | None) -> None:
         """It has ended; ``ending`` is given by the process whose commit ended it."""
         self._running.pop(execution, None)
-        for waiter in self._waiters.pop(execution, ()):
-            if not waiter.done():
-                waiter.set_result(ending)
+        if ending is None:
+            self._ask_how(execution)
+        else:
+            self._tell(execution, ending)
 
     def notice_elsewhere(self, execution: str) -> None:
         """Another process says that it has ended."""
@@ -74,22 +75,25 @@ class Endings:
         self.waiting()
         try:
             if execution not in self._running:
-                view = await self._view(execution)
-                if view.state in ENDED:
-                    return _ending_of(view)
+                ending = (await self._view(execution)).ending
+                if ending is not None:
+                    return ending
             if self._watch is None:
                 self._watch = asyncio.create_task(self._watch_others())
             async with asyncio.timeout(timeout):
-                known = await waiter
-            return known if known is not None else _ending_of(await self._view(execution))
+                ending = await waiter
+            if ending is None:
+                raise _nothing(execution)
+            return ending
         finally:
             self._forget(execution, waiter)
 
     async def close(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watch
+        for task in (self._watch, self._reading):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
 
     def _forget(self, execution: str, waiter: asyncio.Future[Ending | None]) -> None:
         waiters = self._waiters.get(execution)
@@ -101,8 +105,34 @@ class Endings:
     async def _view(self, execution: str) -> ExecutionView:
         view = await self.archive.execution(execution)
         if view is None:
-            raise NotFound(f"there is no execution {execution} in this store")
+            raise _nothing(execution)
         return view
+
+    def _tell(self, execution: str, ending: Ending | None) -> None:
+        for waiter in self._waiters.pop(execution, ()):
+            if not waiter.done():
+                waiter.set_result(ending)
+
+    def _ask_how(self, execution: str) -> None:
+        if execution in self._waiters:
+            self._unread[execution] = None
+            if self._reading is None:
+                self._reading = asyncio.create_task(self._read_endings())
+
+    async def _read_endings(self) -> None:
+        """What is said meanwhile is read with the next. Where the store is away, who waits is looked for later."""
+        try:
+            while self._unread:
+                asked = list(islice(self._unread, READ_AT_ONCE))
+                for execution in asked:
+                    del self._unread[execution]
+                found = await self.archive.endings(asked)
+                for execution in asked:
+                    self._tell(execution, found.get(execution))
+        except OperatorError as error:
+            logger.warning("cannot read how executions ended (%s); looking again soon", error)
+        finally:
+            self._reading = None
 
     async def _watch_others(self) -> None:
         pause = FIRST_GLANCE
@@ -140,9 +170,5 @@ def ending_in(transition: Transition) -> Ending | None:
     return None
 
 
-def _ending_of(view: ExecutionView) -> Ending:
-    match view.state:
-        case "COMPLETED" | "FAILED" | "CANCELLED" as state:
-            return Ending(state, view.output, view.error)
-        case _:
-            raise InternalError(f"execution {view.id} was said to have ended, but is {view.state}")
+def _nothing(execution: str) -> NotFound:
+    return NotFound(f"there is no execution {execution} in this store")

@@ -41,6 +41,14 @@ class NewExecution(Struct, frozen=True):
     """Goes into the outbox entry ``ended`` that its ending leaves; None: nobody is to be told."""
 
 
+class Ending(Struct, frozen=True, gc=False):
+    """How an execution ended, as far as its result is concerned. ``output`` and ``error`` are JSON."""
+
+    state: EndState
+    output: bytes | None
+    error: bytes | None
+
+
 class ExecutionView(Struct, frozen=True):
     """An execution's row. ``context`` is an encoded context reference, ``output`` and ``error`` are JSON."""
 
@@ -66,3 +74,11 @@ class ExecutionView(Struct, frozen=True):
     context: bytes | None
     error: bytes | None
     kind: ExecutionKind = "graph"
+
+    @property
+    def ending(self) -> Ending | None:
+        match self.state:
+            case "COMPLETED" | "FAILED" | "CANCELLED" as state:
+                return Ending(state, self.output, self.error)
+            case _:
+                return None

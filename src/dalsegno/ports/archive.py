@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from dalsegno.model.definition import Definition, Version
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ExecutionKind, ExecutionState, ExecutionView
+from dalsegno.model.execution import Ending, ExecutionKind, ExecutionState, ExecutionView
 
 
 class ExecutionFilter(Struct, frozen=True):
@@ -87,6 +87,9 @@ class Archive(Protocol):
 
     async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
         """The states of those of the named executions that exist: cheap to ask again and again."""
+
+    async def endings(self, executions: Sequence[str]) -> dict[str, Ending]:
+        """How those of the named executions ended that have."""
 
     async def executions(
         self, where: ExecutionFilter, before: str | Place | None = None, limit: int = 50

@@ -22,7 +22,7 @@ from dalsegno.model.definition import (
     read_version,
 )
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView
+from dalsegno.model.execution import ENDED, Ending, ExecutionState, ExecutionView
 from dalsegno.model.removal import Needs, refuse_needed, unknown
 from dalsegno.model.search import error_words, id_range, names_workflow, words_of
 from dalsegno.ports.archive import ExecutionFilter, Place
@@ -125,6 +125,10 @@ class MemoryArchive:
     async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
         rows = {name: self.store.executions.get(name) for name in executions}
         return {name: row.row.state for name, row in rows.items() if row is not None}
+
+    async def endings(self, executions: Sequence[str]) -> dict[str, Ending]:
+        views = [await self.execution(name) for name in executions]
+        return {view.id: ending for view in views if view is not None and (ending := view.ending) is not None}
 
     async def executions(
         self, where: ExecutionFilter, before: str | Place | None = None, limit: int = 50

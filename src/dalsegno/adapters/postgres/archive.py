@@ -11,7 +11,7 @@ from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.adapters.postgres.views import execution_view
 from dalsegno.model.definition import Definition, Version, check_alias, read_version
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ExecutionState, ExecutionView
+from dalsegno.model.execution import Ending, ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter, Place
 
 BEYOND_VERSIONS = 2**31 - 1
@@ -75,6 +75,10 @@ class PostgresArchive:
 
     async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
         return dict(await self.store.fetch("archive.states", executions))
+
+    async def endings(self, executions: Sequence[str]) -> dict[str, Ending]:
+        rows = await self.store.fetch("archive.endings", executions)
+        return {execution: Ending(*how) for execution, *how in rows}
 
     async def executions(
         self, where: ExecutionFilter, before: str | Place | None = None, limit: int = 50

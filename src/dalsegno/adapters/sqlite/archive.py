@@ -17,7 +17,7 @@ from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import Definition, Version, check_alias, no_such_version, read_version
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView
+from dalsegno.model.execution import ENDED, Ending, ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter, Place
 
 REMOVED_ROWS = 2000
@@ -100,6 +100,13 @@ class SqliteArchive:
             lambda connection: connection.execute(SQL["listing.states"], (names,)).fetchall()
         )
         return dict(rows)
+
+    async def endings(self, executions: Sequence[str]) -> dict[str, Ending]:
+        names = _names(executions)
+        rows = await self.store.read(
+            lambda connection: connection.execute(SQL["listing.endings"], (names,)).fetchall()
+        )
+        return {execution: Ending(*how) for execution, *how in rows}
 
     async def executions(
         self, where: ExecutionFilter, before: str | Place | None = None, limit: int = 50

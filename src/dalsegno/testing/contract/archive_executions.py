@@ -6,6 +6,7 @@ import pytest
 
 from dalsegno.errors import NotFound
 from dalsegno.model.effect import StoreOutput, WriteOutbox
+from dalsegno.model.execution import Ending
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.contract.build import (
     RUN,
@@ -55,6 +56,19 @@ class ArchiveHistory(Topic):
         await stack.apply(step(lease, events=[event(node="n"), event(node="m")]))
 
         assert await stack.archive.newest_events([RUN, "run-2", "nowhere"]) == {RUN: 3, "run-2": 1}
+
+    async def test_endings_are_those_of_what_has_ended(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a")))["a"]
+        await stack.apply(*(start(new_execution(name), token("b")) for name in ("run-2", "run-3")))
+        await stack.apply(step(lease, finish(output=b"[1]")), cancel("run-2"))
+
+        found = await stack.archive.endings([RUN, "run-2", "run-3", "nowhere"])
+
+        views = {name: await stack.archive.execution(name) for name in (RUN, "run-2")}
+        assert found == {name: view.ending for name, view in views.items() if view is not None}
+        assert found[RUN] == Ending("COMPLETED", b"[1]", None)
+        assert found["run-2"].state == "CANCELLED"
+        assert await stack.archive.endings([]) == {}
 
     async def test_a2_history_is_told_when_nothing_can_be_added(self, stack: ContractStack) -> None:
         lease = (await stack.begin(token("a")))["a"]

@@ -20,14 +20,14 @@ from dalsegno.adapters.memory import (
 )
 from dalsegno.core.settlement import claimable
 from dalsegno.engine.committer import Committer
-from dalsegno.engine.endings import Ending, Endings
+from dalsegno.engine.endings import Endings
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.gathering import Then
 from dalsegno.engine.heartbeat import Heartbeat
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.workflows import Workflows
-from dalsegno.model.execution import ENDED
+from dalsegno.model.execution import ENDED, Ending
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Outcome, ReadyToken, Transition
 from dalsegno.ports.ledger import Ledger

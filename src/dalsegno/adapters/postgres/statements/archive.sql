@@ -12,6 +12,12 @@ SELECT id, state
 FROM execution
 WHERE id = ANY ($1::text[]);
 
+-- :name endings
+-- In the order of Ending's fields.
+SELECT id, state, output, error
+FROM execution
+WHERE id = ANY ($1::text[]) AND ended_at IS NOT NULL;
+
 -- :name newest_events
 -- Numbers of the newest events: asked again and again while somebody watches.
 SELECT execution.id, coalesce(flight.seq, execution.seq, 0)

@@ -328,6 +328,12 @@ SELECT id, state
 FROM execution
 WHERE id IN (SELECT value FROM json_each(?));
 
+-- :name endings
+-- How those of the executions named in a JSON list ended that have. In the order of Ending's fields.
+SELECT id, state, output, error
+FROM execution
+WHERE id IN (SELECT value FROM json_each(?)) AND ended_at IS NOT NULL;
+
 -- :name newest_events
 -- Numbers of the newest events of the executions named in a JSON list: asked again and again while somebody watches.
 SELECT execution.id, coalesce(flight.seq, execution.seq, 0)
