@@ -11,6 +11,7 @@ from dalsegno.core.diagnosis import Wait
 from dalsegno.core.summary import NodeSummary
 from dalsegno.core.values import decode_value
 from dalsegno.engine.approvals import Approval
+from dalsegno.engine.delays import Duration, seconds_of
 from dalsegno.engine.pending import UNCHANGED
 from dalsegno.engine.scripting.looking import Picture
 from dalsegno.errors import WorkflowCancelled, WorkflowFailed
@@ -95,18 +96,20 @@ class Handle:
     def __repr__(self) -> str:
         return f"Handle({self.id!r})"
 
-    def result(self, timeout: float | None = None) -> Any:
-        """The output, once it has ended. Raises WorkflowFailed, WorkflowCancelled or TimeoutError."""
+    def result(self, timeout: Duration | None = None) -> Any:
+        """The output, once it has ended; ``timeout``: seconds, or text such as ``5m``. Raises WorkflowFailed,
+        WorkflowCancelled or TimeoutError. A store that goes away meanwhile is waited for; where it is away when the
+        call begins, that is Unavailable."""
         return self._call(self._result(timeout))
 
-    async def aresult(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - the twin of ``result``
+    async def aresult(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the twin of ``result``
         return await self._acall(self._result(timeout))
 
-    def wait(self, timeout: float | None = None) -> ExecutionView:
+    def wait(self, timeout: Duration | None = None) -> ExecutionView:
         """The ended execution, however it ended."""
         return self._call(self._wait(timeout))
 
-    async def await_end(self, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - twin of ``wait``
+    async def await_end(self, timeout: Duration | None = None) -> ExecutionView:  # noqa: ASYNC109 - twin of ``wait``
         return await self._acall(self._wait(timeout))
 
     def status(self) -> ExecutionView:
@@ -234,22 +237,24 @@ class Handle:
 
     # -- inside -----------------------------------------------------------------------------------------------
 
-    async def _result(self, timeout: float | None) -> Any:  # noqa: ASYNC109 - see ``result``
+    async def _result(self, timeout: Duration | None) -> Any:  # noqa: ASYNC109 - see ``result``
+        seconds = _patience(timeout)
         try:
-            ending = await self._client().ending(self.id, timeout)
+            ending = await self._client().ending(self.id, seconds)
         except TimeoutError:
-            raise self._too_late(timeout) from None
+            raise self._too_late(seconds) from None
         if ending.state == "COMPLETED":
             value = decode_value(ending.output) if ending.output is not None else None
             return self._decode(value) if self._decode is not None else value
         error = msgspec.json.decode(ending.error) if ending.error is not None else None
         raise (WorkflowCancelled if ending.state == "CANCELLED" else WorkflowFailed)(self.id, error)
 
-    async def _wait(self, timeout: float | None) -> ExecutionView:  # noqa: ASYNC109 - see ``result``
+    async def _wait(self, timeout: Duration | None) -> ExecutionView:  # noqa: ASYNC109 - see ``result``
+        seconds = _patience(timeout)
         try:
-            return await self._client().wait(self.id, timeout)
+            return await self._client().wait(self.id, seconds)
         except TimeoutError:
-            raise self._too_late(timeout) from None
+            raise self._too_late(seconds) from None
 
     def _too_late(self, timeout: float | None) -> TimeoutError:
         return TimeoutError(f"execution {self.id} did not end within {timeout:g} s")
@@ -267,3 +272,7 @@ class Handle:
 
     async def _acall(self, work: Coroutine[Any, Any, T]) -> T:
         return await self._app.host.acall(work)
+
+
+def _patience(timeout: Duration | None) -> float | None:
+    return seconds_of(timeout, "timeout") if isinstance(timeout, str) else timeout

@@ -28,17 +28,14 @@ class Calls:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: set[concurrent.futures.Future[Any]] = set()
+        self.ended = False
         self._broken: BaseException | None = None
-
-    @property
-    def ended(self) -> bool:
-        return self._broken is not None
 
     def hand_over(
         self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop
     ) -> concurrent.futures.Future[T]:
         with self._lock:
-            if self._broken is not None:
+            if self.ended:
                 work.close()
                 raise self.cancelled()
             future = asyncio.run_coroutine_threadsafe(work, loop)
@@ -46,8 +43,10 @@ class Calls:
         future.add_done_callback(self._forget)
         return future
 
-    def end(self, error: BaseException) -> None:
+    def end(self, error: BaseException | None = None) -> None:
+        """Because of ``error``, or since the application was closed."""
         with self._lock:
+            self.ended = True
             self._broken = error
             waiting = list(self._waiting)
         for future in waiting:
@@ -117,6 +116,7 @@ class LoopHost:
     def end_thread(self) -> None:
         if self._thread is not None and self.loop is not None:
             if not self._calls.ended:
+                self._calls.end()
                 self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
         self._thread = self.loop = None

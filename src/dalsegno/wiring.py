@@ -163,6 +163,7 @@ def require_postgres_driver() -> None:
     if find_spec("asyncpg") is None:
         raise BadConfiguration(
             "a store on PostgreSQL needs the driver asyncpg: pip install 'dalsegno[postgres]'"
+            " (in a clone of the repository: pip install -e '.[postgres]')"
         )
 
 

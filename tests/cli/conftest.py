@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,12 +32,27 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
+@contextmanager
+def logging_as_before() -> Iterator[None]:
+    """A command may log to its standard error, which is closed when it ends; a process of its own would end, too."""
+    loggers = [logging.getLogger(name) for name in ("dalsegno", "uvicorn")]
+    before = [(logger, logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
+    try:
+        yield
+    finally:
+        for logger, level, propagate, handlers in before:
+            logger.setLevel(level)
+            logger.propagate = propagate
+            logger.handlers[:] = handlers
+
+
 @pytest.fixture
 def invoke() -> Invoke:
     """The program in this process. Nothing it raises may escape as an exception."""
 
     def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
-        result = CliRunner().invoke(app, list(arguments), input=stdin)
+        with logging_as_before():
+            result = CliRunner().invoke(app, list(arguments), input=stdin)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         assert "Traceback" not in result.output
         return result

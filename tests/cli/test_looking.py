@@ -1,4 +1,4 @@
-"""``ls``, ``show``, ``why``, ``pause``, ``cancel``, ``retry``, ``rerun``."""
+"""``ls``, ``show``, ``why``, ``watch``, ``pause``, ``cancel``, ``retry``, ``rerun``."""
 
 from __future__ import annotations
 
@@ -42,6 +42,13 @@ def test_why_tells_the_countdown(invoke: Invoke, sleeping: str) -> None:
     assert [(wait["kind"], wait["node"]) for wait in waits] == [("timer", "nap")]
     assert 3500 < waits[0]["seconds_left"] <= 3600
     assert "node 'nap' sleeps" in invoke("why", sleeping).stdout
+
+
+def test_watch_says_that_it_watches(invoke: Invoke, sleeping: str) -> None:
+    invoke("pause", sleeping)
+    watched = invoke("watch", sleeping, "--timeout", "100ms")
+    assert watched.stderr.startswith(f"watching {sleeping} (sleeper v1)")
+    assert f"no longer watching; execution {sleeping} is PAUSED" in " ".join(watched.stderr.split())
 
 
 def test_why_names_a_queue_that_nobody_serves(invoke: Invoke, folder: Path) -> None:

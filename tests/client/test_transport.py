@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx
 import pytest
 
 from dalsegno import Client, DalSegnoError, NotFound
+from dalsegno.client import calls
 from dalsegno.client.problems import NotThisServer, Problem, ServerUnreachable, error_of
 from dalsegno.client.transport import Transport
 from dalsegno.errors import (
@@ -17,6 +19,7 @@ from dalsegno.errors import (
     Conflict,
     Forbidden,
     InternalError,
+    InvalidInput,
     StoreFull,
     TooManyRequests,
     Unauthenticated,
@@ -101,6 +104,26 @@ def test_patience_ends_with_what_went_wrong(wired: Wired) -> None:
     with pytest.raises(ServerUnreachable, match="the server at http://there:1 cannot be reached: refused"):
         client.handle("e1").status()
     assert 1 < len(seen) < 10
+
+
+@pytest.mark.parametrize("timeout", [0.2, "200ms"])
+def test_a_server_out_of_reach_is_not_waited_for_longer_than_for_the_execution(
+    wired: Wired, monkeypatch: pytest.MonkeyPatch, timeout: float | str
+) -> None:
+    monkeypatch.setattr(calls, "ON_THE_WAY", 0.1)
+    client, seen = wired(*(httpx.ConnectError("refused") for _ in range(500)), patience=60)
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"execution e1 did not end within 0\.2 s"):
+        client.handle("e1").result(timeout=timeout)
+    assert time.monotonic() - began < 30
+    assert seen
+
+
+def test_a_timeout_that_is_no_duration_is_refused(wired: Wired) -> None:
+    client, seen = wired()
+    with pytest.raises(InvalidInput, match="'timeout': 'soon'"):
+        client.handle("e1").wait(timeout="soon")
+    assert not seen
 
 
 def test_a_server_that_says_when_to_come_back_is_believed(wired: Wired) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
 from dalsegno.engine import endings
-from dalsegno.engine.endings import Endings
+from dalsegno.engine.endings import Endings, ending_in
 from dalsegno.engine.stack import Stack
-from dalsegno.errors import NotFound, Unavailable
-from dalsegno.model.execution import Ending
+from dalsegno.errors import NotFound, Unavailable, UsageError
+from dalsegno.model.effect import RequestCancel
+from dalsegno.model.execution import Ending, ExecutionState
+from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
-from dalsegno.testing.contract.build import cancel, start, token
+from dalsegno.testing.contract.build import cancel, event, finish, start, token
 from dalsegno.wiring import open_stack
 from tests.waiting import come_about
 
@@ -89,38 +93,126 @@ async def test_what_others_end_is_read_together(
 async def test_what_was_removed_as_soon_as_it_had_ended_is_not_waited_for(
     stack: Stack, waiting: Endings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endings, "FIRST_GLANCE", 3600.0)
+    monkeypatch.setattr(endings, "FIRST_GLANCE", 0.5)
     waiter = await begin_to_wait(waiting)
     await stack.ledger.commit([cancel(RUN)])
     await stack.ledger.sweep()
     assert await stack.archive.remove([RUN]) == [RUN]
 
-    waiting.notice_elsewhere(RUN)
-
-    with pytest.raises(NotFound, match=f"there is no execution {RUN}"):
+    with pytest.raises(
+        NotFound, match=f"there is no execution {RUN}"
+    ):  # though nobody said that it had ended
         async with asyncio.timeout(20):
             await waiter
 
 
-async def test_a_store_that_is_away_when_an_ending_is_told_is_asked_again(
-    stack: Stack, waiting: Endings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("fault", [Unavailable("the store is away"), ValueError("something else")])
+async def test_a_look_that_fails_is_not_the_last(
+    stack: Stack,
+    waiting: Endings,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fault: Exception,
 ) -> None:
-    how, failures = stack.archive.endings, [Unavailable("the store is away")]
+    really, faults = stack.archive.states, [fault]
 
-    async def away_at_first(executions: Sequence[str]) -> dict[str, Ending]:
-        if failures:
-            raise failures.pop()
-        return await how(executions)
+    async def failing_at_first(executions: Sequence[str]) -> dict[str, ExecutionState]:
+        if faults:
+            raise faults.pop()
+        return await really(executions)
 
-    monkeypatch.setattr(stack.archive, "endings", away_at_first)
+    monkeypatch.setattr(stack.archive, "states", failing_at_first)
     waiter = await begin_to_wait(waiting)
     await stack.ledger.commit([cancel(RUN)])
 
-    waiting.notice_elsewhere(RUN)
-
     async with asyncio.timeout(20):
         assert (await waiter).state == "CANCELLED"
-    assert "cannot read how executions ended (the store is away)" in caplog.text
+    assert str(fault) in caplog.text
+
+
+async def test_an_outage_is_told_once_however_often_is_looked(
+    stack: Stack, waiting: Endings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(endings, "LONGEST_PAUSE", 0.02)
+    really, looks = stack.archive.states, itertools.count()
+
+    async def away(executions: Sequence[str]) -> dict[str, ExecutionState]:
+        if next(looks) < 10:
+            raise Unavailable("the store is away")
+        return await really(executions)
+
+    monkeypatch.setattr(stack.archive, "states", away)
+    waiter = await begin_to_wait(waiting)
+    await stack.ledger.commit([cancel(RUN)])
+
+    async with asyncio.timeout(20):
+        await waiter
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "whoever waits for an execution to end waits for the store: the store is away"
+    ]
+
+
+async def test_a_store_that_does_not_answer_the_first_look_is_not_waited_for_longer_than_asked(
+    stack: Stack, waiting: Endings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endings, "FIRST_LOOK", 0.01)
+
+    async def for_ever(execution: str) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(stack.archive, "execution", for_ever)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(20) as patience:
+            await waiting.ending(RUN, 0.05)
+    assert not patience.expired()
+
+
+async def test_no_patience_at_all_is_enough_for_what_has_ended(stack: Stack, waiting: Endings) -> None:
+    await stack.ledger.commit([cancel(RUN)])
+
+    assert (await waiting.ending(RUN, 0)).state == "CANCELLED"
+    with pytest.raises(TimeoutError):
+        await waiting.ending(NAMES[1], 0)
+
+
+async def test_whoever_waits_when_the_engine_stops_is_told(stack: Stack, waiting: Endings) -> None:
+    waiter = await begin_to_wait(waiting)
+
+    await waiting.close()
+
+    with pytest.raises(UsageError, match="the application was stopped while this call was waiting"):
+        await waiter
+    with pytest.raises(UsageError, match="the application was stopped"):
+        await waiting.ending(RUN)
+
+
+async def test_whoever_waits_for_a_reading_when_the_engine_stops_is_told(
+    stack: Stack, waiting: Endings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = asyncio.Event()
+
+    async def for_ever(executions: Sequence[str]) -> dict[str, Ending]:
+        reads.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(stack.archive, "endings", for_ever)
+    waiter = await begin_to_wait(waiting)
+    waiting.notice_elsewhere(RUN)
+    await reads.wait()
+
+    await waiting.close()
+    waiting.notice_elsewhere(RUN)
+
+    with pytest.raises(UsageError, match="the application was stopped"):
+        await waiter
+
+
+def test_a_script_that_is_asked_to_end_and_does_at_once_carries_its_ending() -> None:
+    asked = RequestCancel("cancel", event("CancelRequested"), finish("CANCELLED", None))
+
+    assert ending_in(Transition(RUN, (asked,))) == Ending("CANCELLED", None, None)
 
 
 async def begin_to_wait(waiting: Endings) -> asyncio.Task[Ending]:

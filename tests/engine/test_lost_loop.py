@@ -1,7 +1,8 @@
-"""An engine whose event loop was ended: whoever waits for it is told, and nobody hangs."""
+"""An engine that was closed, or whose event loop was ended: whoever waits for it is told, and nobody hangs."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from pathlib import Path
@@ -9,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from dalsegno import App
-from dalsegno.errors import InternalError
+from dalsegno.errors import InternalError, UsageError
+from dalsegno.handle import Handle
+from tests.waiting import come_about, until
 
+STOPPED = "the application was stopped while this call was waiting"
 SCRIPT = 'return await Signal.next("go")'
 
 
@@ -62,3 +66,48 @@ def test_a_lost_engine_hands_back_what_it_ran_and_can_be_opened_anew(tmp_path: P
     with app.running():
         handle.signal("go", 5)
         assert handle.result(timeout=15) == 5
+
+
+def test_a_thread_that_waits_when_the_application_is_closed_is_told() -> None:
+    app = App("memory:")
+    app.deploy_script(SCRIPT, "s")
+    told: list[BaseException] = []
+    with app.running():
+        thread = threading.Thread(target=_wait, args=(app.start("s"), told))
+        thread.start()
+        until(lambda: waits_for_endings(app), "the thread waits")
+    thread.join(15)
+    assert [str(error) for error in told] == [STOPPED]
+
+
+async def test_a_task_that_waits_when_the_application_is_closed_is_told() -> None:
+    app = App("memory:")
+    await app.adeploy_script(SCRIPT, "s")
+    async with app.running():
+        waiter = asyncio.create_task((await app.astart("s")).aresult())
+        await come_about(lambda: waits_for_endings(app), "the task waits")
+    with pytest.raises(UsageError, match=STOPPED):
+        async with asyncio.timeout(15):
+            await waiter
+
+
+async def test_a_task_of_another_loop_is_told_too() -> None:
+    app = App("memory:")
+    app.deploy_script(SCRIPT, "s")
+    with app.running():
+        waiter = asyncio.create_task((await app.astart("s")).aresult())
+        await come_about(lambda: waits_for_endings(app), "the task waits")
+    with pytest.raises(UsageError, match=STOPPED):
+        async with asyncio.timeout(15):
+            await waiter
+
+
+def waits_for_endings(app: App) -> bool:
+    return bool(app.engine.endings._waiters)
+
+
+def _wait(handle: Handle, told: list[BaseException]) -> None:
+    try:
+        handle.result()
+    except UsageError as error:
+        told.append(error)

@@ -12,6 +12,7 @@ import pytest
 
 from dalsegno import App
 from dalsegno.adapters.memory import MemoryLedger, MemoryStore
+from dalsegno.engine import heartbeat, retired_names
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.heartbeat import Heartbeat, Names
 from dalsegno.engine.settings import EngineSettings
@@ -196,3 +197,64 @@ def test_name_is_given_up_once_however_many_doubt_it() -> None:
     assert not names.may_lease()
     names.note_stored("w.1")
     assert names.may_lease()
+
+
+async def test_what_is_leased_under_a_name_given_up_is_taken_back_long_before_it_lapses(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a claim whose answer was lost."""
+    monkeypatch.setattr(heartbeat, "RETIRED_AFTER", 0.05)
+    monkeypatch.setattr(retired_names, "LOOK_EVERY", 0.05)
+    program = Program(url)
+    async with program.app.running():
+        await program.deploy()
+        worker, ledger = program.worker, program.engine.stack.ledger
+        worker._continues = False
+        first = worker.name
+        lost = Lost(ledger, monkeypatch)
+        handle = await program.app.astart("scenario")
+
+        await come_about(lambda: worker.name != first, "the answer to the claim is lost")
+
+        assert lost.leases == 1
+        assert await handle.aresult(timeout=LEASE / 4) == 1
+        assert [view.id for view in await ledger.workers()] == [worker.name]
+        assert worker.names.retired() == []
+    assert "took back 1 lease of which this worker had not heard" in caplog.text
+
+
+def test_a_name_is_retired_when_it_was_given_up_a_while_ago_and_nothing_runs_under_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(heartbeat, "RETIRED_AFTER", 0.0)
+    in_use = ["w"]
+    names = Names("w", lambda: in_use)
+    assert names.retired() == []
+    names.give_up("w")
+    assert names.retired() == []
+
+    in_use.clear()
+    assert names.retired() == ["w"]
+    monkeypatch.setattr(heartbeat, "RETIRED_AFTER", 60.0)
+    assert names.retired() == []
+
+    monkeypatch.setattr(heartbeat, "RETIRED_AFTER", 0.0)
+    names.forget(["w"])
+    assert names.retired() == []
+
+
+class Lost:
+    """The answer to the first claim that leases something."""
+
+    def __init__(self, ledger: Ledger, patch: pytest.MonkeyPatch) -> None:
+        self.leases = 0
+        claim = ledger.claim
+
+        async def claim_and_lose(worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
+            leases = await claim(worker, queues, limit)
+            if leases and not self.leases:
+                self.leases = len(leases)
+                raise Unavailable("the connection is lost")
+            return leases
+
+        patch.setattr(ledger, "claim", claim_and_lose)

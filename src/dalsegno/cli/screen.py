@@ -51,13 +51,15 @@ class Silence:
 class PlainLines:
     """For logs and pipes."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, verb: str | None = None) -> None:
+        """``verb``: what is done with the execution, if it is neither started nor resumed."""
         self._console = console
+        self._verb = verb
         self.live = False
 
     def begin(self, view: ExecutionView, following: Following) -> None:
         if view.state not in ENDED:
-            verb = "started " if view.seq <= 1 else "resumed "
+            verb = self._verb or ("started " if view.seq <= 1 else "resumed ")
             version = f" v{view.version}" if view.version else ""
             self.say(f"{verb} {view.id} ({view.workflow}{version})")
             self.live = following.narrates
@@ -99,14 +101,14 @@ class LivePicture:
         self._console.print(message, markup=False, soft_wrap=True)
 
 
-def choose_screen(*, quiet: bool, as_json: bool = False) -> Screen:
+def choose_screen(*, quiet: bool, as_json: bool = False, verb: str | None = None) -> Screen:
     """Beside JSON there is a live view only if the JSON goes elsewhere than to the same terminal."""
     console = stderr()
     if quiet or (as_json and (sys.stdout.isatty() or not console.is_terminal)):
         return Silence()
     if console.is_terminal and not console.is_dumb_terminal:
         return LivePicture(console)
-    return PlainLines(console)
+    return PlainLines(console, verb)
 
 
 class ScreenLog(logging.Handler):

@@ -29,7 +29,7 @@ async def watch_execution(
     fresh: bool = False,
 ) -> int:
     """``fresh``: it was started for this, so that its whole history is news."""
-    screen = choose_screen(quiet=quiet, as_json=as_json)
+    screen = choose_screen(quiet=quiet, as_json=as_json, verb=None if fresh else "watching")
     log_to(screen)
     command = where.command
     async with reached(where) as client:

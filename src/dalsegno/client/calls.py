@@ -36,6 +36,8 @@ LARGEST_PAGE = 500
 MOST_EVENTS = 1000
 LONG_POLL = 25.0
 """Seconds that the server is asked to wait before it says that nothing has ended."""
+ON_THE_WAY = 1.0
+"""Seconds that the answer of a server which is there may take, beyond those that it was to wait."""
 SLACK = 15.0
 _MAYBE_PICTURE: Any = PictureReply | None
 
@@ -80,7 +82,12 @@ class ServerCalls:
         return (await self.transport.get(_path(execution), ExecutionReply)).view()
 
     async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - as users know it
-        """The server answers when it has ended; nobody asks again and again."""
+        """The server answers when it has ended; nobody asks again and again. One that is out of reach is not waited
+        for longer than for the execution."""
+        async with asyncio.timeout(None if timeout is None else timeout + ON_THE_WAY):
+            return await self._wait(execution, timeout)
+
+    async def _wait(self, execution: str, timeout: float | None) -> ExecutionView:  # noqa: ASYNC109 - see ``wait``
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             left = LONG_POLL if until is None else min(max(until - time.monotonic(), 0), LONG_POLL)

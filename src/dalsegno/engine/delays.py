@@ -29,10 +29,15 @@ def begins_at(delay: Duration | None, start_at: Moment | None, now: float) -> fl
 
 
 def _seconds(delay: Duration) -> float:
+    return seconds_of(delay, "delay")
+
+
+def seconds_of(given: Duration, what: str) -> float:
+    """Raises InvalidInput, which names the option."""
     try:
-        return parse_duration(delay)
+        return parse_duration(given)
     except BadDuration as error:
-        raise InvalidInput(f"'delay': {str(delay)[:100]!r} {error}") from None
+        raise InvalidInput(f"'{what}': {str(given)[:100]!r} {error}") from None
 
 
 def read_moment(given: Moment) -> float:

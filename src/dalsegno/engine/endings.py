@@ -1,20 +1,18 @@
-"""Waiting for executions to end: told at once by this process's own commits, noticed soon otherwise.
-
-How one ended that another process says has ended is read from the store, together with all others of which that was
-said meanwhile.
-"""
+"""Waiting for executions to end: told at once by this process's own commits, noticed soon otherwise."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import islice
 
-from dalsegno.errors import NotFound, OperatorError
-from dalsegno.model.effect import EndIfLast, FinishExecution
+from dalsegno.engine.background import end, in_background, is_under_way
+from dalsegno.engine.ending_reader import Answer, EndingReader, nothing
+from dalsegno.engine.outage import Outage
+from dalsegno.errors import OperatorError, UsageError
+from dalsegno.model.effect import EndIfLast, FinishExecution, RequestCancel
 from dalsegno.model.execution import ENDED, Ending, ExecutionView
 from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
@@ -22,29 +20,30 @@ from dalsegno.ports.archive import Archive
 logger = logging.getLogger("dalsegno.endings")
 
 REMEMBERED = 10_000
+FIRST_LOOK = 1.0
+"""Seconds that even the most impatient caller gives the store to say whether it has ended."""
 FIRST_GLANCE = 0.01
 """It may have ended long before anybody waited."""
 GLANCE = 0.25
 """Another process may end an execution. While anybody waits, one query this often asks about some of them."""
+LONGEST_PAUSE = 2.0
+"""The same while the store does not answer."""
 ASKED_AT_ONCE, TURNS, MOST_ASKED = 250, 8, 2_000
 """So many at least, the others come next, in so many turns. However many wait, a look costs no more than a bit."""
-READ_AT_ONCE = 100
-"""Results may be large."""
 
 
 class Endings:
     def __init__(self, archive: Archive) -> None:
         self.archive = archive
+        self.outage = Outage()
         self.waiting: Callable[[], None] = lambda: None
         """Called while somebody waits, so that other processes tell what they end."""
-        self._waiters: dict[str, list[asyncio.Future[Ending | None]]] = {}
-        """Told None where it was removed as soon as it had ended."""
+        self._waiters: dict[str, list[asyncio.Future[Ending]]] = {}
         self._watch: asyncio.Task[None] | None = None
+        self._reader = EndingReader(archive, self._waiters.__contains__, self._tell)
         self._running: OrderedDict[str, None] = OrderedDict()
         """Started here and not known to have ended: whoever waits for one of these need not look first."""
-        self._unread: dict[str, None] = {}
-        """They have ended, and somebody waits to be told how."""
-        self._reading: asyncio.Task[None] | None = None
+        self._closed = False
 
     def started(self, execution: str) -> None:
         self._running[execution] = None
@@ -55,7 +54,7 @@ class Endings:
         """It has ended; ``ending`` is given by the process whose commit ended it."""
         self._running.pop(execution, None)
         if ending is None:
-            self._ask_how(execution)
+            self._reader.ask(execution)
         else:
             self._tell(execution, ending)
 
@@ -70,32 +69,36 @@ class Endings:
 
     async def ending(self, execution: str, timeout: float | None = None) -> Ending:  # noqa: ASYNC109 - as users know it
         """How it ended; raises TimeoutError if it has not ended by then."""
-        waiter: asyncio.Future[Ending | None] = asyncio.get_running_loop().create_future()
+        if self._closed:
+            raise _stopped()
+        waiter: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(execution, []).append(waiter)
         self.waiting()
         try:
+            until = _clock() + timeout if timeout is not None else None
             if execution not in self._running:
-                ending = (await self._view(execution)).ending
+                async with asyncio.timeout(max(timeout, FIRST_LOOK) if timeout is not None else None):
+                    ending = (await self._view(execution)).ending
                 if ending is not None:
                     return ending
-            if self._watch is None:
-                self._watch = asyncio.create_task(self._watch_others())
-            async with asyncio.timeout(timeout):
-                ending = await waiter
-            if ending is None:
-                raise _nothing(execution)
-            return ending
+            if not is_under_way(self._watch):
+                self._watch = in_background(self._watch_others())
+            async with asyncio.timeout_at(until):
+                return await waiter
         finally:
             self._forget(execution, waiter)
 
     async def close(self) -> None:
-        for task in (self._watch, self._reading):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        """Whoever still waits is told that nobody will tell him here."""
+        self._closed = True
+        await end(self._watch)
+        await self._reader.close()
+        for execution in list(self._waiters):
+            self._tell(execution, _stopped())
 
-    def _forget(self, execution: str, waiter: asyncio.Future[Ending | None]) -> None:
+    def _forget(self, execution: str, waiter: asyncio.Future[Ending]) -> None:
+        if waiter.done() and not waiter.cancelled():
+            waiter.exception()  # so that nobody complains that it was not looked at
         waiters = self._waiters.get(execution)
         if waiters is not None:
             waiters[:] = [other for other in waiters if other is not waiter]
@@ -105,52 +108,46 @@ class Endings:
     async def _view(self, execution: str) -> ExecutionView:
         view = await self.archive.execution(execution)
         if view is None:
-            raise _nothing(execution)
+            raise nothing(execution)
         return view
 
-    def _tell(self, execution: str, ending: Ending | None) -> None:
+    def _tell(self, execution: str, answer: Answer) -> None:
         for waiter in self._waiters.pop(execution, ()):
-            if not waiter.done():
-                waiter.set_result(ending)
-
-    def _ask_how(self, execution: str) -> None:
-        if execution in self._waiters:
-            self._unread[execution] = None
-            if self._reading is None:
-                self._reading = asyncio.create_task(self._read_endings())
-
-    async def _read_endings(self) -> None:
-        """What is said meanwhile is read with the next. Where the store is away, who waits is looked for later."""
-        try:
-            while self._unread:
-                asked = list(islice(self._unread, READ_AT_ONCE))
-                for execution in asked:
-                    del self._unread[execution]
-                found = await self.archive.endings(asked)
-                for execution in asked:
-                    self._tell(execution, found.get(execution))
-        except OperatorError as error:
-            logger.warning("cannot read how executions ended (%s); looking again soon", error)
-        finally:
-            self._reading = None
+            if waiter.done():
+                continue
+            if isinstance(answer, Ending):
+                waiter.set_result(answer)
+            else:
+                waiter.set_exception(answer)
 
     async def _watch_others(self) -> None:
         pause = FIRST_GLANCE
         try:
             while self._waiters:
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, GLANCE)
                 self.waiting()
-                try:
-                    states = await self.archive.states(self._next_asked())
-                except OperatorError as error:
-                    logger.warning("cannot look for ended executions (%s); trying again", error)
-                    continue
-                for execution, state in states.items():
-                    if state in ENDED:
-                        self.notice(execution, None)
+                pause = min(pause * 2, GLANCE if await self._could_look() else LONGEST_PAUSE)
         finally:
-            self._watch = None
+            self.outage.gave_up(self)
+
+    async def _could_look(self) -> bool:
+        try:
+            await self._look(self._next_asked())
+        except OperatorError as error:
+            self.outage.failed(self, "whoever waits for an execution to end waits for the store", error)
+            return False
+        except Exception:
+            logger.exception("cannot look for ended executions; trying again")
+            return False
+        self.outage.answered(self)
+        return True
+
+    async def _look(self, asked: list[str]) -> None:
+        """One that is gone has ended, too."""
+        states = await self.archive.states(asked)
+        for execution in asked:
+            if execution not in states or states[execution] in ENDED:
+                self.notice(execution, None)
 
     def _next_asked(self) -> list[str]:
         """They go to the end of the line."""
@@ -164,11 +161,15 @@ class Endings:
 def ending_in(transition: Transition) -> Ending | None:
     """The ending that a transition carries: whether it was applied is for the ledger to say."""
     for effect in transition.effects:
-        finish = effect.finish if type(effect) is EndIfLast else effect
+        finish = effect.finish if isinstance(effect, EndIfLast | RequestCancel) else effect
         if type(finish) is FinishExecution:
             return Ending(finish.state, finish.output, finish.error)
     return None
 
 
-def _nothing(execution: str) -> NotFound:
-    return NotFound(f"there is no execution {execution} in this store")
+def _clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _stopped() -> UsageError:
+    return UsageError("the application was stopped while this call was waiting")

@@ -23,6 +23,7 @@ from dalsegno.engine.outage import Outage
 from dalsegno.engine.outbox import Outbox
 from dalsegno.engine.processes import worker_name
 from dalsegno.engine.reconciler import Reconciler
+from dalsegno.engine.retired_names import RetiredNames
 from dalsegno.engine.runner import Runner
 from dalsegno.engine.scripting.steps import ScriptSteps
 from dalsegno.engine.scripting.task_run import TaskRunner
@@ -145,7 +146,7 @@ class Engine:
         self.troubles = Troubles(stack.records, stack.clock)
         self.outbox.trouble = self.troubles.note
         self.outage = Outage()
-        self.committer.outage = self.timers.outage = self.outage
+        self.committer.outage = self.timers.outage = self.endings.outage = self.outage
         self.reconciler.outage = self.outbox.outage = self.outage
         self.worker: Worker | None = None
         self.observer: Observer | None = None
@@ -240,6 +241,7 @@ class Engine:
         self.client.worker = self.worker
         # It takes nothing before its name is stored: when it is, the store is back.
         self._play("worker", self.worker.run, self.worker.names.may_lease)
+        self._play("names", RetiredNames(self.worker.names, self.reconciler).run)
         if serves_others and self._seen_tasks is not None and self._task_names():
             self._play("program", partial(self._seen_tasks.keep_noting, self._program))
 

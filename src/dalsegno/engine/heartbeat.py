@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 
 from dalsegno.engine.outage import Outage
@@ -12,6 +13,9 @@ from dalsegno.ports.ledger import Ledger
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 5.0
 """Seconds until a beat that was not stored is tried again, at first and at most."""
+
+RETIRED_AFTER = 5.0
+"""Seconds after a name was given up in which something may still be known to be leased under it: a start on its way."""
 
 
 class Names:
@@ -23,7 +27,9 @@ class Names:
         self.current = first
         self._first = first
         self._in_use = in_use
-        self._given_up = 0
+        self._given_up: dict[str, float] = {}
+        """When each was, on the clock of this process."""
+        self._times = 0
         self._stored = {first}
 
     def __call__(self) -> set[str]:
@@ -42,10 +48,21 @@ class Names:
         """Whether that makes a new name necessary; one that is given up already does not."""
         if name != self.current:
             return False
-        self._given_up += 1
+        self._given_up[name] = time.monotonic()
+        self._times += 1
         self._stored = set()  # before there is a new name, which the heartbeat may store at any moment
-        self.current = f"{self._first}.{self._given_up}"
+        self.current = f"{self._first}.{self._times}"
         return True
+
+    def retired(self) -> list[str]:
+        """Those that were given up a while ago, and under which nothing runs here: whatever is leased under them,
+        nobody will bring to its end."""
+        before, in_use = time.monotonic() - RETIRED_AFTER, set(self._in_use())
+        return [name for name, at in self._given_up.items() if at <= before and name not in in_use]
+
+    def forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._given_up.pop(name, None)
 
 
 class Heartbeat:

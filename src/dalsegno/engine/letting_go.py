@@ -51,10 +51,12 @@ class LettingGo:
         self._breaks = PutOffs()
 
     def note_broken(self, lease: Lease, error: BaseException) -> None:
-        """Not the node's failure (those are values) but ours. A store that is away is told without a traceback."""
+        """Not the node's failure (those are values) but ours. A store that is away is told without a traceback, and not
+        for each token where it is known already."""
         is_bug = not isinstance(error, OperatorError)
+        is_known = self._committer.outage.is_known
         logger.log(
-            logging.ERROR if is_bug else logging.WARNING,
+            logging.ERROR if is_bug else logging.DEBUG if is_known else logging.WARNING,
             "step of token %s (node %s) of execution %s %s: %s",
             lease.token,
             lease.node,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dalsegno.core.diagnosis import diagnose
 from dalsegno.engine.outage import Outage
@@ -114,12 +114,15 @@ class Reconciler:
         self.tended()
 
     async def take_back_leases(self) -> None:
-        dead = dead_among(await self.ledger.known_workers())
-        lost = await self.ledger.expire(dead)
+        await self.take_back(dead_among(await self.ledger.known_workers()), "of workers that are gone")
+
+    async def take_back(self, names: Sequence[str], whose: str) -> None:
+        """What is leased under these names, and under all that missed their heartbeat."""
+        lost = await self.ledger.expire(names)
         if lost:
             self.repairs["expired-lease"] += len(lost)
             leases = "1 lease" if len(lost) == 1 else f"{len(lost):,} leases"
-            logger.warning("took back %s of workers that are gone", leases)
+            logger.warning("took back %s %s", leases, whose)
             await self.broker.announce(lost)
 
     async def _walk(self) -> None:

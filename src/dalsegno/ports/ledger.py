@@ -34,8 +34,13 @@ class WorkerView(Struct, frozen=True):
     info: bytes
 
 
+COUNTED = 100_000
+"""Ready tokens of a queue that are counted, with and without a limit key: a look costs no more, however many wait."""
+
+
 class QueueView(Struct, frozen=True):
-    """How long one queue is. ``oldest``: since when the first of its ready tokens waits; None where none does."""
+    """How long one queue is. ``oldest``: since when the first of its ready tokens waits; None where none does.
+    ``ready`` may be too low where it is more than ``COUNTED``."""
 
     queue: str
     ready: int

@@ -147,7 +147,7 @@ class _Collector:
         )
 
     def _store(self, look: Look) -> Iterator[Metric]:
-        longest = sorted(look.queues, key=lambda view: -view.ready)[:QUEUES]
+        longest = sorted(look.queues, key=lambda view: -(view.ready + view.running))[:QUEUES]
         yield _by_queue(
             "queue_ready", "Tokens that wait for a worker.", [(v.queue, v.ready) for v in longest]
         )

@@ -15,7 +15,7 @@ from dalsegno.errors import Unavailable
 from dalsegno.model.effect import CancelTokens, StoreOutput
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import AlreadyApplied, Applied, Deferred, Stale
-from dalsegno.ports.ledger import WorkerView
+from dalsegno.ports.ledger import QueueView, WorkerView
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract.build import RUN, arrive, barrier, event, start, step, token
 from tests.adapters.postgres.conftest import OpenLedger
@@ -36,6 +36,18 @@ async def test_every_statement_is_valid_on_the_schema(ledger: PostgresLedger) ->
     async with ledger.store.transaction() as tx:
         for text in SQL.values():
             await tx.connection.prepare(text)
+
+
+async def test_a_look_at_queues_counts_only_so_many_of_each(
+    ledger: PostgresLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dalsegno.adapters.postgres.ledger.COUNTED", 3)
+    began = ledger.now()
+    many = [token(f"{name}-{n}", queue=name) for name, count in (("a", 5), ("b", 2)) for n in range(count)]
+    limited = [token(f"limited-{n}", queue="a", key="k") for n in range(4)]
+    await ledger.commit([start(RUN, *many, *limited)])
+
+    assert await ledger.queues() == [QueueView("a", 6, 0, began), QueueView("b", 2, 0, began)]
 
 
 # -- locks ----------------------------------------------------------------------------------------------------

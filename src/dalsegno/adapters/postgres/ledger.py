@@ -20,6 +20,7 @@ from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.ledger import (
+    COUNTED,
     SLOTS_PAGE,
     Inspection,
     OutboxEntry,
@@ -142,7 +143,7 @@ class PostgresLedger:
         return [name for (name,) in await self.store.fetch("leases.known_workers")]
 
     async def queues(self) -> list[QueueView]:
-        return [QueueView(*row) for row in await self.store.fetch("look.queues")]
+        return [QueueView(*row) for row in await self.store.fetch("look.queues", COUNTED)]
 
     # -- leaving ----------------------------------------------------------------------------------------------
 

@@ -95,16 +95,14 @@ class SqliteArchive:
         return execution_view(row) if row is not None else None
 
     async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
-        names = _names(executions)
         rows = await self.store.read(
-            lambda connection: connection.execute(SQL["listing.states"], (names,)).fetchall()
+            lambda connection: connection.execute(SQL["listing.states"], (_names(executions),)).fetchall()
         )
         return dict(rows)
 
     async def endings(self, executions: Sequence[str]) -> dict[str, Ending]:
-        names = _names(executions)
         rows = await self.store.read(
-            lambda connection: connection.execute(SQL["listing.endings"], (names,)).fetchall()
+            lambda connection: connection.execute(SQL["listing.endings"], (_names(executions),)).fetchall()
         )
         return {execution: Ending(*how) for execution, *how in rows}
 
@@ -123,9 +121,10 @@ class SqliteArchive:
         return [Event(execution, *row) for row in rows]
 
     async def newest_events(self, executions: Sequence[str]) -> dict[str, int]:
-        names = _names(executions)
         rows = await self.store.read(
-            lambda connection: connection.execute(SQL["listing.newest_events"], (names,)).fetchall()
+            lambda connection: connection.execute(
+                SQL["listing.newest_events"], (_names(executions),)
+            ).fetchall()
         )
         return dict(rows)
 

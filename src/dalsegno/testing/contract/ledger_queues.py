@@ -43,5 +43,15 @@ class LedgerQueues(Topic):
         await stack.apply(start(RUN, token("a"), token("b", key="k")))
         assert await stack.ledger.queues() == [QueueView("default", 2, 0, began)]
 
+    async def test_l9_queues_of_each_kind_are_all_found_and_in_order(self, stack: ContractStack) -> None:
+        began = stack.clock.now()
+        keys = {"b": None, "d": "k", "a": "k", "c": None, "e": "j"}
+        await stack.apply(
+            start(
+                RUN, *(token(f"{name}{n}", queue=name, key=key) for name, key in keys.items() for n in (1, 2))
+            )
+        )
+        assert await stack.ledger.queues() == [QueueView(name, 2, 0, began) for name in "abcde"]
+
     async def test_l9_empty_queues_are_not_shown(self, stack: ContractStack) -> None:
         assert await stack.ledger.queues() == []

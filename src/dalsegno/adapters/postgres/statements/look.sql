@@ -95,16 +95,68 @@ FROM looked
 HAVING count(*) = $2;
 
 -- :name queues
--- Ready tokens of each queue and since when the first of them waits, and leased ones.
-SELECT queue, count(*) FILTER (WHERE state = 'ready'), count(*) FILTER (WHERE state = 'leased'),
-       min(ready_at) FILTER (WHERE state = 'ready')
-FROM (
-    SELECT queue, state, ready_at FROM token WHERE state = 'ready' AND limit_key IS NULL
+-- Ready tokens of each queue ($1 at most, as they are taken), since when the first of them waits, and leased ones. From
+-- one queue to the next the index is walked in one step.
+WITH RECURSIVE open_queue AS (
+    (SELECT queue FROM token WHERE state = 'ready' AND limit_key IS NULL ORDER BY queue LIMIT 1)
     UNION ALL
-    SELECT queue, state, ready_at FROM token WHERE state = 'ready' AND limit_key IS NOT NULL
+    SELECT (
+        SELECT token.queue
+        FROM token
+        WHERE state = 'ready' AND limit_key IS NULL AND token.queue > open_queue.queue
+        ORDER BY token.queue
+        LIMIT 1
+    )
+    FROM open_queue
+    WHERE open_queue.queue IS NOT NULL
+), limited_queue AS (
+    (SELECT queue FROM token WHERE state = 'ready' AND limit_key IS NOT NULL ORDER BY queue LIMIT 1)
     UNION ALL
-    SELECT queue, state, ready_at FROM token WHERE state = 'leased'
-) AS at_work
+    SELECT (
+        SELECT token.queue
+        FROM token
+        WHERE state = 'ready' AND limit_key IS NOT NULL AND token.queue > limited_queue.queue
+        ORDER BY token.queue
+        LIMIT 1
+    )
+    FROM limited_queue
+    WHERE limited_queue.queue IS NOT NULL
+), at_work AS (
+    SELECT open_queue.queue, counted.ready, 0 AS running, counted.oldest
+    FROM open_queue
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS ready, min(ready_at) AS oldest
+        FROM (
+            SELECT ready_at
+            FROM token
+            WHERE token.queue = open_queue.queue AND state = 'ready' AND limit_key IS NULL
+            ORDER BY CASE WHEN losses >= 3 THEN 1 ELSE 0 END, priority DESC, ready_at, turn
+            LIMIT $1
+        ) AS first
+    ) AS counted
+    WHERE open_queue.queue IS NOT NULL
+    UNION ALL
+    SELECT limited_queue.queue, counted.ready, 0, counted.oldest
+    FROM limited_queue
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS ready, min(ready_at) AS oldest
+        FROM (
+            SELECT ready_at
+            FROM token
+            WHERE token.queue = limited_queue.queue AND state = 'ready' AND limit_key IS NOT NULL
+            ORDER BY limit_key, CASE WHEN losses >= 3 THEN 1 ELSE 0 END, priority DESC, ready_at, turn
+            LIMIT $1
+        ) AS first
+    ) AS counted
+    WHERE limited_queue.queue IS NOT NULL
+    UNION ALL
+    SELECT queue, 0, count(*), NULL
+    FROM token
+    WHERE state = 'leased'
+    GROUP BY queue
+)
+SELECT queue, sum(ready)::bigint, sum(running)::bigint, min(oldest)
+FROM at_work
 GROUP BY queue
 ORDER BY queue;
 
