@@ -261,7 +261,7 @@ async def test_tasks_that_a_worker_does_not_know_are_left_to_others(
     http: httpx.AsyncClient, execution: str
 ) -> None:
     assert await claim(http, tasks=["paint"], wait=0.3) == []
-    (task,) = await claim(http, "w2", tasks=["resize"], wait=5)
+    (task,) = await claim(http, "w2", tasks=["resize"], wait=20)
     assert (task["execution"], task["attempt"]) == (execution, 1)
 
 

@@ -13,7 +13,7 @@ from dalsegno.lang.statements import Program
 GRAPH = {"name": "greet", "nodes": [{"id": "a", "type": "log", "parameters": {"message": "hi"}}]}
 HALF_A_CHARACTER = rb"\ud800"
 SCRIPT = {"Content-Type": "application/vnd.dalsegno.flow"}
-A_LONG_SCRIPT = b"let a = 1\n" + b"a += 1\n" * 3000 + b"return a\n"
+A_LONG_SCRIPT = b"let a = 1\n" + b"a += 1\n" * 6000 + b"return a\n"
 
 
 async def test_a_refusal_that_quotes_half_a_character_is_still_a_refusal(http: httpx.AsyncClient) -> None:
@@ -43,8 +43,8 @@ async def test_others_are_served_while_a_long_definition_is_checked(
         await asyncio.sleep(0)  # a call within one process may end without ever giving way
 
     assert (await checking).status_code in (200, 201)
-    # Each time the check hands over the interpreter; one or two if it kept the loop to itself.
-    assert answered > 4
+    # Each time the check hands over the interpreter, mostly dozens of times; one or two if it kept the loop to itself.
+    assert answered > 2
 
 
 @pytest.mark.parametrize("path", ["/v1/session", "/v1/approvals/links/nobody-knows"])

@@ -85,8 +85,9 @@ def test_a_failing_program_is_shortened_and_told(monkeypatch: pytest.MonkeyPatch
     kind = KINDS["scripts"]
     smaller, finding = shrink_with(case, verdict, 25, kind.judge, kind.simpler)
     told = describe(smaller, finding, seed=7)
-    assert "site: 1" not in told
-    assert "site: 4" not in told
+    assert "bystander False" in told
+    assert "catch" not in told
+    assert "site: 4" not in told  # which of the others can go depends on the order of steps
     assert "site: 3" in told
     assert "python -m dalsegno.testing.simulation --scripts --start 7 --seeds 1" in told
 

@@ -91,6 +91,10 @@ def put_off(lease: Lease, due: float, queue: str | None = None) -> Transition:
     return _asleep(lease, Park(due, lease.data, lease.attempt, queue=queue))
 
 
+def is_put_off(step: Transition) -> bool:
+    return step.park is not None and not step.events and not step.effects
+
+
 def _asleep(lease: Lease, park: Park, events: tuple[NewEvent, ...] = ()) -> Transition:
     return Transition(
         lease.execution,

@@ -234,14 +234,15 @@ class Engine:
         heartbeat.outage = self.outage
         heartbeat.start()
         self._heartbeat = heartbeat  # only now: one whose first beat was not stored has nothing to stop
-        self.worker.renamed = heartbeat.soon
+        retired = RetiredNames(self.worker.names, self.reconciler)
+        self.worker.renamed = partial(_call_all, heartbeat.soon, retired.notice)
         self.worker.observer = self.observer
         self.worker.transactions = self.transactions
         self.worker.letting_go.trouble = self.troubles.note
         self.client.worker = self.worker
         # It takes nothing before its name is stored: when it is, the store is back.
         self._play("worker", self.worker.run, self.worker.names.may_lease)
-        self._play("names", RetiredNames(self.worker.names, self.reconciler).run)
+        self._play("names", retired.run)
         if serves_others and self._seen_tasks is not None and self._task_names():
             self._play("program", partial(self._seen_tasks.keep_noting, self._program))
 
@@ -358,6 +359,11 @@ def tell(neighbours: Neighbours, transition: Transition, applied: Applied) -> No
         neighbours.tell_owed()
     if applied.ended is not None:
         neighbours.tell_ended(transition.execution)
+
+
+def _call_all(*calls: Callable[[], None]) -> None:
+    for call in calls:
+        call()
 
 
 def _call_off(worker: Worker, transition: Transition, applied: Applied) -> None:

@@ -54,6 +54,11 @@ class Names:
         self.current = f"{self._first}.{self._times}"
         return True
 
+    @property
+    def given_up(self) -> bool:
+        """Whether any was that is not forgotten yet."""
+        return bool(self._given_up)
+
     def retired(self) -> list[str]:
         """Those that were given up a while ago, and under which nothing runs here: whatever is leased under them,
         nobody will bring to its end."""

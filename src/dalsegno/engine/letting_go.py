@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from dalsegno.core.script_tasks import put_off
+from dalsegno.core.script_tasks import is_put_off, put_off
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.elsewhere import ComesBack, RunsElsewhere
 from dalsegno.engine.outage import Pause
@@ -95,7 +95,7 @@ class LettingGo:
 
     def note_stored(self, step: Transition) -> None:
         """Whatever broke in its token before does so no more."""
-        if step.token is not None and not _is_put_off(step):
+        if step.token is not None and not is_put_off(step):
             self._breaks.forget(step.token)
 
     async def give_back(self, name: str, leases: Sequence[Lease]) -> None:
@@ -226,10 +226,6 @@ class PutOffs:
 
 def _ready(leases: Sequence[Lease]) -> list[ReadyToken]:
     return [ReadyToken(lease.token, lease.execution, lease.queue, lease.priority) for lease in leases]
-
-
-def _is_put_off(step: Transition) -> bool:
-    return step.park is not None and not step.events and not step.effects
 
 
 def _would_forget(lease: Lease) -> bool:

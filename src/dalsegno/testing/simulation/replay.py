@@ -18,6 +18,7 @@ from dalsegno.adapters.memory import (
     MemoryRecords,
     MemoryStore,
 )
+from dalsegno.core.script_tasks import is_put_off, put_off
 from dalsegno.core.settlement import TokenRow, wake_row
 from dalsegno.core.start import start
 from dalsegno.engine.engine import Engine
@@ -36,6 +37,15 @@ from dalsegno.testing.simulation.world import Observation
 
 class DivergedError(Exception):
     """A decision of the log could not be taken again."""
+
+
+def put_off_until(recorded: Transition, token: TokenRow) -> float | None:
+    """When the token was to be taken again, where a process that could not run it has put it off: nothing in the graph
+    or the script decides that. A wait or a retry changes what the token carries."""
+    park = recorded.park
+    if park is None or not is_put_off(recorded) or (park.data, park.attempt) != (token.data, token.attempt):
+        return None
+    return park.due
 
 
 class _Undying(Counter[str]):
@@ -112,18 +122,21 @@ class _Replay:
     async def _commit(self, decision: Commit) -> None:
         transition = decision.transition
         if transition.token is not None:
-            transition = await self._decide_again(transition.token, decision.losses)
+            transition = await self._decide_again(transition, decision.losses)
         elif isinstance(transition.effects[0] if transition.effects else None, CreateExecution):
             transition = await self._start_again(transition)
         [outcome] = await self.ledger.commit([transition])
         if not isinstance(outcome, Applied):
             raise DivergedError(f"a transition of token {transition.token} was {outcome}")
 
-    async def _decide_again(self, name: str, losses: int) -> Transition:
-        token = self._token(name)
+    async def _decide_again(self, recorded: Transition, losses: int) -> Transition:
+        token = self._token(recorded.token or "")
         if token.state not in ("ready", "held"):
-            raise DivergedError(f"token {name} ({token.kind} {token.node}) was run, but is {token.state}")
+            raise DivergedError(f"token {token.id} ({token.kind} {token.node}) was run, but is {token.state}")
         token.losses = losses
+        due = put_off_until(recorded, token)
+        if due is not None:
+            return put_off(self.ledger.give(token), due)
         return (await self.engine.steps.step(self.ledger.give(token))).transition
 
     async def _start_again(self, transition: Transition) -> Transition:

@@ -17,6 +17,7 @@ from dalsegno.adapters.memory import (
     MemoryRecords,
     MemoryStore,
 )
+from dalsegno.core.script_tasks import put_off
 from dalsegno.core.settlement import TokenRow, wake_row
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.scripting.steps import ScriptStep
@@ -30,7 +31,7 @@ from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.simulation.ledger import Commit, Wake
 from dalsegno.testing.simulation.loop import virtual_loop
 from dalsegno.testing.simulation.nodes import simulation_registry
-from dalsegno.testing.simulation.replay import DivergedError
+from dalsegno.testing.simulation.replay import DivergedError, put_off_until
 from dalsegno.testing.simulation.scripts.scenario import ScriptScenario
 from dalsegno.testing.simulation.scripts.tasks import SimulatedTasks
 from dalsegno.testing.simulation.scripts.texts import workflows_of
@@ -135,6 +136,9 @@ class _Replay:
         if token.state not in ("ready", "held"):
             raise DivergedError(f"token {token.id} ({token.kind} {token.node}) was run, but is {token.state}")
         token.losses, token.fence = losses, recorded.fence - 1
+        due = put_off_until(recorded, token)
+        if due is not None:
+            return ScriptStep(put_off(self.ledger.give(token), due))
         hot = self.engine.scripts.hot
         saved = _saved(recorded)
         if saved is not None or token.kind == "resume":
