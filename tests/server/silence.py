@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,8 @@ def standing_still(server: PostgresServer) -> Iterator[None]:
         yield
     finally:
         for process in stopped:
-            os.kill(process, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # it had just ended, and the postmaster knows by now
+                os.kill(process, signal.SIGCONT)
 
 
 def stop(process: int, stopped: list[int]) -> None:
