@@ -103,7 +103,7 @@ def find_execution(stage: Stage) -> str:
 def explain_kill(stage: Stage, killed: int) -> None:
     say(f"\n$ kill -9 {killed}", style="bold red")
     say(
-        f"{len(stage.runs())} runs had begun; some of them had not ended. Their work is gone, their place is not.\n"
+        f"{len(stage.runs())} task runs had begun; some had not ended. Their work is gone, their place is not.\n"
     )
 
 
@@ -123,8 +123,8 @@ def prove(stage: Stage, execution: str, killed: int) -> int:
     print_table(committed, began)
     lost = len(runs) - len(committed)
     say(
-        f"\n{len(runs)} runs for {len(committed)} commits: {lost} runs were lost with the killed process and "
-        "ran again; every result was recorded once.",
+        f"\n{len(runs)} task runs for {len(committed)} commits: {lost} of them were lost with the killed process and "
+        "repeated; every result was recorded once.",
         style="bold",
     )
     problems = check(shown, committed, began, {key for _, key, process in runs if process == killed})
@@ -160,7 +160,7 @@ def check(
 def print_table(committed: Counter[tuple[str, str]], began: Counter[tuple[str, str]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("task")
-    for title in ("pieces of work", "runs", "ran again", "committed"):
+    for title in ("pieces of work", "task runs", "ran again", "committed"):
         table.add_column(title, justify="right")
     for node in dict.fromkeys(node for node, _ in began):
         pieces = [count for (name, _), count in began.items() if name == node]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
 
-from dalsegno.adapters.postgres import PostgresArchive, PostgresStore
+from dalsegno.adapters.postgres import PostgresArchive, PostgresStore, removal
 from dalsegno.adapters.postgres import partitions as days
 from dalsegno.adapters.postgres.numbering import DAY, day_at, numbers_of
 from dalsegno.adapters.postgres.partitions import AHEAD, make_ahead, make_in_time, name_of, read_name
@@ -26,6 +27,7 @@ from tests.adapters.postgres.past import (
     put_running,
     rows_of,
 )
+from tests.waiting import come_about
 
 
 @pytest.fixture
@@ -338,17 +340,39 @@ async def test_execution_with_a_long_history_goes_in_several_transactions(store:
     assert await archive.execution("long") is None
 
 
+@asynccontextmanager
+async def one_of_two_is_held(store: PostgresStore, url: str) -> AsyncIterator[None]:
+    """Of two executions that have ended, "held" and "free": as the sweep holds what has just ended."""
+    for name in ("held", "free"):
+        await put_ended(store, name, day_at(store.now()) - 10)
+    other = await asyncpg.connect(url)
+    async with other.transaction():
+        await other.fetch("SELECT FROM dalsegno.execution WHERE id = 'held' FOR UPDATE")
+        yield
+    await other.close()
+
+
 async def test_what_another_process_is_at_work_with_is_left_to_it(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    archive, day = PostgresArchive(store), day_at(store.now()) - 10
-    for name in ("held", "free"):
-        await put_ended(store, name, day)
-    other = await asyncpg.connect(postgres_url)
-    async with other.transaction():
-        await other.fetch("SELECT FROM dalsegno.execution WHERE id = 'held' FOR UPDATE")
-
+    archive = PostgresArchive(store)
+    async with one_of_two_is_held(store, postgres_url):
         assert await archive.remove(["held", "free"]) == ["free"]
-    await other.close()
 
     assert await archive.remove(["held", "free"]) == ["held"]
+
+
+async def test_what_somebody_is_at_work_with_for_a_moment_is_removed_all_the_same(
+    store: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removal, "PAUSES", (0.01,) * 1000)
+    archive = PostgresArchive(store)
+    async with one_of_two_is_held(store, postgres_url):
+        removing = asyncio.create_task(archive.remove(["held", "free"]))
+        await come_about(lambda: _is_gone(archive, "free"), "the other one is removed")
+
+    assert await removing == ["free", "held"]
+
+
+async def _is_gone(archive: PostgresArchive, name: str) -> bool:
+    return await archive.execution(name) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -14,6 +15,8 @@ from dalsegno.model.search import error_words
 
 REMOVED_ROWS = 5000
 """About how many rows are removed in one transaction."""
+PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
+"""Seconds, one after the other, in which others may get done with what is to be removed."""
 SMALL = 200
 """Events of an execution that is removed together with others."""
 HISTORY = ("output", "event")
@@ -50,6 +53,17 @@ class Removal:
         return removed
 
     async def remove_named(self, executions: Sequence[str]) -> list[str]:
+        """What the sweep or a commit is at work with just now is not passed over: they are done with it soon."""
+        removed = await self._remove_free(executions)
+        for pause in PAUSES:
+            if not await self.store.fetch("removal.removable", list(executions)):
+                break
+            await asyncio.sleep(pause)
+            removed += await self._remove_free(executions)
+        return removed
+
+    async def _remove_free(self, executions: Sequence[str]) -> list[str]:
+        """Those of them that nobody is at work with."""
         removed: list[str] = []
         more = True
         while more:
