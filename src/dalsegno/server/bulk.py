@@ -132,9 +132,8 @@ async def _retry(office: Office, view: ExecutionView) -> str | None:
     return None
 
 
-CLEARING_UP = (0, 0.02, 0.05, 0.1, 0.2, 0.4)
-"""Pauses before another try: right after its end what is left of an execution is swept, and meanwhile nobody else may
-touch it."""
+TELLING = (0, 0.02, 0.05, 0.1, 0.2, 0.4)
+"""Pauses before another try: right after the end of a child its parent is still to be told."""
 
 
 async def remove_one(office: Office, execution: str) -> None:
@@ -142,7 +141,7 @@ async def remove_one(office: Office, execution: str) -> None:
     view = await office.client.status(execution)
     if view.state not in ENDED:
         raise Conflict(f"execution {execution} has not ended ({view.state}); cancel it first")
-    for pause in CLEARING_UP:
+    for pause in TELLING:
         await asyncio.sleep(pause)
         if await office.client.stack.archive.remove([execution]):
             return
