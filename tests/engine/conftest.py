@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+
+from dalsegno.testing.clock import FakeClock
+from tests.engine.desk import Desk
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -13,3 +17,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         found: str = request.getfixturevalue("empty_postgres")()
         return found
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/engine.db"
+
+
+@pytest.fixture
+async def desk(url: str) -> AsyncIterator[Desk]:
+    found = await Desk.open(url, FakeClock())
+    await found.deploy()
+    yield found
+    await found.stack.close()

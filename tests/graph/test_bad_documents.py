@@ -8,9 +8,12 @@ import pytest
 
 from dalsegno.errors import InvalidDefinition
 from dalsegno.graph.build import load_graph
-from tests.graph.bad_documents import CASES, node, saying
+from tests.graph.bad_documents import DOCUMENTS, node
+from tests.graph.bad_expressions import EXPRESSIONS, saying
 from tests.graph.catalog import CATALOG
 from tests.graph.documents import document, findings_of
+
+CASES = {**DOCUMENTS, **EXPRESSIONS}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

@@ -1,112 +1,27 @@
 """What may live across an await comes back as it was: equal, of the same type, and shared where it was shared."""
 
-# ruff: noqa: DTZ001, PLR1711, RET501, RUF012 - values of every kind
+# ruff: noqa: PLR1711, RET501 - values of every kind
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import datetime as dt
 import decimal
-import enum
-import fractions
 import functools
 import math
 import operator
 import os.path
-import pathlib
-import re
-import types
-import uuid
-import zoneinfo
-from typing import Any, NamedTuple
+from typing import Any
 
-import pydantic
 import pytest
 
 from dalsegno.lang.effects import Ok
 from dalsegno.lang.python import DurableWorkflow, PythonMachine, compile_workflow
-from tests.python import tasks
+from tests.python import tasks, values
 from tests.python.driving import Driver, drive
 from tests.python.tasks import double, echo
-
-
-class Colour(enum.Enum):
-    RED = "red"
-    BLUE = {"deep": True}
-
-
-class Size(enum.IntEnum):
-    SMALL = 1
-
-
-class Kind(enum.StrEnum):
-    A = "a"
-
-
-class Access(enum.Flag):
-    READ = 1
-    WRITE = 2
-
-
-class Point(NamedTuple):
-    x: int
-    y: int = 0
-
-
-Pair = collections.namedtuple("Pair", "left right")  # noqa: PYI024
-
-
-@dataclasses.dataclass
-class Line:
-    start: Point
-    points: list[Point] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass(frozen=True)
-class Key:
-    name: str
-    parts: tuple[int, ...] = ()
-
-
-@dataclasses.dataclass(slots=True)
-class Slim:
-    a: int
-    b: Any = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class FrozenSlim(Key):
-    extra: int = 0
-
-
-@dataclasses.dataclass
-class Cached:
-    n: int
-
-    @functools.cached_property
-    def lock(self) -> Any:
-        return iter(lambda: 1, 2)  # something that could never be stored
-
-
-class Model(pydantic.BaseModel):
-    name: str
-    tags: list[str] = []
-    when: dt.datetime | None = None
-    _secret: int = pydantic.PrivateAttr(default=5)
-
-
-class Open(pydantic.BaseModel, extra="allow", frozen=True):
-    a: int
-
-
-class Outer:
-    @dataclasses.dataclass
-    class Inner:
-        n: int
-
-        def twice(self) -> int:
-            return self.n * 2
+from tests.python.values import VALUES as OF_OTHERS
+from tests.python.values import Key, Line, Model, Outer, Point, Slim, with_a_lock
 
 
 def module_function(x: int) -> int:
@@ -116,83 +31,8 @@ def module_function(x: int) -> int:
 module_lambda = lambda x: x + 2  # noqa: E731
 other_lambda = lambda x: x + 3  # noqa: E731
 
-
-def _cached() -> Cached:
-    made = Cached(1)
-    _ = made.lock
-    return made
-
-
-def _model() -> Model:
-    made = Model(name="a", when=dt.datetime(2024, 1, 2, tzinfo=dt.UTC))
-    made._secret = 9
-    return made
-
-
-BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
-
 VALUES: dict[str, Any] = {
-    "none": None,
-    "booleans": [True, False],
-    "integers": [0, -1, 2**53 - 1, 2**53, -(2**53), 2**63, 2**200, -(2**200)],
-    "floats": [0.1, -0.0, 1e300, float("inf"), float("-inf"), 5e-324, 1.0],
-    "complex": 1 + 2j,
-    "texts": ["", "ä", "\x00", "\ud800", "😀", "a" * 40_000],
-    "bytes": [b"", b"\x00\xff", bytearray(b"abc"), b"z" * 40_000],
-    "nested": {"a": [1, {"b": (1, 2, [3])}], 1: "one", None: 0, (1, 2): {3}, 2.5: b"x", True and "t": 1},
-    "tuples": ((), (1,), (1, (2, (3,)))),
-    "sets": [set(), {1, "a", (2, 3)}, frozenset({frozenset({1}), Key("k", (1, 2))})],
-    "dates": [
-        dt.datetime(2024, 5, 6, 7, 8, 9, 123456),
-        dt.datetime(2024, 5, 6, tzinfo=dt.UTC),
-        dt.datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=BERLIN),
-        dt.datetime(2024, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=5, minutes=30), "IST")),
-        dt.datetime(2024, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=-3))),
-        dt.date(1, 1, 1),
-        dt.time(23, 59, 59, 999999, fold=1),
-        dt.time(1, tzinfo=dt.UTC),
-        dt.timedelta(days=-1, microseconds=1),
-        dt.timedelta.max,
-        BERLIN,
-        dt.UTC,
-    ],
-    "numbers": [
-        decimal.Decimal("1.10"),
-        decimal.Decimal("NaN"),
-        decimal.Decimal("-0E+7"),
-        fractions.Fraction(-1, 3),
-    ],
-    "uuid": uuid.UUID(int=5),
-    "enums": [
-        Colour.RED,
-        Colour.BLUE,
-        Size.SMALL,
-        Kind.A,
-        Access.READ,
-        Access.READ | Access.WRITE,
-        Access(0),
-    ],
-    "named tuples": [Point(1), Pair(1, [2])],
-    "dataclasses": [
-        Line(Point(1, 2), [Point(3)]),
-        Key("a", (1,)),
-        Slim(1, [2]),
-        FrozenSlim("n", (), 4),
-        Outer.Inner(3),
-    ],
-    "models": [_model(), Open(a=1, b=2)],
-    "paths": [pathlib.PurePosixPath("/a/b"), pathlib.Path("x")],
-    "patterns": [re.compile(r"a+", re.IGNORECASE), re.compile(rb"b")],
-    "ranges": [range(3), range(10, 0, -3), range(2**70), slice(1, None, 2)],
-    "deque": [collections.deque([1, 2], maxlen=2), collections.deque()],
-    "dicts": [
-        collections.OrderedDict(b=1, a=2),
-        collections.Counter("aab"),
-        collections.defaultdict(list, {"a": [1]}),
-        collections.defaultdict(None, {}),
-    ],
-    "namespace": types.SimpleNamespace(a=1, b=[2]),
-    "constants": [..., NotImplemented],
+    **OF_OTHERS,
     "functions": [
         module_function,
         module_lambda,
@@ -202,11 +42,8 @@ VALUES: dict[str, Any] = {
         os.path.join,
         operator.itemgetter,
     ],
-    "classes": [int, Line, Outer.Inner, Colour, dict, ValueError, dt.datetime, re.Pattern],
-    "modules": [math, collections, os.path],
-    "methods": [Outer.Inner.twice, str.upper, dict.fromkeys, dt.datetime.now],
-    "tasks": [double, echo],
 }
+"""Lambdas are known by their place in the module of the workflow that holds them."""
 
 
 def current_values() -> dict[str, Any]:
@@ -336,7 +173,7 @@ def test_rings_through_tuples_and_long_chains():
 
 
 async def cached(x):
-    value = _cached()
+    value = with_a_lock()
     await echo(1)
     return [value.n, "lock" in vars(value)]
 
@@ -421,7 +258,8 @@ def test_fields_that_a_class_gained_have_their_default(monkeypatch):
         added: int = 7
         more: list[int] = dataclasses.field(default_factory=lambda: [1])
 
-    NewLine.__qualname__, NewLine.__module__ = "Line", __name__
+    NewLine.__qualname__, NewLine.__module__ = "Line", Line.__module__
+    monkeypatch.setattr(values, "Line", NewLine)
     monkeypatch.setitem(globals(), "Line", NewLine)
     program = compile_workflow(changes)
     machine = PythonMachine.loads(program, data)

@@ -11,9 +11,9 @@ from dalsegno import start
 from dalsegno.core.orders import StartOrder, order_start
 from dalsegno.engine.scripting.sources import InvalidScript
 from dalsegno.ports.ledger import OutboxEntry
+from tests.scenarios.children import workflow
 from tests.scenarios.documents import graph
 from tests.scenarios.stage import Ended, Stage
-from tests.scenarios.test_child_workflows import workflow
 
 STRICT = "```\ninput_schema: {type: object, required: [n]}\n```\nreturn inputs.n"
 

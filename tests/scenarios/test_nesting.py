@@ -9,9 +9,9 @@ import pytest
 from dalsegno import WorkflowFailed
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.errors import LimitExceeded
+from tests.scenarios.children import workflow
 from tests.scenarios.documents import graph
 from tests.scenarios.stage import Stage
-from tests.scenarios.test_child_workflows import workflow
 
 DEPTH = 3
 TOLD = "'deep' was not started: child workflows that wait for each other are more than 3 deep"
