@@ -1,4 +1,4 @@
-"""Schedules on a store: they come, fire, change and go; nothing fires twice whatever happens to a worker."""
+"""Schedules on a store: they come, fire and go; nothing fires twice whatever happens to a worker."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ MEANT: dict[BulkAction, tuple[ExecutionState, ...]] = {
 """States that an action is for, where the filter names none."""
 ALLOWED: dict[BulkAction, tuple[ExecutionState, ...]] = {**MEANT, "retry": ("FAILED", "CANCELLED")}
 AGAIN = ("retry", "rerun")
+NOT_YET = "it is still being cleared up, or its end is still to be told to its parent; try again soon"
 
 
 @dataclass
@@ -101,7 +102,7 @@ async def _act(office: Office, request: BulkRequest, chunk: Sequence[ExecutionVi
     """Why each was not changed; None of those that were."""
     if request.action == "delete":
         gone = set(await office.client.stack.archive.remove([view.id for view in chunk]))
-        return [None if view.id in gone else "its end is still to be told to its parent" for view in chunk]
+        return [None if view.id in gone else NOT_YET for view in chunk]
     return list(await asyncio.gather(*(_act_on(office, request, view) for view in chunk)))
 
 
@@ -145,4 +146,5 @@ async def remove_one(office: Office, execution: str) -> None:
         await asyncio.sleep(pause)
         if await office.client.stack.archive.remove([execution]):
             return
-    raise Conflict(f"the end of execution {execution} is still to be told to its parent; try again soon")
+    await office.client.status(execution)  # NotFound, where somebody else has removed it
+    raise Conflict(f"execution {execution} cannot be removed yet: {NOT_YET}")

@@ -340,16 +340,28 @@ async def test_execution_with_a_long_history_goes_in_several_transactions(store:
     assert await archive.execution("long") is None
 
 
+UNSWEPT = (
+    "INSERT INTO dalsegno.flight"
+    " (number, id, state, definition, epoch, seq, live, priority, touched_at, ended_at, kind)"
+    " SELECT number, id, state, definition, epoch, seq, live, priority, touched_at, ended_at, kind"
+    " FROM dalsegno.execution WHERE id = 'held'"
+)
+
+
 @asynccontextmanager
-async def one_of_two_is_held(store: PostgresStore, url: str) -> AsyncIterator[None]:
-    """Of two executions that have ended, "held" and "free": as the sweep holds what has just ended."""
+async def one_of_two_is_held(store: PostgresStore, url: str, table: str = "execution") -> AsyncIterator[None]:
+    """Of two executions that have ended, "held" and "free". In ``flight``: as the sweep holds what has just ended."""
     for name in ("held", "free"):
         await put_ended(store, name, day_at(store.now()) - 10)
     other = await asyncpg.connect(url)
-    async with other.transaction():
-        await other.fetch("SELECT FROM dalsegno.execution WHERE id = 'held' FOR UPDATE")
-        yield
-    await other.close()
+    if table == "flight":
+        await other.execute(UNSWEPT)
+    try:
+        async with other.transaction():
+            await other.fetch(f"SELECT FROM dalsegno.{table} WHERE id = 'held' FOR UPDATE")
+            yield
+    finally:
+        await other.close()
 
 
 async def test_what_another_process_is_at_work_with_is_left_to_it(
@@ -362,16 +374,20 @@ async def test_what_another_process_is_at_work_with_is_left_to_it(
     assert await archive.remove(["held", "free"]) == ["held"]
 
 
+@pytest.mark.parametrize("table", ["execution", "flight"])
 async def test_what_somebody_is_at_work_with_for_a_moment_is_removed_all_the_same(
-    store: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
+    """And nothing else: an id that is free again may be in use again."""
     monkeypatch.setattr(removal, "PAUSES", (0.01,) * 1000)
     archive = PostgresArchive(store)
-    async with one_of_two_is_held(store, postgres_url):
-        removing = asyncio.create_task(archive.remove(["held", "free"]))
+    async with asyncio.TaskGroup() as group, one_of_two_is_held(store, postgres_url, table):
+        removing = group.create_task(archive.remove(["held", "free"]))
         await come_about(lambda: _is_gone(archive, "free"), "the other one is removed")
+        await put_ended(store, "free", day_at(store.now()) - 9)
 
-    assert await removing == ["free", "held"]
+    assert removing.result() == ["free", "held"]
+    assert [view.id for view in await archive.executions(ExecutionFilter())] == ["free"]
 
 
 async def _is_gone(archive: PostgresArchive, name: str) -> bool:

@@ -54,22 +54,25 @@ class Removal:
 
     async def remove_named(self, executions: Sequence[str]) -> list[str]:
         """What the sweep or a commit is at work with just now is not passed over: they are done with it soon."""
-        removed = await self._remove_free(executions)
+        removed, left = await self._remove_free(executions)
         for pause in PAUSES:
-            if not await self.store.fetch("removal.removable", list(executions)):
+            if not left or not await self.store.fetch("removal.removable", left):
                 break
             await asyncio.sleep(pause)
-            removed += await self._remove_free(executions)
-        return removed
-
-    async def _remove_free(self, executions: Sequence[str]) -> list[str]:
-        """Those of them that nobody is at work with."""
-        removed: list[str] = []
-        more = True
-        while more:
-            went, more = await self._remove_some("removal.removable", list(executions))
+            went, left = await self._remove_free(left)
             removed += went
         return removed
+
+    async def _remove_free(self, executions: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Removes those that nobody is at work with, and tells the others. What is gone is not asked for again: its id
+        is free, and somebody may have started a new execution under it."""
+        removed: list[str] = []
+        left, more = list(executions), True
+        while more:
+            went, more = await self._remove_some("removal.removable", left)
+            removed += went
+            left = [execution for execution in left if execution not in went]
+        return removed, left
 
     async def _remove_some(self, statement: str, *parameters: object) -> tuple[list[str], bool]:
         """In one transaction. Which ones went, and whether some are left because the rows sufficed."""
