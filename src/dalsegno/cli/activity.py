@@ -37,6 +37,9 @@ class Activity:
     """The highest attempt that is running."""
     queue: str = ""
 
+    def is_all_queued(self) -> bool:
+        return bool(self.queued) and not (self.running or self.gone or self.sleeping)
+
 
 def activities(tokens: Iterable[TokenView], kinds: Collection[TokenKind] = NODES) -> dict[str, Activity]:
     found: dict[str, Activity] = {}

@@ -148,11 +148,11 @@ def _reason(thing: AwaitedThing, moment: ScriptMoment, judge: Judge) -> Reason:
         sentence = f"signal '{thing.name}' has not come"
         sent = f"send it with `{judge.command.signal(moment.execution.id, thing.name)}`"
         return Reason(Wait("signal", thing.name, "", sentence, thing.due, count=thing.count), hint=sent)
-    if activity is not None and activity.gone:
+    if activity is not None and _is_gone(thing, activity):
         was = thing.sentence.replace(" is running ", " was running ")
         lost = Wait("task", thing.name, "", was, count=thing.count)
         return Reason(lost, gone=True, hint=gone_hint(judge.command, moment.execution.id))
-    if activity is not None and activity.queued and not activity.running:
+    if activity is not None and (thing.queue is not None or activity.is_all_queued()):
         if moment.execution.state == "PAUSED":  # who serves its queue does not matter yet
             held = f"task '{thing.name}' is ready; {WHEN_RESUMED}"
             return Reason(Wait("task", thing.name, "", held, count=thing.count))
@@ -161,25 +161,35 @@ def _reason(thing: AwaitedThing, moment: ScriptMoment, judge: Judge) -> Reason:
     return judge.of(wait)
 
 
+def _is_gone(thing: AwaitedThing, activity: Activity) -> bool:
+    """Where the store has forgotten a dead worker already, its tasks are not told from others of the same name."""
+    unheard = thing.queue is None and " is running " in thing.sentence and not activity.running
+    return bool(activity.gone) and (thing.lost or unheard)
+
+
 def _out(moment: ScriptMoment) -> Iterator[AwaitedThing]:
     """Tasks, timers, signals and children that have not come yet, awaited or not."""
     for name, activity in moment.activities.items():
-        yield _task(name, activity)
+        yield from _tasks(name, activity)
     for each in moment.pending:
         if each.kind != "limit" or each.name == BLOCK:
             name = each.name if each.kind != "limit" else ""
             yield AwaitedThing(each.kind, name, _sentence(each), each.due, each.count, came=each.came)
 
 
-def _task(name: str, activity: Activity) -> AwaitedThing:
-    count = activity.running + activity.gone + activity.queued + activity.sleeping
-    if activity.running or activity.gone:
-        sentence = f"task '{name}' is running (attempt {activity.attempt})"
-    elif activity.queued:
-        sentence = f"task '{name}' waits for a worker that serves queue '{activity.queue}'"
-    else:
-        sentence = f"task '{name}' is tried again (attempt {activity.retrying or 1})"
-    return AwaitedThing("task", name, sentence, activity.due, count)
+def _tasks(name: str, activity: Activity) -> Iterator[AwaitedThing]:
+    """One for each thing that tasks of this name are doing."""
+    running = f"task '{name}' is running (attempt {activity.attempt})"
+    if activity.running:
+        yield AwaitedThing("task", name, running, count=activity.running)
+    if activity.gone:
+        yield AwaitedThing("task", name, running, count=activity.gone, lost=True)
+    if activity.queued:
+        waits = f"task '{name}' waits for a worker that serves queue '{activity.queue}'"
+        yield AwaitedThing("task", name, waits, count=activity.queued, queue=activity.queue)
+    if activity.sleeping:
+        again = f"task '{name}' is tried again (attempt {activity.retrying or 1})"
+        yield AwaitedThing("task", name, again, activity.due, activity.sleeping)
 
 
 def _sentence(pending: Pending) -> str:
