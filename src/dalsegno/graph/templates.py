@@ -20,6 +20,7 @@ from dalsegno.lang import (
     ExpressionFailed,
     Limits,
     Lookup,
+    Meter,
     RootNames,
     compile_string,
 )
@@ -82,6 +83,7 @@ class _Rendering:
     limits: Limits | None
     local: Mapping[str, Any] | None
     entropy: Entropy
+    meter: Meter | None
 
     def render(self, part: _Part) -> Any:
         if isinstance(part, _Text):
@@ -99,7 +101,12 @@ class _Rendering:
     def text(self, part: _Text) -> Any:
         try:
             return part.expression.evaluate(
-                self.lookup, now=self.now, limits=self.limits, local=self.local, entropy=self.entropy
+                self.lookup,
+                now=self.now,
+                limits=self.limits,
+                local=self.local,
+                entropy=self.entropy,
+                meter=self.meter,
             )
         except ExpressionFailed as failure:
             failure.pointer = part.pointer
@@ -138,11 +145,15 @@ class Template:
         limits: Limits | None = None,
         local: Mapping[str, Any] | None = None,
         entropy: Entropy = os.urandom,
+        meter: Meter | None = None,
     ) -> Any:
-        """The value with its expressions evaluated. `ExpressionFailed` carries the ``pointer`` of the string."""
+        """The value with its expressions evaluated. `ExpressionFailed` carries the ``pointer`` of the string.
+
+        ``limits`` bound each expression alone; a ``meter`` bounds them together, and what else shares it.
+        """
         if self._part is None:
             return self.value
-        return _Rendering(lookup, now, limits, local, entropy).render(self._part)
+        return _Rendering(lookup, now, limits, local, entropy, meter).render(self._part)
 
 
 class _Compiler:

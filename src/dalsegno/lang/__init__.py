@@ -21,7 +21,7 @@ from dalsegno.lang.expression import Entropy, Expression, Lookup, compile_expres
 from dalsegno.lang.flow.machine import Machine
 from dalsegno.lang.flow.program import FlowProgram, compile  # noqa: A004  # the name users look for
 from dalsegno.lang.interpolation import compile_string
-from dalsegno.lang.limits import DEFAULT_LIMITS, MAX_NESTING, Limits
+from dalsegno.lang.limits import DEFAULT_LIMITS, MAX_NESTING, Limits, Meter
 from dalsegno.lang.names import RESERVED_IDS, SPECIAL_ROOTS, RootNames
 from dalsegno.lang.script.findings import Finding
 from dalsegno.lang.script.validation import validate
@@ -49,6 +49,7 @@ __all__ = [
     "Limits",
     "Lookup",
     "Machine",
+    "Meter",
     "Ok",
     "Outcome",
     "Reference",

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from dalsegno.lang.errors import ExpressionError, ExpressionFailed, ScriptThrow
 from dalsegno.lang.expression import Entropy, Expression, Lookup, compile_expression
 from dalsegno.lang.interpolation import compile_string
-from dalsegno.lang.limits import DEFAULT_LIMITS, Limits
+from dalsegno.lang.limits import DEFAULT_LIMITS, Limits, Meter
 from dalsegno.lang.names import RootNames
 from dalsegno.lang.operators import LOOSE, Operator
 from dalsegno.lang.values import Host, Value, truthy
@@ -100,6 +100,7 @@ class _Constant(Expression):
         limits: Limits | None = None,
         local: Mapping[str, Any] | None = None,
         entropy: Entropy = os.urandom,
+        meter: Meter | None = None,
     ) -> Any:
         return self.value
 
@@ -126,13 +127,16 @@ class Condition(Expression):
         limits: Limits | None = None,
         local: Mapping[str, Any] | None = None,
         entropy: Entropy = os.urandom,
+        meter: Meter | None = None,
     ) -> bool:
-        host = Host(limits or DEFAULT_LIMITS, now, entropy)
+        host = Host(limits or DEFAULT_LIMITS, now, entropy, meter=meter)
 
         def holds(test: Test) -> bool:
             operator, left, right = test
             values = [
-                operand.evaluate(lookup, now=now, limits=limits, local=local, entropy=entropy)
+                operand.evaluate(
+                    lookup, now=now, limits=limits, local=local, entropy=entropy, meter=host.meter
+                )
                 for operand in (left, right)
             ]
             try:
@@ -160,8 +164,10 @@ class _Truth(Expression):
         limits: Limits | None = None,
         local: Mapping[str, Any] | None = None,
         entropy: Entropy = os.urandom,
+        meter: Meter | None = None,
     ) -> bool:
-        return truthy(self.inner.evaluate(lookup, now=now, limits=limits, local=local, entropy=entropy))
+        value = self.inner.evaluate(lookup, now=now, limits=limits, local=local, entropy=entropy, meter=meter)
+        return truthy(value)
 
 
 def compile_condition(spec: Any, operator: str | None, names: RootNames) -> Expression:

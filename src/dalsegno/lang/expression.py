@@ -11,7 +11,7 @@ from dalsegno.lang.code import CodeUnit
 from dalsegno.lang.compiler import Compiler, Reference
 from dalsegno.lang.errors import ExpressionFailed, ScriptThrow
 from dalsegno.lang.interpreter import Evaluation
-from dalsegno.lang.limits import DEFAULT_LIMITS, Limits
+from dalsegno.lang.limits import DEFAULT_LIMITS, Limits, Meter
 from dalsegno.lang.names import RootNames, skips_output
 from dalsegno.lang.parser import parse_expression
 from dalsegno.lang.reference import find_path, follow, missing_link, split_links
@@ -47,10 +47,12 @@ class Expression(ABC):
         limits: Limits | None = None,
         local: Mapping[str, Any] | None = None,
         entropy: Entropy = os.urandom,
+        meter: Meter | None = None,
     ) -> Any:
         """The value, plain JSON; inputs are shared with it, never changed. Raises `ExpressionFailed` only.
 
-        ``now`` is Unix time in seconds; ``local`` gives the variables that the names were compiled with.
+        ``now`` is Unix time in seconds; ``local`` gives the variables that the names were compiled with. A ``meter``
+        bounds several evaluations together, in place of ``limits``, which bound each alone.
         """
 
 
@@ -72,8 +74,9 @@ class MachineExpression(Expression):
         limits: Limits | None = None,
         local: Mapping[str, Any] | None = None,
         entropy: Entropy = os.urandom,
+        meter: Meter | None = None,
     ) -> Any:
-        host = Host(limits or DEFAULT_LIMITS, now, entropy)
+        host = Host(limits or DEFAULT_LIMITS, now, entropy, meter=meter)
         evaluation = Evaluation(self.unit, self.steps, host, lookup, local or _NO_VARIABLES)
         try:
             evaluation.step_through()
@@ -87,6 +90,8 @@ class MachineExpression(Expression):
         except (MemoryError, RecursionError):
             message = "the evaluation needs more memory than there is"
             raise ExpressionFailed.at("LimitExceeded", message, self.source, evaluation.offset) from None
+        finally:
+            evaluation.settle()
         if reason is not None:
             start = self.unit.functions[0].offsets[0]
             raise ExpressionFailed.at("TypeError", f"the result holds {reason}", self.source, start)
@@ -114,6 +119,7 @@ class PathExpression(Expression):
         limits: Limits | None = None,
         local: Mapping[str, Any] | None = None,
         entropy: Entropy = os.urandom,
+        meter: Meter | None = None,
     ) -> Any:
         try:
             value = lookup(self.key)

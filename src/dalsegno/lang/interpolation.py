@@ -13,7 +13,7 @@ from typing import Any
 from dalsegno.lang.errors import ExpressionError, ExpressionFailed, ScriptThrow
 from dalsegno.lang.expression import Entropy, Expression, Lookup, PathExpression, compile_span
 from dalsegno.lang.lexer import GRAPH, Lexer
-from dalsegno.lang.limits import DEFAULT_LIMITS, Limits
+from dalsegno.lang.limits import DEFAULT_LIMITS, Limits, Meter
 from dalsegno.lang.names import NODE_ROOT, RootNames, skips_output
 from dalsegno.lang.reference import follow, link_offset
 from dalsegno.lang.text import to_text
@@ -50,6 +50,7 @@ class TextReference(PathExpression):
         limits: Limits | None = None,
         local: Mapping[str, Any] | None = None,
         entropy: Entropy = os.urandom,
+        meter: Meter | None = None,
     ) -> Any:
         try:
             value = lookup(self.key)
@@ -60,7 +61,8 @@ class TextReference(PathExpression):
             if not isinstance(stopped.value, (str, bool, int, float)):
                 return None
             rest = self.source[link_offset(self.source, self.links, stopped.position) : self.end]
-            return to_text(stopped.value, Host(DEFAULT_LIMITS, now, entropy)) + rest
+            host = Host(limits or DEFAULT_LIMITS, now, entropy, meter=meter)
+            return to_text(stopped.value, host) + rest
 
 
 class _NothingThere(Exception):  # a signal between two functions of this file
@@ -88,15 +90,18 @@ class TextExpression(Expression):
         limits: Limits | None = None,
         local: Mapping[str, Any] | None = None,
         entropy: Entropy = os.urandom,
+        meter: Meter | None = None,
     ) -> str:
-        host = Host(limits or DEFAULT_LIMITS, now, entropy)
+        host = Host(limits or DEFAULT_LIMITS, now, entropy, meter=meter)
         texts: list[str] = []
         offset = 0
         try:
             for part in self.parts:
                 if isinstance(part, Expression):
                     offset = part.references[0].offset if part.references else offset
-                    value = part.evaluate(lookup, now=now, limits=limits, local=local, entropy=entropy)
+                    value = part.evaluate(
+                        lookup, now=now, limits=limits, local=local, entropy=entropy, meter=host.meter
+                    )
                     part = "" if value is None else to_text(value, host)
                 host.meter.allocate(len(part), "the text")
                 texts.append(part)

@@ -17,18 +17,23 @@ from dalsegno.lang.stdlib import call_method
 from dalsegno.lang.steps import Steps
 from dalsegno.lang.values import Builtin, Cell, FunctionValue, Host, Vacant, Value, kind_of
 
+FUEL = 256
+"""Instructions between two looks at the meter, which library functions charge in the meantime."""
+
 
 class Interpreter:
     """Frames and what moves them. Those who inherit fill the slots, each in its own ``__init__``: graphs make one of
     these for every expression, so every call counts."""
 
-    __slots__ = ("finished", "frames", "fuel", "host", "outcome", "steps", "unit")
+    __slots__ = ("finished", "frames", "fuel", "granted", "host", "outcome", "steps", "unit")
 
     unit: CodeUnit
     steps: tuple[Steps, ...]
     host: Host
     fuel: int
-    """How many instructions may still run."""
+    """How many instructions may still run before the meter is looked at."""
+    granted: int
+    """How many they were when the meter was looked at last; it has not been charged for them yet."""
     frames: list[Frame | CallbackFrame]
     finished: bool
     outcome: Value
@@ -57,7 +62,7 @@ class Interpreter:
         try:
             while True:
                 if fuel <= 0:
-                    self.exhausted()
+                    fuel = self.refuel()
                 fuel -= 1
                 handle, a, b = steps[frame.position]
                 frame.position += 1
@@ -66,13 +71,29 @@ class Interpreter:
         finally:
             self.fuel = fuel
 
+    def settle(self) -> None:
+        """Charge the meter for the instructions that ran since it was looked at last."""
+        self.host.meter.work_left -= self.granted - self.fuel
+        self.granted = self.fuel = 0
+
+    def refuel(self) -> int:
+        """Instructions to run before the meter is looked at again; raises if it has nothing left."""
+        self.fuel = 0
+        self.settle()
+        meter = self.host.meter
+        left = meter.work_left - meter.mark if meter.mark > 0 else meter.work_left
+        if left <= 0:
+            self.exhausted()
+        self.granted = min(left, FUEL)
+        return self.granted
+
     def exhausted(self) -> None:
-        """No fuel is left for the next instruction; raises."""
+        """The meter has nothing left for the next instruction; raises."""
         raise self.host.meter.too_much_work()
 
     def continue_callback(self, frame: CallbackFrame) -> None:
         if self.fuel <= 0:
-            self.exhausted()
+            self.fuel = self.refuel()
         self.fuel -= 1
         arguments = frame.next_arguments(self.host)
         if arguments is None:
@@ -166,7 +187,7 @@ class Evaluation(Interpreter):
         self.host = host
         self.lookup = lookup
         self.variables = variables
-        self.fuel = host.meter.limits.instructions
+        self.fuel = self.granted = 0
         self.finished = False
         main = unit.functions[0]
         self.frames = [Frame(main, [None] * main.variables, (), 0)]

@@ -44,19 +44,33 @@ class Span:
 
 
 EVALUATION = Span("one evaluation", "compute less in this expression, and the rest in a task")
+STEP = Span("the expressions of one step", "compute less in them, and the rest in a task")
 TURN = Span("one turn (from one await to the next)", "move long computations into a task")
 
 
-class Meter:
-    """Counts down what `Limits` allows."""
+class SliceUsed(Exception):  # a signal to the machine, no error
+    """The work of a script's slice is done: pause before the next instruction."""
 
-    __slots__ = ("bytes_left", "limits", "span", "work_left")
+
+NEVER = -1
+"""The `Meter.mark` of what is not to pause: `Meter.work` raises before that."""
+
+
+class Meter:
+    """Counts down what `Limits` allows. Instructions and the work of library functions are one currency.
+
+    Several evaluations may share a meter: together they may then use what one alone may use otherwise.
+    """
+
+    __slots__ = ("bytes_left", "limits", "mark", "span", "work_left")
 
     def __init__(self, limits: Limits, span: Span = EVALUATION) -> None:
         self.limits = limits
         self.span = span
         self.work_left = limits.instructions
         self.bytes_left = limits.allocated_bytes
+        self.mark = NEVER
+        """Where `work_left` reaches this, a script's slice is used up."""
 
     def renew(self) -> None:
         """For the next evaluation."""

@@ -30,6 +30,7 @@ class Host:
     """What an evaluation is given from outside: its meter, the time, and a source of random bytes.
 
     ``requests`` is where a script's library asks for tasks, timers and the like; graph expressions have none.
+    A ``meter`` that is given, shared with other evaluations, takes the place of the limits.
     """
 
     __slots__ = ("entropy", "meter", "now", "requests")
@@ -41,8 +42,9 @@ class Host:
         entropy: Callable[[int], bytes],
         requests: Requests | None = None,
         span: Span = EVALUATION,
+        meter: Meter | None = None,
     ) -> None:
-        self.meter = Meter(limits, span)
+        self.meter = Meter(limits, span) if meter is None else meter
         self.now = now
         self.entropy = entropy
         self.requests = requests

@@ -50,7 +50,8 @@ def _restore(machine: Machine, state: State) -> Unpacker:
     machine.finished = True
     if state.meter is not None:
         meter = machine.host.meter
-        machine.allowance, meter.work_left, meter.bytes_left = state.meter
+        instructions, work, meter.bytes_left = state.meter
+        meter.work_left = min(instructions, work)
     machine.needed = tuple(unpacker.needed)
     _check(machine)
     return unpacker

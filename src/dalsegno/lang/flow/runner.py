@@ -17,7 +17,7 @@ from dalsegno.lang.flow.unpacking import decoded
 from dalsegno.lang.frames import CallbackFrame, Frame
 from dalsegno.lang.interpreter import Interpreter
 from dalsegno.lang.leaving import plain
-from dalsegno.lang.limits import TURN, Limits
+from dalsegno.lang.limits import NEVER, TURN, Limits, SliceUsed
 from dalsegno.lang.promises import Group, Promise, Verdict, leaves, settle
 from dalsegno.lang.requests import Requests
 from dalsegno.lang.stacks import shortened
@@ -30,9 +30,9 @@ Known: TypeAlias = dict[int, tuple[int, Outcome]]
 
 
 class _Pause(Exception):
-    """Stop before an instruction: the budget is used up, or the instruction needs a value that is stored elsewhere."""
+    """Stop before an instruction that needs a value that is stored elsewhere."""
 
-    def __init__(self, blob: str = "") -> None:
+    def __init__(self, blob: str) -> None:
         self.blob = blob
 
 
@@ -40,8 +40,8 @@ class Runner(Interpreter):
     """Frames, variables and requests of one execution."""
 
     __slots__ = (
-        "allowance", "bounded", "entropy", "error", "globals", "known", "limits", "missing", "needed", "program",
-        "requests", "result", "status",
+        "entropy", "error", "globals", "known", "limits", "missing", "needed", "program", "requests", "result",
+        "status",
     )  # fmt: skip
 
     def __init__(self, program: FlowProgram, limits: Limits, entropy: Entropy) -> None:
@@ -49,7 +49,7 @@ class Runner(Interpreter):
         self.unit = program.unit
         self.steps = program.steps
         self.host = Host(limits, 0.0, entropy, span=TURN)
-        self.fuel = 0
+        self.fuel = self.granted = 0
         self.frames = []
         self.finished = True
         self.outcome = None
@@ -66,23 +66,19 @@ class Runner(Interpreter):
         """Names of stored values that `provide` must give before the machine can go on."""
         self.needed: tuple[str, ...] = ()
         """Those that will be missing as soon as the machine goes on."""
-        self.allowance = limits.instructions
-        """Instructions that this resume may still run, beyond its budget."""
-        self.bounded = False
 
     # running
 
     def prepare(self, now: float, budget: int | None) -> None:
-        """Limits are per resume: the meter begins anew, with as many instructions as limits and budget allow. Going on
-        after a pause is the same resume still."""
+        """Limits are per resume: the meter begins anew. Going on after a pause is the same resume still. The budget
+        is what instructions and the work of library functions may come to before the next pause."""
         host = self.host
         host.now, host.requests = now, self.requests
+        meter = host.meter
         if self.status != "paused":
-            host.meter.renew()
-            self.allowance = self.limits.instructions
-        self.bounded = budget is not None and budget < self.allowance
-        self.fuel = self.allowance if budget is None else min(max(budget, 1), self.allowance)
-        self.allowance -= self.fuel
+            meter.renew()
+        left = NEVER if budget is None else meter.work_left - max(budget, 1)
+        meter.mark = left if left > 0 else NEVER
         self.status = "running"
         self.finished = False
 
@@ -90,7 +86,7 @@ class Runner(Interpreter):
         if self.needed:
             self.lack(self.needed)
         self.run()
-        self.allowance += max(self.fuel, 0)
+        self.settle()
         if self.status != "paused":
             self.known = {}
 
@@ -102,6 +98,8 @@ class Runner(Interpreter):
                 self.catch(thrown)
             except _Pause as pause:
                 self.pause(pause)
+            except SliceUsed:
+                self.lack(())
             except ArithmeticError:
                 self.throw(self.problem("TypeError", "a number is too large for this operation"))
             except (MemoryError, RecursionError):
@@ -133,9 +131,9 @@ class Runner(Interpreter):
 
     def pause(self, pause: _Pause) -> None:
         frame = self.frames[-1]
-        if pause.blob and isinstance(frame, Frame):
+        if isinstance(frame, Frame):
             frame.position -= 1
-        self.lack((pause.blob,) if pause.blob else ())
+        self.lack((pause.blob,))
 
     def lack(self, blobs: tuple[str, ...]) -> None:
         self.missing = blobs
@@ -143,8 +141,8 @@ class Runner(Interpreter):
         self.finished = True
 
     def exhausted(self) -> None:
-        if self.bounded:
-            raise _Pause
+        if self.host.meter.mark > 0:
+            raise SliceUsed
         super().exhausted()
 
     # awaiting

@@ -49,8 +49,10 @@ def pack_machine(machine: Machine, packer: Packer) -> State:
 
 
 def _meter(machine: Machine) -> tuple[int, int, int]:
+    """Instructions and the work of library functions were counted apart once, so there are two places for what is
+    left of them."""
     meter = machine.host.meter
-    return machine.allowance, meter.work_left, meter.bytes_left
+    return meter.work_left, meter.limits.instructions, meter.bytes_left
 
 
 def _frame(machine: Machine, packer: Packer, frame: Any) -> list[Packed]:
