@@ -44,7 +44,4 @@ def test_local_references_are_fine() -> None:
 def test_problems_of_a_schema() -> None:
     assert [pointer for pointer, _ in schema_problems({"required": "id"})] == ["/required"]
     both = {"patternProperties": {"(": True}, "unevaluatedProperties": False}
-    assert {pointer for pointer, _ in schema_problems(both)} == {
-        "/unevaluatedProperties",
-        "/patternProperties/(",
-    }
+    assert [pointer for pointer, _ in schema_problems(both)] == ["/patternProperties/("]

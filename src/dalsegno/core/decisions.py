@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dalsegno.errors import InvalidInput
+from dalsegno.graph.document import SCHEMA_STEPS
 
 APPROVED, REJECTED = "approved", "rejected"
 DECISIONS = (APPROVED, REJECTED)
@@ -14,7 +15,7 @@ _SHAPE = 'a decision is an object such as {"decision": "approved", "data": {…}
 _LONGEST_NAME = 500
 
 
-def check_decision(form: Mapping[str, Any] | None, payload: Any) -> dict[str, Any]:
+def check_decision(form: Mapping[str, Any] | None, payload: Any, steps: int = SCHEMA_STEPS) -> dict[str, Any]:
     """The decision as a node puts it out: ``{decision, data, by}``. Raises InvalidInput that says what is wrong.
 
     What comes with an approval must fit the form. A rejection needs no data; where it has some, they must fit too.
@@ -30,14 +31,14 @@ def check_decision(form: Mapping[str, Any] | None, payload: Any) -> dict[str, An
     if by is not None and (not isinstance(by, str) or len(by) > _LONGEST_NAME):
         raise InvalidInput(f"'by' must be a text of at most {_LONGEST_NAME} characters: who decided")
     if form and not (decision == REJECTED and data is None):
-        _check_form(form, data)
+        _check_form(form, data, steps)
     return {"decision": decision, "data": data, "by": by}
 
 
-def _check_form(form: Mapping[str, Any], data: Any) -> None:
+def _check_form(form: Mapping[str, Any], data: Any, steps: int) -> None:
     from dalsegno.graph.input_schema import check_input  # noqa: PLC0415 - only approvals with a form need it
 
-    problems = check_input(form, data)
+    problems = check_input(form, data, steps)
     if problems:
         lines = [f"/data{problem.pointer}: {problem.message}" for problem in problems]
         raise InvalidInput("the decision's data do not fit the form:\n" + "\n".join(lines))

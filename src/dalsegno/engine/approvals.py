@@ -140,7 +140,8 @@ class Approvals:
         if view.state in ENDED:
             raise Conflict(f"execution {execution} has ended ({view.state}): there is nothing to decide")
         approval = _the_one(await self._open(view), node, index)
-        payload = check_decision(approval.form, {"decision": decision, "data": data, "by": by})
+        given = {"decision": decision, "data": data, "by": by}
+        payload = check_decision(approval.form, given, self.client.limits.schema_steps)
         raw = encode_value(payload, "the decision")
         result = await self.client.results.of_raw(execution, raw, "the decision")
         now = self.client.stack.ledger.now()

@@ -178,7 +178,8 @@ class Definitions:
 
     def add(self, definition: Definition) -> Program:
         """Compiles a stored definition. It was valid when it was stored; a node type may be missing here, though."""
-        program = Program(definition, self.load(definition.source).plan)
+        compiled = load_graph(definition.source, self.types, limits=self._limits, stored=True)
+        program = Program(definition, compiled.plan)
         self._programs[definition.hash] = program
         if len(self._programs) > self._capacity:
             self._programs.popitem(last=False)

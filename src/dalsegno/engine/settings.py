@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from dalsegno.core.fail import MAX_LOSSES
 from dalsegno.engine.retention import Retention
-from dalsegno.graph.document import DocumentLimits
+from dalsegno.graph.document import SCHEMA_STEPS, DocumentLimits
 from dalsegno.lang import Limits
 
 
@@ -26,6 +26,8 @@ class EngineLimits:
     """Per turn of a script: from one await to the next."""
     child_depth: int = 100
     """How deep child workflows that are waited for may stand below each other."""
+    schema_steps: int = SCHEMA_STEPS
+    """Of checking one value against a JSON Schema: subschemas, members, items and names that are looked at."""
     snapshot_bytes: int = 4 * 1024 * 1024
     """Of a suspended script; values over 32 KiB in it are kept apart and do not count."""
 

@@ -84,7 +84,7 @@ def new_execution(
     refuse_large(raw, "the input", limits)
     schema = program.plan.input_schema if isinstance(program, Program) else program.input_schema
     if schema is not None:
-        _check(schema, raw)
+        _check(schema, raw, limits.schema_steps)
     definition = program.definition
     return _new(
         definition.name, definition.version, definition.hash, raw, options, now, ancestry, _kind(program)
@@ -143,10 +143,10 @@ def _new(
     )
 
 
-def _check(schema: Mapping[str, Any], raw: bytes) -> None:
+def _check(schema: Mapping[str, Any], raw: bytes, steps: int) -> None:
     from dalsegno.graph.input_schema import check_input  # noqa: PLC0415 - only workflows with one need it
 
-    problems = check_input(schema, decode_value(raw))
+    problems = check_input(schema, decode_value(raw), steps)
     if problems:
         lines = [f"{problem.pointer or '/'}: {problem.message}" for problem in problems]
         raise InvalidInput("the input does not fit the workflow's input_schema:\n" + "\n".join(lines))

@@ -41,9 +41,11 @@ def load_graph(
     *,
     default_name: str | None = None,
     limits: DocumentLimits = DEFAULT_DOCUMENT_LIMITS,
+    stored: bool = False,
 ) -> Compiled:
-    """Read, check and compile; `InvalidDefinition` carries everything that is wrong."""
-    report = Report()
+    """Read, check and compile; `InvalidDefinition` carries everything that is wrong. ``stored``: its schemas were
+    checked by the rules of their time."""
+    report = Report(stored=stored)
     draft = normalise(read_document(source, limits), default_name, report)
     return compile_graph(draft, catalog, report)
 

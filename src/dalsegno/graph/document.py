@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from dalsegno.errors import Finding, InvalidDefinition
 from dalsegno.graph.findings import pointer_to
@@ -20,6 +20,10 @@ from dalsegno.graph.yaml_text import read_yaml
 
 MAX_INTEGER_BITS = 14_284
 """4,300 decimal digits: what Python itself converts from and to text."""
+
+
+SCHEMA_STEPS: Final = 3_000_000
+"""Of checking one value against a JSON Schema."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def _input_schema(value: Any, report: Report) -> Mapping[str, Any] | None:
         return None
     from dalsegno.graph.input_schema import schema_problems  # noqa: PLC0415 - only documents with one need it
 
-    for pointer, message in schema_problems(value):
+    for pointer, message in schema_problems(value) if not report.is_stored else ():
         report.error(f"/input_schema{pointer}", "bad-input-schema", message)
     return value
 

@@ -1,0 +1,205 @@
+"""JSON Schema stays within its document and within its limit of steps."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dalsegno.graph.input_schema import check_input, schema_problems
+
+
+def reaching(target: str) -> dict[str, Any]:
+    hidden = {"a": {"allOf": [{"$id": target, "$ref": "#/foo"}]}}
+    return {"$ref": "#/x-hidden/a", "x-hidden": hidden}
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        yield server
+
+
+def test_a_schema_opens_no_connection(listener: socket.socket) -> None:
+    schema = reaching(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+    begun = time.perf_counter()
+    (finding,) = check_input(schema, 1)
+    assert "'#/foo'" in finding.message
+    assert time.perf_counter() - begun < 5
+    with pytest.raises(BlockingIOError):
+        listener.accept()
+
+
+def test_a_schema_reads_no_file(tmp_path: Path) -> None:
+    file = tmp_path / "secret.json"
+    file.write_text(json.dumps({"foo": {"const": "the secret"}}))
+    assert all("the secret" not in finding.message for finding in check_input(reaching(file.as_uri()), 1))
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        (reaching("http://example.com/"), "/x-hidden/a/allOf/0/$id"),
+        ({"x": [{"y": {"$id": "http://example.com/"}}]}, "/x/0/y/$id"),
+        ({"x": {"$ref": "file:///etc/passwd"}}, "/x/$ref"),
+        ({"properties": {"a": {"$id": "urn:b"}}}, "/properties/a/$id"),
+        ({"items": {"$schema": "http://json-schema.org/draft-07/schema#"}}, "/items/$schema"),
+        ({"$schema": "http://json-schema.org/draft-04/schema#", "not": {"id": "http://e.com"}}, "/not/id"),
+        ({"$schema": "http://example.com/own"}, "/$schema"),
+        ({"$dynamicRef": "http://example.com/"}, "/$dynamicRef"),
+        ({"anyOf": [{"$ref": "#/$defs/gone"}]}, "/anyOf/0/$ref"),
+        ({"$ref": "#/$defs", "$defs": {"a": {"type": "text"}}}, "/$defs/a/type"),
+        ({"$ref": "#gone"}, "/$ref"),
+        ({"$ref": "#/const", "const": {"$ref": "http://example.com/"}}, "/const/$ref"),
+        ({"$ref": "#/title", "title": "no schema"}, "/$ref"),
+        ({"allOf": []}, "/allOf"),
+        ({"properties": {"a": 1}}, "/properties/a"),
+        ({"minLength": -1}, "/minLength"),
+        ({"multipleOf": 0}, "/multipleOf"),
+        ({"enum": "a"}, "/enum"),
+        ({"pattern": "a" * 1001}, "/pattern"),
+    ],
+)
+def test_what_a_schema_may_not_hold(schema: dict[str, Any], pointer: str) -> None:
+    assert pointer in [place for place, _ in schema_problems(schema)]
+
+
+def test_names_of_members_and_data_are_no_keywords() -> None:
+    schema = {
+        "$id": "https://example.com/root",
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "properties": {"$id": {"type": "string"}, "$ref": {"$anchor": "ref"}, "id": {"$ref": "#ref"}},
+        "default": {"$id": "x", "$ref": "y"},
+        "const": {"$schema": 1},
+    }
+    assert schema_problems(schema) == []
+
+
+def test_a_nested_dialect_does_not_change_how_patterns_run() -> None:
+    nested = {"allOf": [{"$schema": "http://json-schema.org/draft-07/schema#", "pattern": "^(a+)+$"}]}
+    begun = time.perf_counter()
+    assert check_input(nested, "a" * 50_000 + "b")
+    assert time.perf_counter() - begun < 5
+
+
+def doubled(times: int) -> dict[str, Any]:
+    defs: dict[str, Any] = {"a0": {"type": "integer"}}
+    for number in range(1, times + 1):
+        defs[f"a{number}"] = {"allOf": [{"$ref": f"#/$defs/a{number - 1}"}] * 2}
+    return {"$ref": f"#/$defs/a{times}", "$defs": defs}
+
+
+def test_doubled_references_end_at_the_limit() -> None:
+    assert schema_problems(doubled(40)) == []
+    (finding,) = check_input(doubled(40), 1, steps=20_000)
+    assert "20,000 steps (limit 'schema_steps')" in finding.message
+
+
+UNEVALUATED = {"allOf": [{"patternProperties": {"^(a+)+$": True}}], "unevaluatedProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "payload"),
+    [
+        ({"uniqueItems": True}, [{"a": number, "b": [1, 2]} for number in range(20_000)]),
+        ({"uniqueItems": True}, [number * (2**61 - 1) for number in range(20_000)]),
+        ({"enum": [{"a": number} for number in range(20_000)]}, {"a": 19_999}),
+        ({"items": {"enum": list(range(5_000))}}, [4_999] * 5_000),
+        ({"propertyNames": {"pattern": "^(a+)+$"}}, {"a" * number: 1 for number in range(1, 500)}),
+        (UNEVALUATED, {"a" * number: 1 for number in range(1, 500)}),
+    ],
+)
+def test_comparing_takes_linear_time(schema: dict[str, Any], payload: Any) -> None:
+    begun = time.perf_counter()
+    assert check_input(schema, payload) == []
+    assert time.perf_counter() - begun < 5
+
+
+def test_messages_do_not_write_out_large_values() -> None:
+    large = {f"k{number}": "x" * 1000 for number in range(5_000)}
+    wrong = {"anyOf": [{"type": "string"}] * 1000}
+    begun = time.perf_counter()
+    (finding,) = check_input(wrong, large)
+    assert len(finding.message) < 400
+    assert time.perf_counter() - begun < 2
+
+
+def test_a_pointer_with_an_endless_name_is_cut() -> None:
+    (finding,) = check_input({"additionalProperties": {"type": "string"}}, {"x" * 1_000_000: 1})
+    assert len(finding.pointer) < 300
+
+
+# -- the same verdicts as the reference implementation -----------------------------------------------------------
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([1.0, 0.5, "", "a", "ab", "b1"]),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from("abc"), below, max_size=3),
+    max_leaves=6,
+)
+COUNTS = st.integers(0, 3)
+PATTERNS = st.sampled_from(["a", "^b", "[0-9]$"])
+NAMES = st.lists(st.sampled_from("abc"), unique=True, max_size=2)
+
+
+def _schemas(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    several = st.lists(below, min_size=1, max_size=3)
+    named = st.dictionaries(st.sampled_from("abc"), below, max_size=2)
+    fields: dict[str, st.SearchStrategy[Any]] = {
+        "$ref": st.sampled_from(["#/$defs/a", "#/$defs/b"]),
+        **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), several),
+        **dict.fromkeys(
+            ("not", "if", "then", "else", "contains", "propertyNames", "additionalProperties"), below
+        ),
+        **dict.fromkeys(("items", "unevaluatedItems", "unevaluatedProperties"), below),
+        **dict.fromkeys(("properties", "dependentSchemas", "dependencies"), named),
+        "patternProperties": st.dictionaries(PATTERNS, below, max_size=2),
+        **dict.fromkeys(
+            ("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"), COUNTS
+        ),
+        **dict.fromkeys(("minProperties", "maxProperties", "minimum", "maximum"), COUNTS),
+        **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), COUNTS),
+        "multipleOf": st.sampled_from([1, 2, 0.5]),
+        "pattern": PATTERNS,
+        "uniqueItems": st.booleans(),
+        "required": NAMES,
+        "dependentRequired": st.dictionaries(st.sampled_from("abc"), NAMES, max_size=2),
+        "enum": st.lists(VALUES, min_size=1, max_size=3),
+        "const": VALUES,
+        "type": st.sampled_from(["array", "integer", "number", "object", "string", ["null", "boolean"]]),
+    }
+    keyword = st.sampled_from(sorted(fields)).flatmap(lambda name: st.tuples(st.just(name), fields[name]))
+    return st.lists(keyword, max_size=4).map(dict)
+
+
+SCHEMAS = st.recursive(st.booleans() | st.just({}), _schemas, max_leaves=8)
+REFERENCE = {
+    "http://json-schema.org/draft-06/schema#": jsonschema.Draft6Validator,
+    "http://json-schema.org/draft-07/schema#": jsonschema.Draft7Validator,
+    "https://json-schema.org/draft/2019-09/schema": jsonschema.Draft201909Validator,
+    "https://json-schema.org/draft/2020-12/schema": jsonschema.Draft202012Validator,
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(SCHEMAS, VALUES, st.sampled_from(sorted(REFERENCE)))
+def test_verdicts_are_those_of_the_reference(schema: Any, value: Any, dialect: str) -> None:
+    known = {"a": {"type": ["integer", "object"]}, "b": {"properties": {"a": True}, "required": ["a"]}}
+    root = {"allOf": [schema], "$defs": known, "$schema": dialect}
+    assert schema_problems(root) == []
+    assert (check_input(root, value) == []) == REFERENCE[dialect](root).is_valid(value)
+
+
+def test_additional_items_follow_listed_ones() -> None:
+    older = {"$schema": "http://json-schema.org/draft-07/schema#"}
+    listed = {**older, "items": [{"type": "string"}], "additionalItems": {"type": "integer"}}
+    assert [finding.pointer for finding in check_input(listed, ["a", 1, "b"])] == ["/2"]
+    assert check_input({**older, "items": True, "additionalItems": False}, [1]) == []
