@@ -51,7 +51,26 @@ from tests.nodes.fakes import REGISTRY, problems_of
         ("http", {"url": "http://x", "method": "FETCH"}, "method", "'GET'"),
         ("http", {"url": "http://x", "raise_on_status": "4xx,9xx"}, "raise_on_status", "'9xx'"),
         ("http", {"url": "http://x", "timeout": "fast"}, "timeout", "is not a duration"),
-        ("http", {"url": "http://x", "headers": {"a b": "1"}}, "headers", "no header name"),
+        ("http", {"url": "http://x", "headers": {"a b": "1"}}, "headers/a b", "no header name"),
+        ("http", {"url": "http://x", "headers": {"HOST": "a"}}, "headers/HOST", "belongs to the connection"),
+        (
+            "http",
+            {"url": "http://x", "headers": {"Host": "{{ $json.host }}", "X-A": "{{ $json.a }}"}},
+            "headers/Host",
+            "belongs to the connection",
+        ),
+        (
+            "http",
+            {"url": "http://x", "auth": {"type": "header", "name": "Host", "value": "internal"}},
+            "auth",
+            "belongs to the connection",
+        ),
+        (
+            "http",
+            {"url": "http://x", "auth": {"type": "bearer", "token": "a\r\nHost: b"}},
+            "auth",
+            "line break",
+        ),
         ("http", {"url": "http://x", "headers": {"a": "1\r\nb: 2"}}, "headers", "line break"),
         ("http", {"url": "http://x", "auth": {"type": "bearer"}}, "auth", "needs 'token'"),
         (

@@ -12,6 +12,8 @@ from aiohttp.test_utils import TestServer
 
 from dalsegno.errors import CredentialNotFound, CredentialRefused
 from dalsegno.nodes.http_client import HttpClients
+from dalsegno.nodes.http_parameters import HttpParameters
+from dalsegno.nodes.http_request import build_request
 from dalsegno.nodes.http_service import HttpService
 from dalsegno.ports.node import NodeError
 from dalsegno.ports.secrets import Credential
@@ -40,7 +42,9 @@ def seen(server: TestServer) -> list[tuple[str, str, dict[str, str]]]:
     return app[SEEN]
 
 
-def crm(type: str = "bearer", hosts: tuple[str, ...] = ("127.0.0.1",), sent_as: str = "") -> Credential:
+def crm(
+    type: str = "bearer", hosts: tuple[str, ...] = ("http://127.0.0.1:*",), sent_as: str = ""
+) -> Credential:
     values = {
         "bearer": {"token": TOKEN},
         "basic": {"username": "annabel", "password": TOKEN},
@@ -78,18 +82,85 @@ async def test_a_credential_is_sent_in_the_address(server: TestServer, clients: 
     assert seen(server)[0][1] == f"a=1&api_key={TOKEN}&b=2"
 
 
-@pytest.mark.parametrize("hosts", [(), ("api.example.com",), ("127.0.0.1:1",), ("*.0.0.1.example",)])
+@pytest.mark.parametrize("hosts", [(), ("api.example.com",), ("http://127.0.0.1:1",), ("*.0.0.1.example",)])
 async def test_a_host_that_is_not_listed_gets_nothing_at_all(
     server: TestServer, clients: HttpClients, hosts: tuple[str, ...]
 ) -> None:
-    with pytest.raises(CredentialRefused, match=r"'crm' may not be sent to 127\.0\.0\.1"):
+    with pytest.raises(CredentialRefused, match=r"'crm' may not be sent to (http://)?127\.0\.0\.1"):
         await fetch(clients, server.make_url("/echo"), crm(hosts=hosts))
     assert seen(server) == []
 
 
 async def test_a_listed_port_is_meant(server: TestServer, clients: HttpClients) -> None:
-    await fetch(clients, server.make_url("/echo"), crm(hosts=(f"127.0.0.1:{server.port}",)))
+    await fetch(clients, server.make_url("/echo"), crm(hosts=(f"http://127.0.0.1:{server.port}",)))
     assert len(seen(server)) == 1
+
+
+@pytest.mark.parametrize("entry", ["127.0.0.1", "127.0.0.1:{}", "*", "127.0.0.1:*"])
+async def test_plain_http_needs_an_entry_that_allows_it(
+    server: TestServer, clients: HttpClients, entry: str
+) -> None:
+    with pytest.raises(CredentialRefused) as caught:
+        await fetch(clients, server.make_url("/echo"), crm(hosts=(entry.format(server.port),)))
+    assert f"replace the entry by 'http://127.0.0.1:{server.port}'" in str(caught.value)
+    assert seen(server) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("https://127.0.0.1:{}/echo", "replace the entry by '127.0.0.1:{}'"),
+        ("http://127.0.0.1:{}/echo", "replace the entry by 'http://127.0.0.1:{}'"),
+    ],
+)
+async def test_an_entry_without_a_port_means_the_usual_one(
+    server: TestServer, clients: HttpClients, url: str, said: str
+) -> None:
+    with pytest.raises(CredentialRefused) as caught:
+        await fetch(clients, url.format(server.port), crm(hosts=("127.0.0.1",)))
+    assert said.format(server.port) in str(caught.value)
+    assert seen(server) == []
+
+
+async def test_a_server_whose_certificate_is_not_checked_gets_nothing(clients: HttpClients) -> None:
+    with pytest.raises(CredentialRefused, match="without a check of its certificate"):
+        await fetch(clients, "https://127.0.0.1/", crm(hosts=("127.0.0.1",)), ignore_ssl=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["Host", "hOST", "Transfer-Encoding", "Content-Length", "Proxy-Authorization"]
+)
+@pytest.mark.parametrize("attached", [True, False])
+async def test_no_header_of_the_connection_goes_out(
+    server: TestServer, clients: HttpClients, name: str, attached: bool
+) -> None:
+    """Behind one address there may be several services: the one that gets the token is the one that was checked."""
+    context = FakeContext(
+        {"$json": {"headers": {name: "internal.example"}}},
+        services={"http": HttpService(make=lambda: clients)},
+        credentials={"crm": crm()},
+    )
+    named = {"credential": "crm"} if attached else {}
+    parameters = {"url": str(server.make_url("/echo")), "headers": "{{ $json.headers }}", **named}
+    with pytest.raises(NodeError, match="belongs to the connection") as caught:
+        await run_node("http", parameters, context)
+    assert (caught.value.failure.code, caught.value.failure.retryable) == ("INVALID_PARAMETERS", False)
+    assert seen(server) == []
+
+
+async def test_a_credential_stored_for_such_a_header_is_not_sent(
+    server: TestServer, clients: HttpClients
+) -> None:
+    with pytest.raises(CredentialRefused, match="belongs to the connection"):
+        await fetch(clients, server.make_url("/echo"), crm("header", sent_as="Host"))
+    assert seen(server) == []
+
+
+def test_a_step_to_https_on_the_same_host_keeps_it_only_where_an_entry_permits_that() -> None:
+    for entry, is_kept in (("http://a.example", True), ("http://a.example:80", False)):
+        first = build_request(HttpParameters(url="http://a.example/x"), "key", crm(hosts=(entry,)))
+        second = first.moved_to("https://a.example/x")
+        assert ("Authorization" in second.headers) is is_kept
 
 
 @pytest.mark.parametrize(
@@ -105,7 +176,12 @@ async def test_the_host_that_is_judged_is_the_host_that_is_asked(
 
 @pytest.mark.parametrize(
     "credential",
-    [crm(hosts=("*",)), crm("header", ("*",), "X-Odd"), crm("query", ("*",), "k"), crm("basic", ("*",))],
+    [
+        crm(hosts=("http://*:*",)),
+        crm("header", ("http://*:*",), "X-Odd"),
+        crm("query", ("http://*:*",), "k"),
+        crm("basic", ("http://*:*",)),
+    ],
 )
 async def test_a_redirect_to_another_host_drops_it_even_if_that_is_listed(
     server: TestServer, clients: HttpClients, credential: Credential
@@ -121,7 +197,7 @@ async def test_a_redirect_to_another_host_drops_it_even_if_that_is_listed(
 async def test_it_does_not_come_back_after_a_detour(server: TestServer, clients: HttpClients) -> None:
     home = server.make_url("/echo")
     away = server.make_url("/redirect").with_host("localhost").with_query(to=str(home))
-    await fetch(clients, server.make_url("/redirect").with_query(to=str(away)), crm(hosts=("*",)))
+    await fetch(clients, server.make_url("/redirect").with_query(to=str(away)), crm(hosts=("http://*:*",)))
     assert [("Authorization" in headers) for _, _, headers in seen(server)] == [True, False, False]
 
 

@@ -27,22 +27,22 @@ from tests.secrets.services import service
 
 MARKER = "M4rk3r"
 CREDENTIALS: dict[str, dict[str, Any]] = {
-    "bearer": {"type": "bearer", "fields": {"token": f"{MARKER}-of-bearer"}, "hosts": ["127.0.0.1"]},
+    "bearer": {"type": "bearer", "fields": {"token": f"{MARKER}-of-bearer"}, "hosts": ["http://127.0.0.1:*"]},
     "basic": {
         "type": "basic",
         "fields": {"username": f"{MARKER}-of-user", "password": f'{MARKER}/of+"word&é='},
-        "hosts": ["127.0.0.1"],
+        "hosts": ["http://127.0.0.1:*"],
     },
     "header": {
         "type": "header",
         "fields": {"value": f"{MARKER}-of-header"},
-        "hosts": ["127.0.0.1"],
+        "hosts": ["http://127.0.0.1:*"],
         "sent_as": "X-Key",
     },
     "query": {
         "type": "query",
         "fields": {"value": f"{MARKER}/of query?&"},
-        "hosts": ["127.0.0.1"],
+        "hosts": ["http://127.0.0.1:*"],
         "sent_as": "key",
     },
     "custom": {

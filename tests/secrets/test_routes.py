@@ -84,7 +84,7 @@ async def test_the_list_has_pages(http: httpx.AsyncClient) -> None:
         ("crm", {"fields": {"token": "sekret", "extra": "sekret2"}}, "and no other"),
         ("crm", {"fields": {"token": 5}}, "/body/fields/token"),
         ("crm", {"fields": None}, "give its 'fields'"),
-        ("crm", {"hosts": ["http://x"]}, "'hosts/0'"),
+        ("crm", {"hosts": ["http://x/path"]}, "'hosts/0'"),
         ("crm", {"type": "magic"}, "/body/type"),
         ("crm", {"value": "sekret-elsewhere"}, "/body/value"),
     ],

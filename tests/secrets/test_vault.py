@@ -106,7 +106,8 @@ async def test_only_listed_workflows_may_use_it(
         ({"name": ""}, "cannot be a credential's name"),
         ({"type": "oauth"}, "'type' must be one of"),
         ({"hosts": ()}, "needs 'hosts'"),
-        ({"hosts": ("https://api.example.com",)}, "'hosts/0'"),
+        ({"hosts": ("ftp://api.example.com",)}, "'hosts/0'"),
+        ({"hosts": ("http://http://a.example",)}, "'hosts/0'"),
         ({"hosts": ("ok.example", "api.*")}, "'hosts/1'"),
         ({"hosts": ("api.example.com/v1",)}, "'hosts/0'"),
         ({"hosts": ("api.example.com:99999",)}, "'hosts/0'"),
@@ -115,6 +116,7 @@ async def test_only_listed_workflows_may_use_it(
         ({"sent_as": "X"}, "means nothing"),
         ({"type": "header", "fields": {"value": "sekret1"}}, "name of the header"),
         ({"type": "header", "fields": {"value": "sekret1"}, "sent_as": "a b"}, "name of the header"),
+        ({"type": "header", "fields": {"value": "sekret1"}, "sent_as": "Host"}, "belongs to the connection"),
         ({"fields": {"password": "sekret1"}}, "the fields 'token', and no other"),
         ({"fields": {"token": "sekret1", "more": "sekret2"}}, "and no other"),
         ({"fields": {}}, "the fields 'token'"),
@@ -280,22 +282,47 @@ class _Changed:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "host", "port", "fits"),
+    ("entry", "scheme", "host", "port", "fits"),
     [
-        ("api.example.com", "API.example.com.", 443, True),
-        ("api.example.com", "api.example.com.evil.net", 443, False),
-        ("api.example.com", "evilapi.example.com", 443, False),
-        ("*.example.com", "a.b.example.com", 443, True),
-        ("*.example.com", "example.com", 443, False),
-        ("*.example.com", "evilexample.com", 443, False),
-        ("api.example.com:8443", "api.example.com", 8443, True),
-        ("api.example.com:8443", "api.example.com", 443, False),
-        ("[::1]:80", "::1", 80, True),
-        ("[::1]", "::2", 80, False),
-        ("*", "anywhere.example", 1, True),
+        ("api.example.com", "https", "API.example.com.", 443, True),
+        ("api.example.com", "https", "api.example.com", None, True),
+        ("api.example.com", "https", "api.example.com", 8443, False),
+        ("api.example.com", "http", "api.example.com", 80, False),
+        ("api.example.com", "http", "api.example.com", 443, False),
+        ("https://api.example.com", "https", "api.example.com", 443, True),
+        ("api.example.com", "https", "api.example.com.evil.net", 443, False),
+        ("api.example.com", "https", "evilapi.example.com", 443, False),
+        ("*.example.com", "https", "a.b.example.com", 443, True),
+        ("*.example.com", "http", "a.b.example.com", 80, False),
+        ("*.example.com", "https", "example.com", 443, False),
+        ("*.example.com", "https", "evilexample.com", 443, False),
+        ("api.example.com:8443", "https", "api.example.com", 8443, True),
+        ("api.example.com:8443", "https", "api.example.com", 443, False),
+        ("api.example.com:8443", "http", "api.example.com", 8443, False),
+        ("api.example.com:*", "https", "api.example.com", 9000, True),
+        ("api.example.com:*", "http", "api.example.com", 9000, False),
+        ("http://localhost:9000", "http", "localhost", 9000, True),
+        ("http://localhost:9000", "https", "localhost", 9000, True),
+        ("http://localhost:9000", "http", "localhost", 9001, False),
+        ("http://localhost", "http", "localhost", 80, True),
+        ("http://localhost", "https", "localhost", 443, True),
+        ("http://localhost", "http", "localhost", 8080, False),
+        ("http://localhost:*", "http", "localhost", 8080, True),
+        ("http://[::1]:80", "http", "::1", 80, True),
+        ("[::1]", "https", "::2", 443, False),
+        ("*", "https", "anywhere.example", 443, True),
+        ("*", "https", "anywhere.example", 8443, False),
+        ("*", "http", "anywhere.example", 80, False),
     ],
 )
-def test_which_hosts_a_pattern_means(pattern: str, host: str, port: int, fits: bool) -> None:
-    assert host_fits(pattern, host, port) is fits
-    assert Credential("c", "bearer", {}, [pattern]).permits_host(host, port) is fits
-    assert not Credential("c", "bearer", {}, []).permits_host(host, port)
+def test_which_addresses_an_entry_means(
+    entry: str, scheme: str, host: str, port: int | None, fits: bool
+) -> None:
+    assert host_fits(entry, host, port, scheme) is fits
+    assert Credential("c", "bearer", {}, [entry]).permits_host(host, port, scheme) is fits
+    assert not Credential("c", "bearer", {}, []).permits_host(host, port, scheme)
+
+
+def test_a_certificate_that_is_not_checked_counts_as_plain_http() -> None:
+    assert not host_fits("api.example.com", "api.example.com", 443, "https", verified=False)
+    assert host_fits("http://api.example.com", "api.example.com", 443, "https", verified=False)

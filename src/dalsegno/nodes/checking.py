@@ -19,6 +19,8 @@ from dalsegno.nodes.parameters import Sensitive, spelling
 from dalsegno.ports.node import NodeError
 
 INVALID_PARAMETERS = "INVALID_PARAMETERS"
+HEADER_NAME = "header_name"
+"""The type of errors about a key of an object: its value may be a template, the key is a constant."""
 
 _TEMPLATE = re.compile(r"\{\{|(?<!\$)(?:\$\$)*\$[^\W\d]")
 """``{{``, or a ``$word`` whose dollar sign is not escaped by another."""
@@ -118,7 +120,7 @@ def _left_to_the_run(
     kinds: Mapping[str, ParameterKind],
     parameters: Mapping[str, Any],
 ) -> bool:
-    if detail["type"] in ("missing", "extra_forbidden"):
+    if detail["type"] in ("missing", "extra_forbidden", HEADER_NAME):
         return False  # names are constants, whatever their values hold
     if path and kinds.get(str(path[0]), "template") != "template":
         return False

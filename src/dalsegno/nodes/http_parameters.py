@@ -7,7 +7,10 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
+from dalsegno.model.http_headers import is_connection_header
+from dalsegno.nodes.checking import HEADER_NAME
 from dalsegno.nodes.parameters import RAW, NodeParameters, Seconds, Sensitive, Text, WholeNumber
 from dalsegno.nodes.paths import parse_path
 
@@ -50,13 +53,31 @@ def _upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
 
-def _header_names(headers: dict[str, str]) -> dict[str, str]:
+def _header_problem(name: str) -> str | None:
+    if not _TOKEN.fullmatch(name):
+        return "is no header name"
+    if is_connection_header(name):
+        return "belongs to the connection and is set by the client; leave it out"
+    return None
+
+
+def _header_name(name: str) -> str:
+    """An error of its own type: names are judged whatever the values hold."""
+    if problem := _header_problem(name):
+        raise PydanticCustomError(HEADER_NAME, "{problem}", {"problem": problem})
+    return name
+
+
+def _header_values(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
-        if not _TOKEN.fullmatch(name):
-            raise ValueError(f"has {name!r}, which is no header name")
         if any(sign in value for sign in "\r\n\0"):
             raise ValueError(f"has a line break in the value of '{name}'")
     return headers
+
+
+def _check_own_header(name: str) -> None:
+    if problem := _header_problem(name):
+        raise ValueError(f"has the 'name' {name[:100]!r}, which {problem}")
 
 
 def _is_path(text: str) -> str:
@@ -81,7 +102,8 @@ class Auth(NodeParameters):
         if self.type == "header" and not (self.name and self.value):
             raise ValueError("of type 'header' needs 'name' and 'value'")
         if self.type == "header":
-            _header_names({self.name or "": self.value or ""})
+            _check_own_header(self.name or "")
+        _header_values({self.name or "Authorization": self.value or self.token or ""})
         return self
 
 
@@ -118,8 +140,11 @@ class HttpParameters(NodeParameters):
         default={},
         description="Query parameters, added to the address; lists repeat a parameter, null omits it.",
     )
-    headers: Annotated[dict[str, Text], AfterValidator(_header_names), Sensitive()] = Field(
-        default={}, description="Request headers."
+    headers: Annotated[
+        dict[Annotated[str, AfterValidator(_header_name)], Text], AfterValidator(_header_values), Sensitive()
+    ] = Field(
+        default={},
+        description="Request headers. `Host`, `Content-Length` and others that belong to the connection are refused.",
     )
     body: Any = Field(
         None,

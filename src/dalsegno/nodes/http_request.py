@@ -51,7 +51,7 @@ class Request:
         """The same request to another address; what authorises it stays behind when the host is another one."""
         # Credentials in an address that a server chose are not the author's to send.
         url = parse_url(location, self.url).with_user(None)
-        if _same_place(self.url, url):
+        if _same_place(self.url, url) and (self.credential is None or self.credential.permits(url)):
             return replace(self, url=self.credential.in_address(url) if self.credential else url)
         if self.credential is not None:
             url = self.credential.out_of_address(url)
@@ -71,7 +71,8 @@ def build_request(
     url = parse_url(parameters.url)
     headers = CIMultiDict(parameters.headers)
     body = _encode_body(parameters.body, headers)
-    added = authorised_by(credential, url) if credential is not None else None
+    verified = not parameters.ignore_ssl
+    added = authorised_by(credential, url, verified=verified) if credential is not None else None
     auth = (added.header if added else None) or _auth_header(parameters.auth) or _url_auth(url)
     if auth is not None:
         headers[auth[0]] = auth[1]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 EVERYTHING = "*"
+USUAL_PORTS = {"http": 80, "https": 443}
 
 
 class Credential(Mapping[str, str]):
@@ -41,9 +43,12 @@ class Credential(Mapping[str, str]):
     def __repr__(self) -> str:
         return f"<credential '{self.name}' of type {self.type}>"
 
-    def permits_host(self, host: str, port: int | None = None) -> bool:
-        """Whether its list of hosts has this one. An empty list has none."""
-        return any(host_fits(pattern, host, port) for pattern in self.hosts)
+    def permits_host(
+        self, host: str, port: int | None = None, scheme: str = "https", *, verified: bool = True
+    ) -> bool:
+        """Whether its list of hosts has this one. An empty list has none. ``port``: None is the scheme's usual one;
+        ``verified``: whether the server's certificate is checked."""
+        return any(host_fits(entry, host, port, scheme, verified=verified) for entry in self.hosts)
 
 
 class Secrets(Protocol):
@@ -59,24 +64,63 @@ class Secrets(Protocol):
         """Raises CredentialNotFound, CredentialRefused (not for this workflow), NoSecretKey or SecretUnreadable."""
 
 
-def host_fits(pattern: str, host: str, port: int | None) -> bool:
-    """``api.example.com``, ``api.example.com:8443``, ``*.example.com`` (not example.com itself), ``[::1]``, ``*``."""
-    wanted, wanted_port = split_port(pattern.lower())
-    if wanted_port is not None and wanted_port != port:
-        return False
-    name = host.lower().strip("[]").rstrip(".")
-    wanted = wanted.strip("[]").rstrip(".")
-    if wanted in (EVERYTHING, name):
-        return True
-    return wanted.startswith("*.") and name.endswith(wanted[1:])
+@dataclass(frozen=True, slots=True)
+class HostEntry:
+    """An entry of a credential's list of hosts.
+
+    ``api.example.com`` means https on port 443, ``api.example.com:8443`` https on that port, and ``:*`` any port.
+    ``http://…`` allows plain http there, too, and certificates that are not checked. ``*.example.com`` means its
+    subdomains, without example.com itself; ``*`` is any host.
+    """
+
+    host: str
+    port: int | None
+    """None: the scheme's usual one."""
+    any_port: bool
+    plain: bool
+    """Whether plain http is allowed."""
+
+    @classmethod
+    def parse(cls, text: str) -> HostEntry:
+        """Raises ValueError for a scheme or port that is none."""
+        lowered = text.lower()
+        scheme, sign, rest = lowered.rpartition("://")
+        if sign and scheme not in USUAL_PORTS:
+            raise ValueError(f"{scheme!r} is neither http nor https")
+        host, colon, port = rest.rpartition(":")
+        if not colon or port.endswith("]"):
+            return cls(rest, None, any_port=False, plain=scheme == "http")
+        if port == EVERYTHING:
+            return cls(host, None, any_port=True, plain=scheme == "http")
+        if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+            raise ValueError(f"{port!r} is no port")
+        return cls(host, int(port), any_port=False, plain=scheme == "http")
+
+    def names(self, host: str) -> bool:
+        """Whether it means this host, on whichever port."""
+        name = host.lower().strip("[]").rstrip(".")
+        wanted = self.host.strip("[]").rstrip(".")
+        if wanted in (EVERYTHING, name):
+            return True
+        return wanted.startswith("*.") and name.endswith(wanted[1:])
+
+    def permits(self, port: int | None, scheme: str, *, verified: bool) -> bool:
+        if not self.plain and (scheme != "https" or not verified):
+            return False
+        usual = USUAL_PORTS.get(scheme)
+        return self.any_port or (port or usual) == (self.port or usual)
 
 
-def split_port(pattern: str) -> tuple[str, int | None]:
-    """A host pattern without its port, and the port. Raises ValueError for a port that is none."""
-    host, sign, port = pattern.rpartition(":")
-    if not sign or port.endswith("]"):
-        return pattern, None
-    number = int(port)
-    if not 0 < number < 65_536:
-        raise ValueError(f"{number} is no port")
-    return host, number
+def host_fits(
+    entry: str, host: str, port: int | None = None, scheme: str = "https", *, verified: bool = True
+) -> bool:
+    found = HostEntry.parse(entry)
+    return found.names(host) and found.permits(port, scheme, verified=verified)
+
+
+def host_entry(host: str, port: int | None, scheme: str, *, verified: bool = True) -> str:
+    """The entry that permits this address and nothing else."""
+    shown = f"[{host}]" if ":" in host else host
+    if port is not None and port != USUAL_PORTS.get(scheme):
+        shown = f"{shown}:{port}"
+    return shown if scheme == "https" and verified else f"http://{shown}"

@@ -37,7 +37,8 @@ def add(
         typer.Option(
             "--host",
             metavar="HOST",
-            help="Where it may be sent: api.example.com, '*.example.com'; may be given several times.",
+            help="Where it may be sent over https: api.example.com, api.example.com:8443, '*.example.com'; "
+            "http://localhost:9000 allows plain http there. May be given several times.",
             show_default=False,
         ),
     ] = None,

@@ -13,7 +13,8 @@ from msgspec import Struct
 from dalsegno.engine.secrets.keys import Sealed
 from dalsegno.errors import InvalidInput
 from dalsegno.model.definition import PART_SIGN
-from dalsegno.ports.secrets import EVERYTHING, split_port
+from dalsegno.model.http_headers import is_connection_header
+from dalsegno.ports.secrets import EVERYTHING, HostEntry
 
 TYPES: dict[str, tuple[str, ...] | None] = {
     "bearer": ("token",),
@@ -66,6 +67,10 @@ class NewCredential:
         if self.type in CARRIED and not _CARRIER.fullmatch(self.sent_as):
             what = "header" if self.type == "header" else "query parameter"
             raise InvalidInput(f"a credential of type '{self.type}' needs 'sent_as': the name of the {what}")
+        if self.type == "header" and is_connection_header(self.sent_as):
+            raise InvalidInput(
+                f"'sent_as': the header '{self.sent_as}' belongs to the connection and carries no credential"
+            )
         if self.type not in CARRIED and self.sent_as:
             raise InvalidInput(f"'sent_as' means nothing for a credential of type '{self.type}'")
 
@@ -134,13 +139,14 @@ def check_name(name: str) -> None:
 
 def _check_host(host: str, where: str) -> None:
     try:
-        name, _ = split_port(host.lower())
+        name = HostEntry.parse(host).host
     except ValueError:
         name = ""
     if len(host) > 260 or not _HOST.fullmatch(name):
         raise InvalidInput(
-            f"'{where}': {host[:100]!r} is no host; write it like 'api.example.com', 'api.example.com:8443', "
-            "'*.example.com' or '[::1]', without scheme and path"
+            f"'{where}': {host[:100]!r} is no host; write it like 'api.example.com' (https on port 443), "
+            "'api.example.com:8443', '*.example.com' or '[::1]', without a path; 'http://localhost:9000' allows plain "
+            "http there"
         )
 
 

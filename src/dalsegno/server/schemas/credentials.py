@@ -43,7 +43,9 @@ class CredentialSetting(Asked, BaseModel):
         "any of custom. Without them the stored values are kept.",
     )
     hosts: Hosts = Field(
-        default=[], description="Where the `http` node may send it: `api.example.com`, `*.example.com`, `*`."
+        default=[],
+        description="Where the `http` node may send it over https: `api.example.com` (port 443), "
+        "`api.example.com:8443`, `*.example.com`, `*`. `http://localhost:9000` allows plain http there.",
     )
     workflows: Workflows = Field(
         default=["*"], description="Names or patterns of the workflows that may use it."
