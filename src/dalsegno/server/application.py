@@ -11,6 +11,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from dalsegno.app import App
 from dalsegno.server import problems, reference
+from dalsegno.server.access_log import redact_access_log
 from dalsegno.server.alerting import alerting
 from dalsegno.server.deadlines import Deadlines, will_make
 from dalsegno.server.duty import on_duty
@@ -96,6 +97,7 @@ def create_application(
     """An ASGI application around ``app``. Its engine starts and stops with the server."""
     settings, roles = settings or ServerSettings(), roles or Roles()
     office, table = Office(app, settings), Table(ROUTERS, PREFIX)
+    redact_access_log()
 
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:

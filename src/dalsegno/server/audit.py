@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dalsegno.app import App
 from dalsegno.ports.records import Records
 from dalsegno.server import paths
 from dalsegno.server.access import NOBODY, Caller
+from dalsegno.server.failures import subscriber
 from dalsegno.server.visit import Visit
 
 logger = logging.getLogger("dalsegno.audit")
@@ -28,8 +31,13 @@ WAITING = 10_000
 """Entries kept while the store is out of reach; the ones beyond go to the Python log `dalsegno.audit`."""
 
 
-NOISE = (404, 405, 429)
-"""Answers on public routes that changed nothing: whoever sends them must not be able to fill the log."""
+NOISE = (400, 404, 405, 408, 413, 415, 422, 429)
+"""Replies to callers without a key that are not noted: the request was malformed, or named nothing that exists."""
+SUMMED_SECONDS = 60.0
+SUMMED_ADDRESSES = 100
+"""Addresses and routes that are told apart within a minute; the refusals of all others share one entry a route."""
+TRIMMED_EVERY = 100
+"""The log is checked against its limit whenever it may have grown by this part of it."""
 
 
 class Entry(Struct, frozen=True, omit_defaults=True):
@@ -44,12 +52,46 @@ class Entry(Struct, frozen=True, omit_defaults=True):
     """None: the caller went away before there was an answer."""
     address: str | None = None
     key: str | None = None
+    count: int | None = None
+    """How many refusals like this one followed within its minute; such an entry stands for all of them."""
+
+
+class Refusals:
+    """Refusals of callers without a key: the first of a minute from an address is an entry, the others are counted and
+    become one entry at the minute's end. So a flood adds a bounded number of rows, whatever it sends."""
+
+    def __init__(self) -> None:
+        self._since = -math.inf
+        self._counted: dict[tuple[str, str | None, int | None], tuple[Entry, int]] = {}
+
+    def add(self, entry: Entry) -> list[Entry]:
+        """What is to be written now."""
+        due = self.due(entry.at)
+        if not self._counted:
+            self._since = entry.at
+        place = (subscriber(entry.address or ""), entry.action, entry.status)
+        if place not in self._counted and len(self._counted) >= SUMMED_ADDRESSES:
+            place, entry = ("", entry.action, entry.status), replace(entry, address=None)
+        first, more = self._counted.get(place, (entry, -1))
+        self._counted[place] = first, more + 1
+        return due if more >= 0 else [*due, entry]
+
+    def due(self, now: float) -> list[Entry]:
+        """The counts of a minute that is over."""
+        if now - self._since < SUMMED_SECONDS:
+            return []
+        found = [replace(first, count=more) for first, more in self._counted.values() if more]
+        self._counted.clear()
+        return found
 
 
 class Audit:
     def __init__(self, app: App) -> None:
         self.app = app
         self._waiting: deque[Entry] = deque()
+        self._refusals = Refusals()
+        self._appended: float = math.inf
+        """Since the log was last checked against its limit; before the first check nothing is known."""
         self._writing: asyncio.Task[None] | None = None
 
     @property
@@ -77,11 +119,16 @@ class Audit:
                 status = status or 500
                 raise
             finally:
-                entry = _entry(visit, scope, began, status)
-                if entry.via != "nobody" or status not in NOISE:
-                    self.note(entry)
+                self._note_call(_entry(visit, scope, began, status))
 
         return noted
+
+    def _note_call(self, entry: Entry) -> None:
+        if entry.via != "nobody" or (entry.status is not None and entry.status < 400):
+            self.note(entry)
+        elif entry.status not in NOISE:
+            for each in self._refusals.add(entry):
+                self.note(each)
 
     def note(self, entry: Entry) -> None:
         if len(self._waiting) >= WAITING:
@@ -93,6 +140,8 @@ class Audit:
         """Appends what waits. What cannot be appended goes on waiting, and the error is raised. Whoever gives up
         waiting for this does not stop it: what is being written may fail later, and has to be put back then."""
         if self._writing is None or self._writing.done():
+            for each in self._refusals.due(self.app.client.stack.clock.now()):
+                self.note(each)
             self._writing = asyncio.create_task(self._write(), name="dalsegno-audit")
             self._writing.add_done_callback(_take_note)
         await asyncio.shield(self._writing)
@@ -107,8 +156,11 @@ class Audit:
         except Exception:
             self._waiting.extendleft(reversed(batch))
             raise
+        self._appended += len(batch)
 
     async def close(self) -> None:
+        for each in self._refusals.due(math.inf):
+            self.note(each)
         try:
             await self.flush()
         finally:
@@ -117,8 +169,22 @@ class Audit:
 
     async def trim(self, seconds: float) -> int:
         """Removes what is older, in chunks; how many entries."""
-        before, gone = self.app.client.stack.clock.now() - seconds, 0
-        while chunk := await self.records.trim(LOG, before):
+        return await self._trim_before(self.app.client.stack.clock.now() - seconds)
+
+    async def trim_to(self, rows: int) -> int:
+        """Remove the oldest entries beyond ``rows``, in chunks; how many. Entries of one batch share their time and go
+        together. Asks the store only where the log may have grown by a hundredth of the limit."""
+        if self._appended < max(rows // TRIMMED_EVERY, 1):
+            return 0
+        newest = await self.records.entries(LOG, limit=1)
+        over = await self.records.entries(LOG, newest[0].number - rows + 1, 1) if newest else []
+        gone = await self._trim_before(math.nextafter(over[0].at, math.inf)) if over else 0
+        self._appended = 0
+        return gone
+
+    async def _trim_before(self, moment: float) -> int:
+        gone = 0
+        while chunk := await self.records.trim(LOG, moment):
             gone += chunk
         return gone
 

@@ -59,6 +59,8 @@ async def _serve(office: Office, over: asyncio.Event) -> None:
 
 async def _write(office: Office) -> None:
     await office.audit.flush()
+    if office.settings.audit_rows is not None:
+        await office.audit.trim_to(office.settings.audit_rows)
     await office.doorman.write_uses()
 
 

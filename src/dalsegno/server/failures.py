@@ -1,4 +1,4 @@
-"""Wrong keys, counted by address: whoever tries too many is told to wait. Right keys are never asked to."""
+"""Limits by address: on wrong keys, which right keys are never subject to, and on calls of public routes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Failures:
 
     def note(self, address: str, now: float) -> float:
         """Counts one; how long this address has to wait now, 0 where it need not."""
-        times = self._times.setdefault(_house(address), deque())
-        self._times.move_to_end(_house(address))
+        times = self._times.setdefault(subscriber(address), deque())
+        self._times.move_to_end(subscriber(address))
         while times and times[0] <= now - WINDOW:
             times.popleft()
         if len(times) >= self.limit:
@@ -32,8 +32,29 @@ class Failures:
         return len(self._times)
 
 
-def _house(address: str) -> str:
-    """One subscriber has a whole /64 of IPv6 addresses."""
+class AddressRate:
+    """A token bucket for each address: it holds the calls of a minute, and refills evenly."""
+
+    def __init__(self, per_minute: int) -> None:
+        self.per_minute = per_minute
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def spend(self, address: str, now: float) -> float:
+        """Take one call from the bucket; the seconds to wait where it is empty, else 0."""
+        name, full = subscriber(address), float(self.per_minute)
+        left, at = self._buckets.get(name, (full, now))
+        left = min(full, left + (now - at) * full / 60)
+        if left < 1:
+            return (1 - left) * 60 / full
+        self._buckets[name] = (left - 1, now)
+        self._buckets.move_to_end(name)
+        while len(self._buckets) > ADDRESSES:
+            self._buckets.popitem(last=False)
+        return 0.0
+
+
+def subscriber(address: str) -> str:
+    """What counts as one address: one subscriber has a whole /64 of IPv6 addresses."""
     try:
         read = ip_address(address)
     except ValueError:

@@ -12,12 +12,13 @@ Every refusal is a problem document, and nothing of the request has been looked 
 
 from __future__ import annotations
 
+import time
 from ipaddress import ip_address
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dalsegno.errors import DalSegnoError, ForeignOrigin, UnsupportedMedia, WrongHost
+from dalsegno.errors import DalSegnoError, ForeignOrigin, TooManyRequests, UnsupportedMedia, WrongHost
 from dalsegno.server import paths, reaching
 from dalsegno.server.access import NOBODY, Caller, check_scope
 from dalsegno.server.bodies import Departed, read_body, replayed
@@ -58,6 +59,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         visit = Visit(scope)
+        visit.keep_own_cookie()
         send = dressed(send, visit, allowance(visit, self.settings.origins))
         try:
             await self._glance(visit)
@@ -101,12 +103,22 @@ class Guard:
     async def _admit(self, visit: Visit) -> Caller:
         self.check_origin(visit)
         self.check_type(visit)
+        if paths.is_rationed(visit.method, visit.path):
+            self._spend_public_call(visit)
         if paths.is_public(visit.method, visit.path):
             return NOBODY  # answered even while the store is out of reach, and whatever key is shown
         caller = await self._identify(visit)
         if caller.via == "session" and not visit.is_safe and not visit.is_from_own_page:
             raise ForeignOrigin("a session may change things only from a page of this server")
         return caller
+
+    def _spend_public_call(self, visit: Visit) -> None:
+        wait = self.office.public_rate.spend(visit.address or "", time.monotonic())
+        if wait > 0:
+            raise TooManyRequests(
+                f"more than {self.settings.public_rate} calls a minute from {visit.address or 'one address'}",
+                wait,
+            )
 
     async def _identify(self, visit: Visit) -> Caller:
         doorman, is_by_memory = self.office.doorman, visit.path in BY_MEMORY
@@ -135,6 +147,8 @@ class Guard:
             return most
         finding = book_of(self.office).at(visit.path.removeprefix(paths.HOOKS))
         webhook = await self.office.errands.within(self.office.doorman.patience, finding)
+        if webhook is None:
+            self._spend_public_call(visit)
         return min(most, webhook.body_bytes if webhook is not None else paths.SMALL_BODY)
 
     def _refusal(self, visit: Visit, error: DalSegnoError) -> Response:

@@ -17,6 +17,7 @@ from dalsegno.server.broadcast import Broadcast
 from dalsegno.server.changes import Changes
 from dalsegno.server.doorman import Doorman
 from dalsegno.server.errands import Errands
+from dalsegno.server.failures import AddressRate
 from dalsegno.server.meter import Meter
 from dalsegno.server.reception import Reception
 from dalsegno.server.settings import ServerSettings
@@ -33,6 +34,7 @@ class Office:
 
     doorman: Doorman = field(init=False)
     audit: Audit = field(init=False)
+    public_rate: AddressRate = field(init=False)
     meter: Meter = field(default_factory=Meter)
     errands: Errands = field(default_factory=Errands)
     reception: Reception = field(default_factory=Reception)
@@ -46,6 +48,7 @@ class Office:
     def __post_init__(self) -> None:
         self.doorman = Doorman(self.app, self.settings)
         self.audit = Audit(self.app)
+        self.public_rate = AddressRate(self.settings.public_rate)
 
     @property
     def client(self) -> Client:

@@ -8,6 +8,24 @@ from fastapi.exceptions import RequestValidationError
 from dalsegno.model.suggestion import did_you_mean, listed
 
 LONGEST_NAME = 100
+MOST_NAMED = 10
+"""Unknown parameters that are reported one by one; the others are counted."""
+
+
+MOST = 200
+"""Parameters of one query: filters that take a value several times fit in."""
+
+
+def refuse_too_many(request: Request) -> None:
+    """Before the query is parsed."""
+    found = request.scope["query_string"].count(b"&") + 1
+    if found > MOST:
+        words = f"There are {found:,} parameters; a query has at most {MOST}"
+        raise RequestValidationError([_crowd(words)])
+
+
+def _crowd(words: str) -> dict[str, object]:
+    return {"type": "unknown_parameter", "loc": ("query",), "msg": words, "input": None}
 
 
 def refuse_unknown(request: Request, known: frozenset[str]) -> None:
@@ -15,7 +33,12 @@ def refuse_unknown(request: Request, known: frozenset[str]) -> None:
         return
     unknown = [name for name in dict.fromkeys(request.query_params.keys()) if name not in known]
     if unknown:
-        raise RequestValidationError([_finding(name, known) for name in unknown])
+        found = [_finding(name, known) for name in unknown[:MOST_NAMED]]
+        raise RequestValidationError([*found, *_rest(len(unknown) - MOST_NAMED)])
+
+
+def _rest(more: int) -> list[dict[str, object]]:
+    return [_crowd(f"There are {more:,} more parameters of unknown names")] if more > 0 else []
 
 
 def _finding(name: str, known: frozenset[str]) -> dict[str, object]:

@@ -11,6 +11,7 @@ HOOKS = "/v1/hooks/"
 """Webhooks come from other systems, which prove themselves by a signature."""
 APPROVAL_PAGES = "/v1/approvals/links/"
 """Single-use pages: the token in the path is the permission, and a form decides."""
+STYLE_SHEET = "approval.css"
 SESSION = "/v1/session"
 WORKER_PROTOCOL = "/v1/tasks/"
 
@@ -25,7 +26,10 @@ NOT_AUDITED = (
 )
 SECRET_BELOW = (APPROVAL_PAGES,)
 SMALL_BODY = 256 * 1024
-"""Enough for a key or a form, sent by somebody of whom nothing is known yet."""
+"""Enough for a form, sent by somebody of whom nothing is known yet."""
+SIGN_IN_BODY = 4 * 1024
+"""Enough for a key."""
+LONGEST_SHOWN = 500
 
 
 def is_public(method: str, path: str) -> bool:
@@ -41,6 +45,8 @@ def is_hook(path: str) -> bool:
 
 def largest_body(method: str, path: str, most: int) -> int:
     """Webhooks are public, too, but each has a limit of its own."""
+    if path == SESSION:
+        return min(most, SIGN_IN_BODY)
     return min(most, SMALL_BODY) if is_public(method, path) and not is_hook(path) else most
 
 
@@ -57,11 +63,18 @@ def takes_forms(path: str) -> bool:
     return path.startswith(APPROVAL_PAGES)
 
 
+def is_rationed(method: str, path: str) -> bool:
+    """Public routes that ask the store about what a caller claims: each address has a rate there."""
+    return (path == SESSION and method == "POST") or (
+        path.startswith(APPROVAL_PAGES) and path != APPROVAL_PAGES + STYLE_SHEET
+    )
+
+
 def is_audited(path: str) -> bool:
     return not path.startswith(NOT_AUDITED)
 
 
 def without_secrets(path: str) -> str:
-    """As it may be written down."""
+    """The path as logs, audit entries and refusals may show it: without tokens, and not longer than a line."""
     below = next((each for each in SECRET_BELOW if path.startswith(each)), None)
-    return path[:500] if below is None else below + "…"
+    return path[:LONGEST_SHOWN] if below is None else below + "…"

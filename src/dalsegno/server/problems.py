@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -42,12 +42,21 @@ from dalsegno.errors import (
     UnsupportedMedia,
 )
 from dalsegno.lang import FlowSyntaxError
+from dalsegno.server import paths
 from dalsegno.server.schemas.values import PRINTABLE
 from dalsegno.server.slashes import joined
 
 logger = logging.getLogger("dalsegno.server")
 
 MEDIA_TYPE = "application/problem+json"
+MOST_PLACES = 100
+"""Findings of a definition that are listed; the others are counted."""
+MOST_FIELDS = 20
+"""The same for a request's parameters and body."""
+LONGEST_DETAIL = 4_000
+LONGEST_MESSAGE = 1_000
+LONGEST_POINTER = 500
+"""Characters: a refusal quotes what was sent, and must not be larger than that by a factor."""
 
 STATUSES: dict[type[DalSegnoError], int] = {
     InvalidDefinition: 422,
@@ -135,6 +144,9 @@ class Problem(BaseModel):
     detail: str
     code: str
     errors: list[Place] = []
+    omitted: int | None = Field(
+        default=None, description="How many more errors there are than `errors` lists."
+    )
     execution: str | None = Field(
         default=None, description="Where the outcome is unknown: the execution that may have been made."
     )
@@ -156,17 +168,23 @@ def problem(
     errors: Sequence[Place] = (),
     headers: Mapping[str, str] | None = None,
     execution: str | None = None,
+    most: int = MOST_PLACES,
 ) -> ProblemResponse:
     body = Problem(
         type=f"/v1/errors/{code}",
         title=TITLES.get(status, "The request failed"),
         status=status,
-        detail=detail,
+        detail=_shortened(detail, LONGEST_DETAIL),
         code=code,
-        errors=list(errors),
+        errors=list(errors[:most]),
+        omitted=len(errors) - most if len(errors) > most else None,
         execution=execution,
     )
     return ProblemResponse(body.model_dump(exclude_none=True), status, dict(headers or {}))
+
+
+def _shortened(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[:longest] + "…"
 
 
 def status_of(error: DalSegnoError) -> int:
@@ -189,14 +207,30 @@ def problem_of(error: DalSegnoError) -> ProblemResponse:
 def _places(error: DalSegnoError) -> list[Place]:
     if isinstance(error, InvalidScript):
         return [
-            Place(pointer="", message=each.message, rule=each.rule, line=each.line, column=each.column)
+            Place(pointer="", message=_message_of(each), rule=each.rule, line=each.line, column=each.column)
             for each in error.findings
         ]
     if isinstance(error, FlowSyntaxError):
-        return [Place(pointer="", message=error.message, rule="syntax", line=error.line, column=error.column)]
+        return [
+            Place(pointer="", message=_message_of(error), rule="syntax", line=error.line, column=error.column)
+        ]
     if isinstance(error, InvalidDefinition):
-        return [Place(pointer=each.pointer, message=each.message, rule=each.rule) for each in error.findings]
+        return [
+            Place(
+                pointer=_shortened(each.pointer, LONGEST_POINTER), message=_message_of(each), rule=each.rule
+            )
+            for each in error.findings
+        ]
     return []
+
+
+class _Finding(Protocol):
+    @property
+    def message(self) -> str: ...
+
+
+def _message_of(finding: _Finding) -> str:
+    return _shortened(finding.message, LONGEST_MESSAGE)
 
 
 # -- handlers -------------------------------------------------------------------------------------------------
@@ -213,7 +247,7 @@ async def _ours(request: Request, error: Exception) -> ProblemResponse:
     if not isinstance(error, DalSegnoError):
         return await _unexpected(request, error)
     if status_of(error) >= 500:
-        logger.warning("%s %s: %s", request.method, request.url.path, error)
+        logger.warning("%s %s: %s", request.method, _path_of(request), error)
     return problem_of(error)
 
 
@@ -223,23 +257,25 @@ async def _malformed(request: Request, error: Exception) -> ProblemResponse:
     places = [Place(pointer=_pointer(each["loc"]), message=_message(each)) for each in found]
     unreadable = any(each["type"] == "json_invalid" for each in found)
     first = places[0] if places else Place(pointer="", message="it does not fit")
-    more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
+    more = f" (and {len(places) - 1:,} more)" if len(places) > 1 else ""
     where = first.pointer or "the body"
     del request
     if unreadable:
-        return problem(400, BadRequest.code, f"the body is not valid JSON: {first.message}", places)
-    return problem(422, InvalidInput.code, f"{where}: {first.message}{more}", places)
+        detail = f"the body is not valid JSON: {first.message}"
+        return problem(400, BadRequest.code, detail, places, most=MOST_FIELDS)
+    return problem(422, InvalidInput.code, f"{where}: {first.message}{more}", places, most=MOST_FIELDS)
 
 
 def _message(found: Mapping[str, Any]) -> str:
     if found["type"] == "string_pattern_mismatch" and found["ctx"]["pattern"] == PRINTABLE:
         return "It must not hold control characters, such as a line break or a tab"
-    return str(found["msg"])
+    return _shortened(str(found["msg"]), LONGEST_MESSAGE)
 
 
 def _pointer(place: Sequence[Any]) -> str:
     """Where in the request: ``/body/tags/env``, ``/query/limit``, ``/path/execution``."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in place)
+    found = "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in place)
+    return _shortened(found, LONGEST_POINTER)
 
 
 async def _framework(request: Request, error: Exception) -> ProblemResponse:
@@ -247,8 +283,8 @@ async def _framework(request: Request, error: Exception) -> ProblemResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
     codes = {404: NotFound.code, 405: BadRequest.code}
     details = {
-        404: f"there is nothing at {joined(request.url.path)}",
-        405: f"{request.method} is not possible at {joined(request.url.path)}",
+        404: f"there is nothing at {_path_of(request)}",
+        405: f"{request.method} is not possible at {_path_of(request)}",
     }
     if isinstance(error.__cause__, RecursionError):
         return problem(422, NotJson.code, f"the body is nested more than {MAX_DEPTH} levels deep")
@@ -257,6 +293,10 @@ async def _framework(request: Request, error: Exception) -> ProblemResponse:
         headers = {"Allow": ", ".join(_methods_of(request))}
     detail = details.get(status) or str(getattr(error, "detail", error))
     return problem(status, codes.get(status, BadRequest.code), detail, headers=headers)
+
+
+def _path_of(request: Request) -> str:
+    return paths.without_secrets(joined(request.url.path))
 
 
 def _methods_of(request: Request) -> list[str]:
@@ -272,7 +312,7 @@ def _methods_of(request: Request) -> list[str]:
 
 async def _unexpected(request: Request, error: Exception) -> ProblemResponse:
     """A bug of ours: its text stays in the log, because it may hold anything."""
-    logger.error("%s %s broke", request.method, request.url.path, exc_info=error)
+    logger.error("%s %s broke", request.method, _path_of(request), exc_info=error)
     return problem(
         500, InternalError.code, "an internal error; the server's log has its traceback. Please report it."
     )

@@ -14,7 +14,7 @@ from fastapi.params import Depends as Dependency
 from fastapi.routing import APIRoute
 
 from dalsegno.server.access import caller_of, check_scope, scope_of
-from dalsegno.server.parameters import refuse_unknown
+from dalsegno.server.parameters import refuse_too_many, refuse_unknown
 from dalsegno.server.texts import refuse_nul
 
 PREFIX = "/v1"
@@ -43,6 +43,7 @@ class Route(APIRoute):
         handle = super().get_route_handler()
 
         async def checked(request: Request) -> Response:
+            refuse_too_many(request)
             refuse_nul(request)
             refuse_unknown(request, self.known)
             for scope in self.scopes:

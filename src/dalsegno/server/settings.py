@@ -47,8 +47,13 @@ class ServerSettings:
     """How long somebody stays signed in."""
     failures: int = 10
     """Wrong keys from one address within a minute; after that it is told to wait."""
+    public_rate: int = 600
+    """Calls a minute from one address to sign in, to approval pages and to webhooks that do not exist; beyond that a
+    429 with ``Retry-After``."""
     audit_seconds: float | None = 365 * 86_400.0
     """How long entries of the audit log are kept; None keeps them."""
+    audit_rows: int | None = 1_000_000
+    """Entries of the audit log that are kept at most, about; the oldest go first. None keeps them."""
 
     @property
     def is_local(self) -> bool:

@@ -8,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 NUL = "\0"
 NO_NUL = "It must not hold a NUL character, which not every store can keep"
 LONGEST_SHOWN = 100
+MOST_SHOWN = 10
 
 
 def refuse_nul(request: Request) -> None:
@@ -17,7 +18,7 @@ def refuse_nul(request: Request) -> None:
         given += [(("query", name), value) for name, value in request.query_params.multi_items()]
     found = [place for place, value in given if NUL in place[1] or (isinstance(value, str) and NUL in value)]
     if found:
-        raise RequestValidationError([_finding(*place) for place in found])
+        raise RequestValidationError([_finding(*place) for place in found[:MOST_SHOWN]])
 
 
 def _finding(part: str, name: str) -> dict[str, object]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property, lru_cache
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from starlette.types import Scope
@@ -12,6 +12,10 @@ from dalsegno.server.paths import SAFE
 from dalsegno.server.sessions import COOKIE
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+LONGEST_HOST = 300
+"""Characters of ``Host`` and ``Origin`` that are parsed: a DNS name has at most 253, and a port follows."""
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,200}", re.ASCII)
+"""Tokens of sessions are URL-safe base64: nothing in them is ever quoted or escaped."""
 
 
 class Visit:
@@ -84,16 +88,31 @@ class Visit:
 
     @cached_property
     def session(self) -> str | None:
-        """The cookie of somebody who signed in."""
-        try:
-            found = SimpleCookie(self.headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return None
-        return found.value if found is not None else None
+        """The token in the session cookie; None where there is none, or something that is no token."""
+        found = None
+        for pair in self.headers.get("cookie", "").split(";"):
+            name, _, value = pair.partition("=")
+            if name.strip() == COOKIE:
+                found = value.strip()
+        return found if found is not None and _TOKEN.fullmatch(found) else None
+
+    def keep_own_cookie(self) -> None:
+        """Remove every cookie but the session's from the request. The framework parses all of them for each route, and
+        `http.cookies` takes quadratic time to unquote a value in Python versions without the fix of CVE-2024-7592."""
+        if "cookie" not in self.headers:
+            return
+        kept = [pair for pair in self.scope["headers"] if pair[0] != b"cookie"]
+        if self.session is not None:
+            kept.append((b"cookie", f"{COOKIE}={self.session}".encode()))
+        self.scope["headers"] = kept
+
+
+def _read_host(text: str) -> tuple[str, int | None] | None:
+    return _parse_host(text) if len(text) <= LONGEST_HOST else None
 
 
 @lru_cache(maxsize=256)
-def _read_host(text: str) -> tuple[str, int | None] | None:
+def _parse_host(text: str) -> tuple[str, int | None] | None:
     try:
         read = urlsplit(f"//{text}")
         name, port = read.hostname, read.port

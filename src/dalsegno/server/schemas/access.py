@@ -142,6 +142,10 @@ class AuditEntry(BaseModel):
         default=None, description="What was answered; absent when the caller had gone away."
     )
     address: str | None = None
+    count: int | None = Field(
+        default=None,
+        description="For refusals of callers without a key: how many like this followed within the minute.",
+    )
 
     @classmethod
     def of(cls, number: int, entry: Entry) -> AuditEntry:
@@ -156,4 +160,5 @@ class AuditEntry(BaseModel):
             action=entry.action,
             status=entry.status,
             address=entry.address,
+            count=entry.count,
         )

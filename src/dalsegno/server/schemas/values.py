@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
-from pydantic import BaseModel, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from dalsegno.server.texts import NO_NUL
@@ -25,9 +25,25 @@ Delay = Annotated[str, Field(max_length=50)] | Annotated[float, Field(ge=0, le=1
 """Seconds, or text such as ``10m``."""
 
 
+MOST_UNKNOWN = 20
+"""Fields beyond those of a request's body that are reported one by one."""
+
+
 class Asked(BaseModel):
     """The body of a request. Its texts hold no NUL: not every store can keep one. Data of the users' own is not looked
     through."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hold_few_unknown_fields(cls, value: Any) -> Any:
+        """Without this, each of a million fields that do not exist would be an error of its own."""
+        closed = cls.model_config.get("extra") == "forbid"
+        if closed and isinstance(value, dict) and len(value) > len(cls.model_fields) + MOST_UNKNOWN:
+            more = len(value) - len(cls.model_fields)
+            raise PydanticCustomError(
+                "too_many_fields", "There are at least {more} fields that do not exist here", {"more": more}
+            )
+        return value
 
     @field_validator("*", mode="after")
     @classmethod
