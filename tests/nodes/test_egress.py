@@ -67,6 +67,12 @@ def test_what_is_public_is_permitted(address: str) -> None:
         ("[::1]", "::1"),
         ("::ffff:127.0.0.1", "::ffff:127.0.0.1"),
         ("fe80::1%eth0", "fe80::1"),
+        ("１２７.０.０.１", "127.0.0.1"),
+        ("127。0。0。1", "127.0.0.1"),
+        ("127｡0｡0｡1", "127.0.0.1"),
+        ("①②⑦．⓪．⓪．①", "127.0.0.1"),
+        ("２１３０７０６４３３", "127.0.0.1"),
+        ("０ｘ７ｆ．１", "127.0.0.1"),
     ],
 )
 def test_every_spelling_of_an_address_is_recognised(host: str, address: str) -> None:

@@ -80,6 +80,34 @@ def test_a_signed_delivery_without_a_readable_time_is_refused() -> None:
             verify(rule, "open sesame", {**body_signed, rule.timestamp: said}, BODY, 0.0)
 
 
+def test_the_boundary_between_id_and_time_cannot_be_moved() -> None:
+    """Signed were id ``d1``, time ``1000`` and a body ``2000.{}``; presented as id ``d1.1000``, time ``2000``."""
+    rule, secret = PRESETS["standard"], secret_of("standard")
+    headers = sign(rule, secret, b"2000.{}", 1000.0, "d1")
+    moved = {**headers, "webhook-id": "d1.1000", "webhook-timestamp": "2000"}
+    with pytest.raises(SignatureRefused, match="without a dot"):
+        verify(rule, secret, moved, b"{}", 2000.0)
+
+
+@pytest.mark.parametrize("id", ["", "d.1", "d 1", "d\u00e9", "d\n1", "d" * 257])
+def test_an_id_outside_the_safe_characters_is_refused(id: str) -> None:
+    rule, secret = PRESETS["standard"], secret_of("standard")
+    with pytest.raises(SignatureRefused, match="is not an id"):
+        verify(rule, secret, sign(rule, secret, BODY, 1000.0, id), BODY, 1000.0)
+
+
+@pytest.mark.parametrize("style", ["stripe", "slack", "standard"])
+@pytest.mark.parametrize(
+    "said", ["", "1000.5", "+1000", " 1000", "1_000", "1000:x", "\u0661\u0662", "9" * 20]
+)
+def test_a_time_in_anything_but_digits_is_refused_before_the_signature(style: Style, said: str) -> None:
+    rule, secret = PRESETS[style], secret_of(style)
+    headers = sign(rule, secret, BODY, 1000.0, "d1")
+    wrong = {name: value.replace("1000", said) for name, value in headers.items() if name != "webhook-id"}
+    with pytest.raises(SignatureRefused, match="digits alone"):
+        verify(rule, secret, {"webhook-id": "d1", **wrong}, BODY, 1000.0)
+
+
 def test_a_token_is_the_secret_itself() -> None:
     verify(PRESETS["token"], "open sesame", {"x-webhook-token": "open sesame"}, BODY, 0.0)
     with pytest.raises(SignatureRefused, match="not the secret"):

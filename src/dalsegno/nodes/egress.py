@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -37,6 +38,7 @@ _ALWAYS_PRIVATE: tuple[Network, ...] = (
     ip_network("64:ff9b:1::/48"),  # translation inside one network
     ip_network("fec0::/10"),  # site-local, deprecated but routed by old networks
 )
+IDEOGRAPHIC_DOT = "\u3002"
 _NAT64 = ip_network("64:ff9b::/96")
 _HOST_PATTERN = re.compile(r"[a-z0-9_*?.-]+")
 _LEGACY_IPV4 = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)(?:\.(?:0x[0-9a-f]*|[0-9]+)){0,3}\.?", re.IGNORECASE)
@@ -111,8 +113,9 @@ def is_public(address: Address) -> bool:
 
 
 def literal_address(host: str) -> Address | None:
-    """The address a host *is* rather than names, in any spelling: ``127.1``, ``2130706433``, ``0x7f.1``, ``[::1]``."""
-    text = host.strip("[]").partition("%")[0]
+    """The address a host *is* rather than names, in any spelling: ``127.1``, ``2130706433``, ``0x7f.1``, ``[::1]``, and
+    in full-width digits or with ideographic dots, which clients convert before they connect (UTS 46)."""
+    text = _ascii_form(host).strip("[]").partition("%")[0]
     try:
         return ip_address(text)
     except ValueError:
@@ -123,6 +126,10 @@ def literal_address(host: str) -> Address | None:
         return IPv4Address(socket.inet_aton(text.rstrip(".")))
     except OSError:
         return None
+
+
+def _ascii_form(host: str) -> str:
+    return host if host.isascii() else unicodedata.normalize("NFKC", host).replace(IDEOGRAPHIC_DOT, ".")
 
 
 def _forms(address: Address) -> list[Address]:

@@ -1,13 +1,15 @@
 """The shared HTTP client: one aiohttp session per process whose connections obey the egress policy.
 
 The session resolves names through `CheckedResolver` and connects to exactly the addresses that it returned. aiohttp
-does not resolve hosts that are addresses already; `HttpClients.check_host` is for those, before every request.
+does not resolve hosts that are addresses already: `CheckedConnector` judges those too, in the form in which aiohttp
+connects to them, for every request and redirect. `HttpClients.check_host` refuses them earlier, in any spelling.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from ipaddress import ip_address
 
 import aiohttp
@@ -42,6 +44,22 @@ class CheckedResolver(AbstractResolver):
 
     async def close(self) -> None:
         await self._inner.close()
+
+
+class CheckedConnector(aiohttp.TCPConnector):
+    """Connects only to addresses that the policy permits, whether they were resolved, cached or written in the URL."""
+
+    def __init__(self, policy: EgressPolicy, inner: AbstractResolver) -> None:
+        super().__init__(resolver=CheckedResolver(policy, inner), limit=MAX_CONNECTIONS)
+        self._policy = policy
+
+    async def _resolve_host(
+        self, host: str, port: int, traces: Sequence[aiohttp.tracing.Trace] | None = None
+    ) -> list[ResolveResult]:
+        found = await super()._resolve_host(host, port, traces)
+        for each in found:
+            self._policy.check(host, _address(each))
+        return found
 
 
 def _address(result: ResolveResult) -> Address:
@@ -79,9 +97,8 @@ class HttpClients:
 
     def _new_session(self) -> aiohttp.ClientSession:
         inner = self._resolver or aiohttp.ThreadedResolver()
-        connector = aiohttp.TCPConnector(resolver=CheckedResolver(self.egress, inner), limit=MAX_CONNECTIONS)
         return aiohttp.ClientSession(
-            connector=connector,
+            connector=CheckedConnector(self.egress, inner),
             cookie_jar=aiohttp.DummyCookieJar(),  # executions must not share cookies
             trust_env=False,  # a proxy from the environment would connect past the policy
             headers={"User-Agent": USER_AGENT},

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 import aiohttp
 import msgspec
 from msgspec import Struct
+from yarl import URL
 
 from dalsegno.errors import NotDelivered
 from dalsegno.model.execution import ExecutionView
@@ -68,11 +69,12 @@ async def post(url: str, message: Message, egress: EgressPolicy | None) -> None:
     clients = HttpClients(egress or ALLOW_EVERYTHING)
     headers = {"Content-Type": "application/json", "Idempotency-Key": message.id}
     try:
-        clients.check_host(urlsplit(url).hostname or "")
+        target = URL(url)  # as the client reads it: what it connects to is judged, not what was typed
+        clients.check_host(target.host or "")
         session, limit = clients.session(), aiohttp.ClientTimeout(total=SECONDS)
         body = msgspec.json.encode(message)
         async with session.post(
-            url, data=body, headers=headers, timeout=limit, allow_redirects=False
+            target, data=body, headers=headers, timeout=limit, allow_redirects=False
         ) as reply:
             if not 200 <= reply.status < 300:
                 raise NotDelivered(f"the receiver answered {reply.status}")

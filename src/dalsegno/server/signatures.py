@@ -9,6 +9,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -46,6 +47,10 @@ PRESETS: dict[Style, Signature] = {
 }
 ID_HEADER = "webhook-id"
 """Of the style ``standard``; it is signed, too."""
+_ID = re.compile(r"[A-Za-z0-9_:/+=~-]{1,256}", re.ASCII)
+_SECONDS = re.compile(r"[0-9]{1,19}", re.ASCII)
+"""Id, time and body are signed as one text, joined by dots or colons. So that it can be split in one way only, the
+first two must not hold what joins them: neither has a dot, and a time has digits alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +77,27 @@ def verify(rule: Signature, secret: str, headers: Mapping[str, str], body: bytes
     elements = given.split(",") if rule.style == "stripe" else given.split()
     moment = _moment(rule, elements, headers)
     delivery = headers.get(ID_HEADER, "") if rule.style == "standard" else ""
+    _check_parts(rule, moment, delivery)
     expected = _digest(rule, secret, moment, delivery, body)
     if not _is_among(expected, _signatures(elements, rule.prefix)):
         raise SignatureRefused(f"the signature in '{rule.header}' does not fit this body and the secret")
     _check_age(rule, moment, now)  # after the signature: what a forger says about the time is not looked at
     return Proof(expected, delivery)
+
+
+def _check_parts(rule: Signature, moment: str, delivery: str) -> None:
+    """Before anything is computed."""
+    if _is_timed(rule) and _SECONDS.fullmatch(moment) is None:
+        raise SignatureRefused("the delivery does not say when it was sent, in Unix seconds and digits alone")
+    if rule.style == "standard" and _ID.fullmatch(delivery) is None:
+        raise SignatureRefused(
+            f"'{ID_HEADER}' is not an id: it must be 1 to 256 letters, digits and _ : / + = ~ -, without a dot"
+        )
+
+
+def _is_timed(rule: Signature) -> bool:
+    """Whether the time of sending is part of what is signed."""
+    return bool(rule.timestamp) or rule.style == "stripe"
 
 
 def sign(rule: Signature, secret: str, body: bytes, now: float, delivery: str) -> dict[str, str]:
@@ -85,7 +106,7 @@ def sign(rule: Signature, secret: str, body: bytes, now: float, delivery: str) -
         return {}
     if rule.style == "token":
         return {rule.header: secret}
-    moment = f"{now:.0f}" if rule.timestamp or rule.style == "stripe" else ""
+    moment = f"{now:.0f}" if _is_timed(rule) else ""
     signature = rule.prefix + _digest(
         rule, secret, moment, delivery if rule.style == "standard" else "", body
     )
@@ -125,7 +146,7 @@ def _digest(rule: Signature, secret: str, moment: str, delivery: str, body: byte
             signed = b"v0:%b:%b" % (_bytes(moment), body)
         case "standard":
             signed = b"%b.%b.%b" % (_bytes(delivery), _bytes(moment), body)
-        case _ if rule.timestamp or rule.style == "stripe":
+        case _ if _is_timed(rule):
             signed = b"%b.%b" % (_bytes(moment), body)
         case _:
             signed = body
@@ -149,11 +170,7 @@ def standard_key(secret: str) -> bytes:
 
 
 def _check_age(rule: Signature, moment: str, now: float) -> None:
-    if not rule.timestamp and rule.style != "stripe":
-        return
-    if not (moment.isascii() and moment.isdigit() and len(moment) < 20):
-        raise StaleDelivery("the delivery does not say when it was sent, in Unix seconds")
-    if abs(now - int(moment)) > rule.tolerance:
+    if _is_timed(rule) and abs(now - int(moment)) > rule.tolerance:
         raise StaleDelivery(
             f"the delivery was sent {abs(now - int(moment)):,.0f} s from now, more than {rule.tolerance:g} s; "
             "somebody repeats an old one, or a clock is wrong"
