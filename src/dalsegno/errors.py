@@ -22,11 +22,14 @@
     │   ├── Forbidden              a key that may not do this
     │   │   ├── WrongHost          a ``Host`` that is not this server's
     │   │   ├── ForeignOrigin      a web page of another origin
+    │   │   ├── StoredQuotaExceeded  a key has as many executions stored as it may
+    │   │   ├── QueueRefused       a task of a queue, or of a worker, that is not the key's
     │   │   ├── SignatureRefused   a webhook's delivery that its sender has not signed
     │   │   └── StaleDelivery      one that was signed too long ago
     │   ├── TooSlow                a request that did not arrive in time
     │   ├── CredentialRefused      a credential that may not be used by this workflow, or sent to this host
     │   └── TooManyRequests        try again later (``after`` seconds)
+    │       └── QuotaExceeded      a key has used what it may per minute, or at the same time
     ├── OperatorError              whoever runs the system must act
     │   ├── Unavailable            the store or broker cannot be reached or is busy
     │   ├── StoreFull              no space left
@@ -251,6 +254,14 @@ class ForeignOrigin(Forbidden):
     code = "DS-322"
 
 
+class QueueRefused(Forbidden):
+    code = "DS-323"
+
+
+class StoredQuotaExceeded(Forbidden):
+    code = "DS-333"
+
+
 class SignatureRefused(Forbidden):
     code = "DS-360"
 
@@ -275,6 +286,10 @@ class TooManyRequests(AccessError):
     def __init__(self, message: str, after: float = 1.0) -> None:
         self.after = after
         super().__init__(message)
+
+
+class QuotaExceeded(TooManyRequests):
+    code = "DS-332"
 
 
 class InternalError(DalSegnoError):

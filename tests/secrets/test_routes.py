@@ -155,7 +155,8 @@ async def test_a_server_makes_no_key_unless_it_may(tmp_path: Path) -> None:
     ],
 )
 async def test_scopes(http: httpx.AsyncClient, scope: str, method: str, path: str, status: int) -> None:
-    made = await http.post("/v1/keys", json={"name": "ann", "scopes": [scope]})
+    queues = {"queues": ["*"]} if scope == "worker" else {}
+    made = await http.post("/v1/keys", json={"name": "ann", "scopes": [scope], **queues})
     assert made.status_code == 201, made.text
     headers = {"Authorization": f"Bearer {made.json()['key']}"}
     body = SETTING if method == "PUT" else None

@@ -15,9 +15,12 @@ from dalsegno.errors import Unavailable
 from dalsegno.model.event import Event
 from dalsegno.ports.archive import Archive
 from dalsegno.server import ServerSettings, broadcast, changes
+from dalsegno.server.access import OPEN
 from dalsegno.server.application import Roles
 from dalsegno.server.broadcast import Broadcast, Frame
 from dalsegno.server.frames import OPENING
+from dalsegno.server.key_usage import KeyUsage
+from dalsegno.server.quotas import NO_QUOTAS
 from dalsegno.server.stream import EventStream, execution_stream
 from tests.server.conftest import LASTING, LiveServer
 from tests.server.streaming import Watcher, read_stream
@@ -131,7 +134,7 @@ async def test_more_streams_than_allowed_are_refused_and_seats_come_back(app: Ap
                 assert (await stream.__aenter__()).status_code == 200
             refused = await http.get(path)
             assert (refused.status_code, refused.json()["code"]) == (503, "DS-210")
-            assert "3 event streams are open" in refused.json()["detail"]
+            assert "3 event streams and waiting calls are open" in refused.json()["detail"]
             assert refused.headers["retry-after"] == "1"
             await opened[0].__aexit__(None, None, None)
             for _ in range(500):
@@ -207,7 +210,7 @@ async def test_a_slow_watcher_loses_nothing_and_holds_up_nobody(
         client = app.client
         await app.adeploy_script(WAITS)
         execution = await client.start("waits")
-        hub = Broadcast(client.stack.archive, 10, asyncio.Event())
+        hub = Broadcast(client.stack.archive, asyncio.Event())
         app.engine.observe(hub)
         view = await client.status(execution)
         slow, fast = hub.watch(view, 0, 5.0), hub.watch(view, 0, 5.0)
@@ -236,7 +239,7 @@ async def test_all_watchers_of_an_execution_share_one_reader(
         await come_about(lambda: app.engine.worker is not None and app.engine.worker.steps_done > 0, "a step")
         view = await client.status(execution)
         reads = _count_reads(archive, monkeypatch)
-        hub = Broadcast(archive, 100, asyncio.Event())
+        hub = Broadcast(archive, asyncio.Event())
         app.engine.observe(hub)
         watches = [hub.watch(view, view.seq, 5.0) for _ in range(50)]
         first = [asyncio.ensure_future(anext(watch)) for watch in watches]
@@ -267,7 +270,7 @@ async def test_silence_is_filled_and_a_closing_server_ends_its_streams(app: App)
         await app.adeploy_script(WAITS)
         execution = await app.client.start("waits")
         closing = asyncio.Event()
-        hub = Broadcast(app.client.stack.archive, 10, closing)
+        hub = Broadcast(app.client.stack.archive, closing)
         stream = execution_stream(hub, await app.client.status(execution), 0, heartbeat=0.05)
         texts = [await anext(stream) for _ in range(4)]
         assert texts[0].startswith(b"retry: ")
@@ -282,7 +285,7 @@ async def test_a_removed_execution_ends_its_stream(app: App) -> None:
         await app.adeploy_script(WAITS)
         execution = await app.client.start("waits")
         view = await app.client.status(execution)
-        hub = Broadcast(app.client.stack.archive, 10, asyncio.Event())
+        hub = Broadcast(app.client.stack.archive, asyncio.Event())
         await app.client.cancel(execution)
         await app.client.wait(execution)
         assert await app.client.stack.archive.remove([execution]) == [execution]
@@ -297,7 +300,7 @@ async def test_a_store_out_of_reach_interrupts_the_stream(app: App, monkeypatch:
     async with app.running():
         await app.adeploy_script(WAITS)
         execution = await app.client.start("waits")
-        hub = Broadcast(app.client.stack.archive, 10, asyncio.Event())
+        hub = Broadcast(app.client.stack.archive, asyncio.Event())
         view = await app.client.status(execution)
         with monkeypatch.context() as patched:
             patched.setattr(app.client.stack.archive, "events", broken)
@@ -340,11 +343,12 @@ async def test_the_seat_is_left_when_the_reader_goes(app: App) -> None:
     async with app.running():
         await app.adeploy_script(WAITS)
         execution = await app.client.start("waits")
-        hub = Broadcast(app.client.stack.archive, 10, asyncio.Event())
-        hub.take_seat()
+        hub = Broadcast(app.client.stack.archive, asyncio.Event())
+        usage = KeyUsage(lambda key: NO_QUOTAS, 1)
+        over = usage.open_stream(OPEN)
         view = await app.client.status(execution)
-        await EventStream(execution_stream(hub, view, 0), hub.leave_seat)({}, gone, sent)
-    assert hub.open == 0
+        await EventStream(execution_stream(hub, view, 0), over)({}, gone, sent)
+    assert not usage.open_streams
 
 
 # -- from now on ----------------------------------------------------------------------------------------------

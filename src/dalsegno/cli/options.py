@@ -149,7 +149,19 @@ Streams: TypeAlias = Annotated[
     typer.Option(
         min=0,
         max=1_000_000,
-        help="Event streams open at the same time; beyond that a 503. Default: 10,000.",
+        help="Event streams and waiting calls open at the same time; beyond that a 503. Default: 10,000.",
+        show_default=False,
+    ),
+]
+
+
+DefaultQuotas: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quota",
+        metavar="NAME=N",
+        help="Quota of keys without their own: starts-per-minute, bytes-per-minute, open-streams, stored-executions; "
+        "may be given several times.",
         show_default=False,
     ),
 ]

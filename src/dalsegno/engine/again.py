@@ -45,13 +45,15 @@ class Repetition:
         nodes: Sequence[str] | None,
         context: Mapping[str, Any] | None,
         key: str | None,
+        starter: str | None = None,
     ) -> Started:
+        """``starter``: the API key for which the new execution counts; that of the first one does not."""
         client = self.client
         view = await client.status(execution)
         if view.kind != "graph":
-            return await self._from_the_beginning(view, nodes, key)
+            return await self._from_the_beginning(view, nodes, key, starter)
         program = await client.definitions.by_hash(view.definition)
-        new, again = await plan_rerun(client, program, view, nodes, context or {}, key)
+        new, again = await plan_rerun(client, program, view, nodes, context or {}, key, starter)
         now = new.created_at
         first = planned = await rerun_transition(client.past, program, new, again, now)
         limit = workflow_limit(program, new, now, client.limits)
@@ -63,7 +65,7 @@ class Repetition:
         return started
 
     async def _from_the_beginning(
-        self, view: ExecutionView, nodes: Sequence[str] | None, key: str | None
+        self, view: ExecutionView, nodes: Sequence[str] | None, key: str | None, starter: str | None
     ) -> Started:
         """A script or task starts again with the same input and the same version, as a new execution."""
         if view.kind == "schedule":
@@ -73,8 +75,8 @@ class Repetition:
                 f"a {view.kind} has no nodes to rerun from; retry starts it again with the same input"
             )
         if view.kind == "task":
-            return await self._task(view, key)
-        options, ancestry = _same_again(view, key)
+            return await self._task(view, key, starter)
+        options, ancestry = _same_again(view, key, starter)
         program = await self._program_of(view)
         return await self.client.launcher.start(program, Raw(view.input), options, ancestry)
 
@@ -85,10 +87,10 @@ class Repetition:
             return await definitions.any_by_hash(view.definition)
         return await definitions.by_name(*parse_target(view.workflow))
 
-    async def _task(self, view: ExecutionView, key: str | None) -> Started:
+    async def _task(self, view: ExecutionView, key: str | None, starter: str | None) -> Started:
         """In the queue and with the options that it had."""
         now = self.client.stack.ledger.now()
-        options, ancestry = _same_again(view, key)
+        options, ancestry = _same_again(view, key, starter)
         new = new_task(view.workflow, view.input, options, now, ancestry)
         queue, given = await self._as_it_ran(view)
         return await self.client.launcher.create(new, start_task_transition(new, now, queue, given))
@@ -103,8 +105,8 @@ class Repetition:
         return (told.queue, told.options or limit) if told is not None else (None, limit)
 
 
-def _same_again(view: ExecutionView, key: str | None) -> tuple[StartOptions, Ancestry]:
+def _same_again(view: ExecutionView, key: str | None, starter: str | None) -> tuple[StartOptions, Ancestry]:
     """What a retry of a script or a task keeps, and where it says it comes from."""
     own = repeated_execution_id(view.id, key) if key is not None else None
-    options = StartOptions(idempotency_key=key, tags=dict(view.tags), priority=view.priority)
+    options = StartOptions(idempotency_key=key, tags=dict(view.tags), priority=view.priority, starter=starter)
     return options, Ancestry(own, view.id, "retry")

@@ -96,11 +96,13 @@ class DeadLetters:
             further = found[limit - 1][1]
         return [letter for letter, _ in found[:limit]], further
 
-    async def retry(self, id: str) -> str:
-        """Tries it once more at once; the id of the execution that goes on."""
+    async def retry(self, id: str, starter: str | None = None) -> str:
+        """Tries it once more at once; the id of the execution that goes on. ``starter``: the API key for which a new
+        one counts."""
         kind, name = self._parts(id)
         if kind == "execution":
-            return await self.client.rerun(await self._failed_one(name))
+            failed = await self._failed_one(name)
+            return (await self.client.repetition.rerun(failed, None, None, None, starter)).execution
         if kind == "stuck":
             await self.client.status(name)
             await self.engine.reconciler.check(name)

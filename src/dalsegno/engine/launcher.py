@@ -81,11 +81,11 @@ class Launcher:
         first = delayed or start_task_transition(new, now, queue, limited(limit))
         return (await self.create(new, first, options)).execution
 
-    async def start_ordered(self, order: StartOrder) -> Started:
+    async def start_ordered(self, order: StartOrder, starter: str | None = None) -> Started:
         notify = encode_notice(order.notify) if order.notify is not None else None
         ancestry = Ancestry(order.execution, order.parent, order.relation, notify)
         program = await self.client.ordered_program(order)
-        options = StartOptions(None, order.idempotency_key, order.tags, order.priority)
+        options = StartOptions(None, order.idempotency_key, order.tags, order.priority, starter=starter)
         return await self.start(program, order.input, options, ancestry)
 
     # -- the first commit -------------------------------------------------------------------------------------

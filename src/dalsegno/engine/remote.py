@@ -14,7 +14,7 @@ from dalsegno.engine.remote_answers import Answers
 from dalsegno.engine.remote_claims import Claims
 from dalsegno.engine.remote_custody import Custody
 from dalsegno.engine.remote_presence import Presence
-from dalsegno.engine.remote_sessions import Sessions
+from dalsegno.engine.remote_sessions import ANYONE, Claimant, Sessions
 from dalsegno.engine.remote_tasks import RemoteSettings, RemoteTask, Settled
 from dalsegno.engine.standin import Answer, Remotely
 from dalsegno.engine.tasks import Tasks
@@ -22,7 +22,7 @@ from dalsegno.engine.tasks import Tasks
 if TYPE_CHECKING:
     from dalsegno.engine.engine import Engine
 
-__all__ = ["Orchestrator", "RemoteSettings", "RemoteTask", "Settled"]
+__all__ = ["Claimant", "Orchestrator", "RemoteSettings", "RemoteTask", "Settled"]
 
 
 class Orchestrator:
@@ -52,21 +52,25 @@ class Orchestrator:
         *,
         tasks: Sequence[str] | None = None,
         gone: Callable[[], Awaitable[bool]] | None = None,
+        by: Claimant = ANYONE,
     ) -> list[RemoteTask]:
         """At most ``limit`` tasks; waits up to ``wait`` seconds for the first. ``gone`` tells whether the caller has
-        hung up: what it would have been given then goes back at once."""
+        hung up: what it would have been given then goes back at once. Raises QueueRefused where ``by`` may not have
+        tasks of one of the queues."""
         self._presence.watch()
-        return await self._claims.claim(worker, queues, limit, wait, tasks=tasks, gone=gone)
+        return await self._claims.claim(worker, queues, limit, wait, tasks=tasks, gone=gone, by=by)
 
-    async def settle(self, id: str, fence: int, answer: Answer) -> Settled:
+    async def settle(self, id: str, fence: int, answer: Answer, by: Claimant = ANYONE) -> Settled:
         """Commits the step with this answer. The same answer again is answered the same; one for a task that is not
-        the worker's own any more is `LeaseLost`."""
-        return await self._answers.settle(id, fence, answer)
+        the worker's own any more is `LeaseLost`; for a task that ``by`` may not have, `QueueRefused`."""
+        return await self._answers.settle(id, fence, answer, by)
 
-    async def heartbeat(self, worker: str, tasks: Sequence[tuple[str, int]]) -> list[str]:
+    async def heartbeat(
+        self, worker: str, tasks: Sequence[tuple[str, int]], by: Claimant = ANYONE
+    ) -> list[str]:
         """Keeps the named tasks; those that are lost are returned. Whatever else the worker was given some time ago it
         does not know of: that goes back."""
-        return await self._presence.heartbeat(worker, tasks)
+        return await self._presence.heartbeat(worker, tasks, by)
 
     async def stop(self) -> None:
         """Tasks stay with their workers, which go on with the next server; calls that wait have ended before."""

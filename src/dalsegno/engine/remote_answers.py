@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from dalsegno.core.complete import Step
 from dalsegno.engine.remote_custody import Custody
-from dalsegno.engine.remote_sessions import Held, remote_worker_of
+from dalsegno.engine.remote_sessions import ANYONE, Claimant, Held, remote_key_of, remote_worker_of
 from dalsegno.engine.remote_tasks import Settled, lease_of, lost, not_storable, parts_of, token_in
 from dalsegno.engine.scripting.steps import ScriptStep
 from dalsegno.engine.standin import Answer, Question, Remotely
@@ -26,17 +26,23 @@ REMEMBERED = 10_000
 """Answers that are recognised when they come again."""
 
 
+class _Answered(NamedTuple):
+    settled: Settled
+    owner: str
+    queue: str
+
+
 class Answers:
     def __init__(self, engine: Engine, remotely: Remotely, custody: Custody) -> None:
         self.engine = engine
         self.ledger = engine.stack.ledger
         self.sessions = custody.sessions
         self._remotely = remotely
-        self._settled: OrderedDict[tuple[str, int], Settled] = OrderedDict()
+        self._settled: OrderedDict[tuple[str, int], _Answered] = OrderedDict()
 
-    async def settle(self, id: str, fence: int, answer: Answer) -> Settled:
+    async def settle(self, id: str, fence: int, answer: Answer, by: Claimant = ANYONE) -> Settled:
         """Commits the step with this answer. The same answer again is answered the same; one for a task that is not
-        the worker's own any more is `LeaseLost`."""
+        the worker's own any more is `LeaseLost`; for a task that ``by`` may not have, `QueueRefused`."""
         execution, token = parts_of(id)
         held = self.sessions.held(token)
         if held is not None and held.settling is not None and held.lease.fence == fence:
@@ -44,18 +50,20 @@ class Answers:
         verb = "complete" if answer.failure is None else "fail"
         known = self._settled.get((token, fence))
         if known is not None:
-            if known.verb != verb:
-                raise LeaseLost(f"task {id} was answered before, with '{known.verb}'")
-            return replace(known, repeated=True)
+            by.check_task(id, known.owner, known.queue)
+            if known.settled.verb != verb:
+                raise LeaseLost(f"task {id} was answered before, with '{known.settled.verb}'")
+            return replace(known.settled, repeated=True)
         if held is None or held.lease.fence != fence:
             held = await self.find(id, execution, token, fence)
+        by.check_task(id, held.owner, held.lease.queue)
         return await self.settle_held(id, held, answer, verb)
 
     async def settle_held(self, id: str, held: Held, answer: Answer, verb: str) -> Settled:
         lease = held.lease
         worker = remote_worker_of(held.owner)
         if worker is not None:
-            self.sessions.of(worker, self.ledger.now())
+            self.sessions.of(worker, self.ledger.now(), remote_key_of(held.owner))
         held.confirmed = True
         held.settling = asyncio.get_running_loop().create_future()
         try:
@@ -67,7 +75,7 @@ class Answers:
             if not isinstance(outcome, Applied | AlreadyApplied):
                 raise lost(id, outcome)
             settled = Settled(id, verb)
-            self._remember((lease.token, lease.fence), settled)
+            self._remember((lease.token, lease.fence), _Answered(settled, held.owner, lease.queue))
             self.sessions.let_go(lease.token)
             if self.engine.observer is not None:
                 self.engine.observer.remote(held, answer.failure, self.ledger.now())
@@ -97,8 +105,8 @@ class Answers:
                 outcome = await commit(instead, patient=patient)
         return outcome
 
-    def _remember(self, key: tuple[str, int], settled: Settled) -> None:
-        self._settled[key] = settled
+    def _remember(self, key: tuple[str, int], answered: _Answered) -> None:
+        self._settled[key] = answered
         if len(self._settled) > REMEMBERED:
             self._settled.popitem(last=False)
 

@@ -13,7 +13,7 @@ from dalsegno.core.situation import RunRecord, Situation, encode_record, run_eve
 from dalsegno.engine.elsewhere import RunsElsewhere
 from dalsegno.engine.remote_answers import Answers
 from dalsegno.engine.remote_custody import Custody
-from dalsegno.engine.remote_sessions import Held, Session, remote_worker_of
+from dalsegno.engine.remote_sessions import ANYONE, Claimant, Held, Session, remote_worker_of
 from dalsegno.engine.remote_tasks import RemoteTask, task_of
 from dalsegno.engine.standin import Question, Remotely
 from dalsegno.errors import BadConfiguration, InvalidInput
@@ -49,6 +49,7 @@ class Claims:
         *,
         tasks: Sequence[str] | None = None,
         gone: Callable[[], Awaitable[bool]] | None = None,
+        by: Claimant = ANYONE,
     ) -> list[RemoteTask]:
         """At most ``limit`` tasks; waits up to ``wait`` seconds for the first. ``gone`` tells whether the caller has
         hung up: what it would have been given then goes back at once."""
@@ -56,7 +57,8 @@ class Claims:
             raise InvalidInput(
                 f"the queue '{SYSTEM_QUEUE}' is the engine's own; give the queues of your tasks"
             )
-        session = await self._session(worker, tuple(dict.fromkeys(queues)), wait)
+        by.check_queues(queues)
+        session = await self._session(worker, tuple(dict.fromkeys(queues)), wait, by.key)
         until = asyncio.get_running_loop().time() + wait
         session.polls += 1
         try:
@@ -82,9 +84,9 @@ class Claims:
         alive only by the tasks that it still names; then what it held unknowingly expires."""
         self.sessions.drop(session)
 
-    async def _session(self, worker: str, queues: tuple[str, ...], wait: float) -> Session:
+    async def _session(self, worker: str, queues: tuple[str, ...], wait: float, key: str) -> Session:
         now = self.ledger.now()
-        session = self.sessions.of(worker, now)
+        session = self.sessions.of(worker, now, key)
         await self.custody.take_unknown_back(session)
         if session.queues != queues or session.written - now < wait + self.custody.settings.lease / 2:
             session.queues = queues

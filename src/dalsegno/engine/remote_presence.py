@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dalsegno.engine.remote_answers import Answers
 from dalsegno.engine.remote_custody import Custody
-from dalsegno.engine.remote_sessions import Held, Session, remote_worker_of
+from dalsegno.engine.remote_sessions import ANYONE, Claimant, Held, Session, remote_key_of, remote_worker_of
 from dalsegno.engine.remote_tasks import id_of, parts_of, timed_out
 from dalsegno.errors import LeaseLost, NotFound, OperatorError
 from dalsegno.model.execution import ENDED
@@ -38,16 +38,18 @@ class Presence:
 
     # -- speaking ---------------------------------------------------------------------------------------------
 
-    async def heartbeat(self, worker: str, tasks: Sequence[tuple[str, int]]) -> list[str]:
+    async def heartbeat(
+        self, worker: str, tasks: Sequence[tuple[str, int]], by: Claimant = ANYONE
+    ) -> list[str]:
         """Keeps the named tasks; those that are lost are returned, and those that another worker was given: who names
         them keeps nobody's work but its own. Whatever else the worker was given some time ago it does not know of:
         that goes back."""
         now = self.ledger.now()
-        session = self.sessions.of(worker, now)
+        session = self.sessions.of(worker, now, by.key)
         lost, owners = [], {session.name}
         for task, fence in tasks:
             held = await self._still_held(task, fence)
-            if held is None or remote_worker_of(held.owner) != worker:
+            if held is None or not _is_held_by(held, worker, by):
                 lost.append(task)
                 continue
             held.confirmed = True
@@ -169,3 +171,9 @@ class Presence:
         if not session.held:
             with contextlib.suppress(OperatorError):
                 await self.ledger.expire((session.name,))
+
+
+def _is_held_by(held: Held, worker: str, by: Claimant) -> bool:
+    """A task that was handed out without a key, before the server had one, stays with the worker of that name."""
+    is_served = by.queues is None or held.lease.queue in by.queues
+    return is_served and remote_worker_of(held.owner) == worker and remote_key_of(held.owner) in ("", by.key)

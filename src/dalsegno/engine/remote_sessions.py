@@ -7,16 +7,63 @@ name is the net for the case that this server dies; while it lives, it judges si
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
 from dalsegno.engine.standin import Question
 from dalsegno.engine.worker_info import WorkerInfo, read_info, running_of, write_info
+from dalsegno.errors import QueueRefused
 from dalsegno.model.token import Lease
 
 PREFIX = "remote:"
 """Of the names under which remote workers hold leases."""
+KEY_SIGN = "@"
+"""Between such a name and the id of the worker's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """On whose behalf a remote worker calls, and which tasks it may have. The default may have all of them."""
+
+    key: str = ""
+    """The id of its API key; the same worker name under two keys means two workers."""
+    label: str = "this caller"
+    queues: frozenset[str] | None = None
+    """Whose tasks it may take; None: of all queues."""
+    is_operator: bool = False
+    """Whether it may answer for tasks that another key's worker was given."""
+
+    def check_queues(self, queues: Iterable[str]) -> None:
+        """Raises QueueRefused."""
+        refused = [each for each in queues if self.queues is not None and each not in self.queues]
+        if refused:
+            named = ", ".join(f"'{each}'" for each in refused[:SHOWN])
+            raise QueueRefused(
+                f"'{self.label}' may not take tasks of {_nouns('queue', refused)} {named}; its key is for "
+                f"{', '.join(sorted(self.queues or ()))}"
+            )
+
+    def check_task(self, id: str, owner: str, queue: str) -> None:
+        """Raises QueueRefused where the task is of a queue that is not the key's, or was given to another key's
+        worker. Tasks that were handed out without a key belong to every worker of their queue."""
+        if self.is_operator:
+            return
+        self.check_queues((queue,))
+        holder = remote_key_of(owner)
+        if holder and holder != self.key:
+            raise QueueRefused(
+                f"task {id} of queue '{queue}' was given to a worker with another key than '{self.label}'; only that "
+                "key may answer for it"
+            )
+
+
+ANYONE = Claimant()
+SHOWN = 5
+
+
+def _nouns(noun: str, things: Sequence[str]) -> str:
+    return noun if len(things) == 1 else f"{noun}s"
 
 
 @dataclass(slots=True)
@@ -41,6 +88,8 @@ class Session:
     name: str
     since: float
     spoke_at: float
+    key: str = ""
+    """The API key that it calls with."""
     deaf: float = 0.0
     """Seconds since then in which this server stood still and could not have heard it."""
     queues: tuple[str, ...] = ()
@@ -86,14 +135,14 @@ class Session:
 class Sessions:
     def __init__(self) -> None:
         self.incarnation = uuid4().hex[:8]
-        self._by_worker: dict[str, Session] = {}
+        self._by_worker: dict[tuple[str, str], Session] = {}
 
-    def of(self, worker: str, now: float) -> Session:
+    def of(self, worker: str, now: float, key: str = "") -> Session:
         """Marks it as alive."""
-        session = self._by_worker.get(worker)
+        session = self._by_worker.get((worker, key))
         if session is None:
-            session = Session(worker, f"{PREFIX}{worker}:{self.incarnation}", now, now)
-            self._by_worker[worker] = session
+            session = Session(worker, owner_of(worker, self.incarnation, key), now, now, key)
+            self._by_worker[worker, key] = session
         session.hear(now)
         return session
 
@@ -102,8 +151,9 @@ class Sessions:
 
     def drop(self, session: Session) -> None:
         """A worker that comes back gets a new name: its old one may hold leases that nobody knows of."""
-        if self._by_worker.get(session.worker) is session:
-            del self._by_worker[session.worker]
+        place = (session.worker, session.key)
+        if self._by_worker.get(place) is session:
+            del self._by_worker[place]
             self.incarnation = uuid4().hex[:8]
 
     def held(self, token: str) -> Held | None:
@@ -112,6 +162,18 @@ class Sessions:
     def let_go(self, token: str) -> None:
         for session in self.all():
             session.held.pop(token, None)
+
+
+def owner_of(worker: str, incarnation: str, key: str) -> str:
+    """Names the key, so that every server of the store knows who may answer for a lease."""
+    return f"{PREFIX}{worker}:{incarnation}" + (f"{KEY_SIGN}{key}" if key else "")
+
+
+def remote_key_of(owner: str | None) -> str:
+    """The API key behind a remote worker's lease; empty where it was taken without one."""
+    if owner is None or not owner.startswith(PREFIX):
+        return ""
+    return owner.rpartition(":")[2].partition(KEY_SIGN)[2]
 
 
 def remote_worker_of(owner: str | None) -> str | None:

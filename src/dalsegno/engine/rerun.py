@@ -17,6 +17,7 @@ from dalsegno.core.restart import Restart, restart
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.lineage import Past, read_lineage
+from dalsegno.engine.starting import owned_tags
 from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.graph.plan import Plan
 from dalsegno.model.execution import ENDED, ExecutionView, NewExecution
@@ -34,6 +35,7 @@ async def plan_rerun(
     nodes: Sequence[str] | None,
     edits: Mapping[str, Any],
     key: str | None = None,
+    starter: str | None = None,
 ) -> tuple[NewExecution, Again]:
     """Refuses what cannot be rerun."""
     plan = program.plan
@@ -49,7 +51,7 @@ async def plan_rerun(
         input=view.input,
         created_at=now,
         priority=view.priority,
-        tags=view.tags,
+        tags=owned_tags(view.tags, starter),
         idempotency_key=key,
         parent=view.id,
         relation="retry" if nodes is None else "rerun",

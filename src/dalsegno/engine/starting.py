@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -44,6 +44,18 @@ class StartOptions:
     start_at: Moment | None = None
     connection: Any = None
     """The caller's own, in whose transaction the execution is started."""
+    starter: str | None = None
+    """The API key whose quota of stored executions it counts for; kept as the tag `STARTER_TAG`."""
+
+
+STARTER_TAG = "dalsegno.key"
+"""Set by servers alone: whatever else gives it is ignored."""
+
+
+def owned_tags(tags: Iterable[tuple[str, str]], starter: str | None) -> tuple[tuple[str, str], ...]:
+    """Tags as an execution keeps them, sorted: with its starter in place of any other."""
+    others = [(name, tag) for name, tag in tags if name != STARTER_TAG]
+    return tuple(sorted([*others, (STARTER_TAG, starter)] if starter is not None else others))
 
 
 class Started(NamedTuple):
@@ -134,7 +146,7 @@ def _new(
         input=raw,
         created_at=now,
         priority=options.priority,
-        tags=tuple(sorted((str(name), str(tag)) for name, tag in options.tags.items())),
+        tags=owned_tags(((str(name), str(tag)) for name, tag in options.tags.items()), options.starter),
         idempotency_key=key,
         parent=ancestry.parent,
         relation=ancestry.relation,

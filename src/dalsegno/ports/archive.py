@@ -96,6 +96,9 @@ class Archive(Protocol):
     ) -> list[ExecutionView]:
         """Newest first; ``before`` is the last id of the previous page, or its place."""
 
+    async def count_tagged(self, name: str, value: str, most: int) -> int:
+        """How many stored executions have this tag, counted up to ``most``: as cheap as they are few."""
+
     async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]: ...
 
     async def newest_events(self, executions: Sequence[str]) -> dict[str, int]:

@@ -33,6 +33,8 @@ class Caller:
     via: Literal["open", "key", "session", "nobody"] = "open"
     key: str | None = None
     """The id of the key, also behind a session."""
+    queues: frozenset[str] | None = None
+    """Whose tasks it may take as a remote worker; None: of all queues."""
 
 
 OPEN = Caller("open", GRANTS["admin"])

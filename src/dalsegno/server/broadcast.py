@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dalsegno.errors import OperatorError, Unavailable
+from dalsegno.errors import OperatorError
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView
 from dalsegno.model.failure import Failure
@@ -123,28 +123,13 @@ class Feed:
 class Broadcast:
     """All feeds of one server. An observer of the engine: see `engine.observing`."""
 
-    def __init__(self, archive: Archive, most: int, closing: asyncio.Event) -> None:
+    def __init__(self, archive: Archive, closing: asyncio.Event) -> None:
         self.archive = archive
-        self.most = most
         self.open = 0
         """Streams that are open."""
         self.closing = closing
         self._feeds: dict[str, Feed] = {}
         self._looking: asyncio.Task[None] | None = None
-
-    # -- seats ------------------------------------------------------------------------------------------------
-
-    def take_seat(self) -> None:
-        """For one stream; whoever has taken one leaves it."""
-        if self.open >= self.most:
-            raise Unavailable(
-                f"{self.open} event streams are open, as many as this server allows; close some, ask for events in"
-                " pages (/events), or try again later"
-            )
-        self.open += 1
-
-    def leave_seat(self) -> None:
-        self.open -= 1
 
     # -- watching ---------------------------------------------------------------------------------------------
 

@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dalsegno.errors import Conflict, InvalidInput, NotFound, UsageError
+from dalsegno.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, StoredQuotaExceeded, UsageError
 from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter, Place
 from dalsegno.server import deadlines
+from dalsegno.server.access import Caller
 from dalsegno.server.filters import cursor_after, place_at
 from dalsegno.server.office import Office
 from dalsegno.server.schemas.bulk import BulkAction, BulkReply, BulkRequest, Refusal
@@ -53,13 +54,13 @@ class _Tally:
             self.refusals += [Refusal(id=execution, detail=refusal)] if shown else []
 
 
-async def run_bulk(office: Office, request: BulkRequest) -> BulkReply:
+async def run_bulk(office: Office, caller: Caller, request: BulkRequest) -> BulkReply:
     if request.filter.is_empty() and not request.all:
         raise InvalidInput(
             f"/body/filter: it is empty, which means every execution; give one, or 'all': true to {request.action} all"
         )
     tally = _Tally()
-    following = await _each_chunk(office, request, tally)
+    following = await _each_chunk(office, caller, request, tally)
     return BulkReply(
         action=request.action,
         dry_run=request.dry_run,
@@ -72,18 +73,28 @@ async def run_bulk(office: Office, request: BulkRequest) -> BulkReply:
     )
 
 
-async def _each_chunk(office: Office, request: BulkRequest, tally: _Tally) -> str | None:
-    """Where the next call goes on; None where nothing is left."""
+async def _each_chunk(office: Office, caller: Caller, request: BulkRequest, tally: _Tally) -> str | None:
+    """Where the next call goes on; None where nothing is left. Retries end where the key's quotas do; they are refused
+    where nothing has been retried."""
     where = request.filter.of_states(_states(request))
     if not where.states:
         return None
     place, cursor = place_at(request.cursor), request.cursor
     while tally.matched < request.limit:
         size = min(CHUNK, request.limit - tally.matched)
+        starts = request.action == "retry" and not request.dry_run
+        if starts:
+            size = office.usage.starts_left(caller, size)
         chunk = await office.client.executions(where, place, size)
         if not chunk:
             return None
-        refusals = [None] * len(chunk) if request.dry_run else await _act(office, request, chunk)
+        try:
+            starter = await _counted(office, caller, len(chunk)) if starts else None
+        except (QuotaExceeded, StoredQuotaExceeded):
+            if not tally.matched:
+                raise
+            return cursor
+        refusals = [None] * len(chunk) if request.dry_run else await _act(office, request, chunk, starter)
         deadlines.allow()  # each chunk is a work of its own
         for view, refusal in zip(chunk, refusals, strict=True):
             tally.add(view.id, refusal)
@@ -98,15 +109,26 @@ def _states(request: BulkRequest) -> tuple[ExecutionState, ...]:
     return tuple(state for state in ALLOWED[request.action] if state in request.filter.states)
 
 
-async def _act(office: Office, request: BulkRequest, chunk: Sequence[ExecutionView]) -> list[str | None]:
+async def _counted(office: Office, caller: Caller, starts: int) -> str | None:
+    """Counts so many starts; the key that the new executions count for."""
+    starter = await office.usage.starter(office.client.stack.archive, caller, starts)
+    office.usage.count_starts(caller, starts)
+    return starter
+
+
+async def _act(
+    office: Office, request: BulkRequest, chunk: Sequence[ExecutionView], starter: str | None
+) -> list[str | None]:
     """Why each was not changed; None of those that were."""
     if request.action == "delete":
         gone = set(await office.client.stack.archive.remove([view.id for view in chunk]))
         return [None if view.id in gone else NOT_YET for view in chunk]
-    return list(await asyncio.gather(*(_act_on(office, request, view) for view in chunk)))
+    return list(await asyncio.gather(*(_act_on(office, request, view, starter) for view in chunk)))
 
 
-async def _act_on(office: Office, request: BulkRequest, view: ExecutionView) -> str | None:
+async def _act_on(
+    office: Office, request: BulkRequest, view: ExecutionView, starter: str | None
+) -> str | None:
     client = office.client
     try:
         match request.action:
@@ -117,19 +139,19 @@ async def _act_on(office: Office, request: BulkRequest, view: ExecutionView) -> 
             case "resume":
                 await client.resume(view.id)
             case _:
-                return await _retry(office, view)
+                return await _retry(office, view, starter)
     except (Conflict, NotFound, UsageError) as refusal:
         return str(refusal)
     return None
 
 
-async def _retry(office: Office, view: ExecutionView) -> str | None:
+async def _retry(office: Office, view: ExecutionView, starter: str | None) -> str | None:
     """Once: what was retried before has its own new execution."""
     where = ExecutionFilter(parent=view.id, relations=AGAIN)
     known = await office.client.executions(where, limit=1)
     if known:
         return f"it was retried already: {known[0].id}"
-    await office.client.rerun(view.id)
+    await office.client.repetition.rerun(view.id, None, None, None, starter)
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import time
@@ -24,6 +25,7 @@ from dalsegno.errors import (
     UnsupportedMedia,
 )
 from dalsegno.model.execution import ExecutionView
+from dalsegno.server.access import NOBODY
 from dalsegno.server.office import Office
 from dalsegno.server.signatures import Proof, verify
 from dalsegno.server.webhooks import ALWAYS_PASSED, UNCHECKABLE, Webhook, WebhookBook
@@ -176,7 +178,9 @@ async def result_of(office: Office, execution: str, seconds: float) -> Execution
     ending = asyncio.ensure_future(office.client.ending(execution))
     closing = asyncio.ensure_future(office.closing.wait())
     try:
-        await asyncio.wait((ending, closing), timeout=seconds, return_when="FIRST_COMPLETED")
+        # Where too many calls wait already this one is answered as it stands.
+        with contextlib.suppress(Unavailable), office.usage.waiting(NOBODY):
+            await asyncio.wait((ending, closing), timeout=seconds, return_when="FIRST_COMPLETED")
         if ending.done():
             ending.result()
     finally:

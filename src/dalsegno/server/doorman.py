@@ -22,6 +22,7 @@ from dalsegno.server import reaching
 from dalsegno.server.access import KEY_WANTED, OPEN, Caller
 from dalsegno.server.failures import Failures
 from dalsegno.server.keys import Key, KeyBook, is_secret_of, read_key
+from dalsegno.server.quotas import Quotas
 from dalsegno.server.sessions import Sessions
 from dalsegno.server.settings import ServerSettings, is_loopback
 from dalsegno.server.visit import Visit
@@ -47,6 +48,7 @@ class Doorman:
         self.settings = settings
         self.failures = Failures(settings.failures)
         self._keys: dict[str, Key] = {}
+        self._quotas: dict[str, Quotas] = {}
         self._read_at: float | None = None
         self.patience = PATIENCE
         self._reading: asyncio.Task[None] | None = None
@@ -114,6 +116,7 @@ class Doorman:
     async def _read(self) -> None:
         began = time.monotonic()
         self._keys = {key.id: key for key in await self.book.all()}
+        self._quotas = {each: key.quotas.over(self.settings.quotas) for each, key in self._keys.items()}
         self._read_at = began
 
     def _end_reading(self, reading: asyncio.Task[None]) -> None:
@@ -138,6 +141,10 @@ class Doorman:
     def _is_fresh(self) -> bool:
         return self._read_at is not None and time.monotonic() - self._read_at < self.settings.keys_seconds
 
+    def quotas_of(self, key: str) -> Quotas:
+        """As they were when it last looked; of a key that is not known, the server's."""
+        return self._quotas.get(key, self.settings.quotas)
+
     def look_again(self) -> None:
         """Somebody changed a key here: it counts at once."""
         self._read_at = None
@@ -159,7 +166,7 @@ class Doorman:
         authorization = visit.headers.get("authorization")
         if authorization is not None:
             key = self._check_key(_bearer(authorization), visit.address, keys)
-            return Caller(key.name, key.grants, "key", key.id)
+            return key.caller("key")
         if visit.session is not None:
             return await self._by_session(visit, keys)
         raise Unauthenticated(KEY_WANTED)
@@ -196,7 +203,7 @@ class Doorman:
         key = keys.get(session.key) if session is not None else None
         if key is None or key.why_not(self._clock.now()) is not None:
             raise Unauthenticated("the session is over: sign in again")
-        return Caller(key.name, key.grants, "session", key.id)
+        return key.caller("session")
 
     async def is_welcome(self, caller: Caller) -> bool:
         """Whether who came in some time ago could come in now, as far as is known."""

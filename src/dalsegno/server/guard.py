@@ -4,8 +4,9 @@
 2. A call that may change something does not come from a page of another origin, unless that origin is listed.
 3. Its body is of a type that no page can send to another origin without asking first.
 4. The caller has a key or a session, except on the few paths that are for everybody.
-5. The key has the scope that the route needs, before anything of the body is read.
-6. The body arrives whole, in time, and is not too large.
+5. The key has not used more bytes than its quota allows.
+6. The key has the scope that the route needs, before anything of the body is read.
+7. The body arrives whole, in time, and is not too large.
 
 Every refusal is a problem document, and nothing of the request has been looked at beyond what is named here.
 """
@@ -18,7 +19,14 @@ from ipaddress import ip_address
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dalsegno.errors import DalSegnoError, ForeignOrigin, TooManyRequests, UnsupportedMedia, WrongHost
+from dalsegno.errors import (
+    DalSegnoError,
+    ForeignOrigin,
+    QuotaExceeded,
+    TooManyRequests,
+    UnsupportedMedia,
+    WrongHost,
+)
 from dalsegno.server import paths, reaching
 from dalsegno.server.access import NOBODY, Caller, check_scope
 from dalsegno.server.bodies import Departed, read_body, replayed
@@ -66,14 +74,19 @@ class Guard:
             self.check_host(visit)
             reply: Response | None = preflight(visit, self.settings.origins)
             if reply is None:
-                scope.setdefault("state", {})["caller"] = await self._admit(visit)
-                receive = await self._with_body(visit, receive)
+                caller = scope.setdefault("state", {})["caller"] = await self._admit(visit)
+                if visit.path != paths.SESSION:  # there a key sees what it uses
+                    self.office.usage.check_bytes(caller)
+                receive = await self._with_body(visit, receive, caller)
         except Departed:
+            return
+        except QuotaExceeded as error:
+            await self._refusal(visit, error)(scope, receive, send)  # not audited: a flood would fill the log
             return
         except DalSegnoError as error:
             reply = self._refusal(visit, error)
         if reply is not None:
-            caller: Caller = scope.get("state", {}).get("caller", NOBODY)
+            caller = scope.get("state", {}).get("caller", NOBODY)
             # What somebody known may not do is worth noting; strangers must not be able to fill the log.
             answer = self.office.audit.around(visit, reply) if caller.via != "nobody" else reply
             await answer(scope, receive, send)
@@ -82,9 +95,13 @@ class Guard:
         await self.office.audit.around(visit, self.app)(scope, receive, send)
 
     def _while_welcome(self, caller: Caller, send: Send) -> Send:
-        """Streams outlive the moment in which their key was checked: with their key they end, too."""
+        """Streams outlive the moment in which their key was checked: with their key they end, too. Replies count for
+        its bytes."""
+        usage = self.office.usage
 
         async def watched(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                usage.count_bytes(caller, len(message.get("body", b"")))
             goes_on = message["type"] == "http.response.body" and message.get("more_body", False)
             if goes_on and not await self.office.doorman.is_welcome(caller):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -128,11 +145,31 @@ class Guard:
         patience = reaching.PATIENCE if is_by_memory else doorman.patience
         return await self.office.errands.within(patience, admitting)  # the store alone knows sessions
 
-    async def _with_body(self, visit: Visit, receive: Receive) -> Receive:
+    async def _with_body(self, visit: Visit, receive: Receive, caller: Caller) -> Receive:
         if visit.is_safe or not visit.has_body:
             return receive
         self._check_scopes(visit)
-        return replayed(await read_body(visit, receive, self.settings, await self._most(visit)), receive)
+        most = await self._most(visit)
+        counted = self._counted(visit, receive, caller, most)
+        return replayed(await read_body(visit, counted, self.settings, most), receive)
+
+    def _counted(self, visit: Visit, receive: Receive, caller: Caller, most: int) -> Receive:
+        """Counts a body for the key's bytes: before it comes where its length is known, else as it comes."""
+        usage, length = self.office.usage, visit.headers.get("content-length", "")
+        if not usage.limits_bytes(caller):
+            return receive
+        if length.isdecimal() and "transfer-encoding" not in visit.headers:
+            size = int(length[:20])
+            usage.count_bytes(caller, size if size <= most else 0)  # one that is too large is not read
+            return receive
+
+        async def counted() -> Message:
+            usage.check_bytes(caller)
+            message = await receive()
+            usage.count_bytes(caller, len(message.get("body", b"")))
+            return message
+
+        return counted
 
     def _check_scopes(self, visit: Visit) -> None:
         """Who may not call a route is told that, and nothing about what was sent."""

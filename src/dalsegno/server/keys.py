@@ -10,16 +10,19 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from dalsegno.errors import Conflict, InvalidInput, NotFound
 from dalsegno.lang.durations import BadDuration, parse_duration
+from dalsegno.model.token import SYSTEM_QUEUE
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.records import Records
-from dalsegno.server.access import GRANTS, Scope
+from dalsegno.server.access import GRANTS, Caller, Scope
+from dalsegno.server.quotas import NO_QUOTAS, Quotas, read_quotas
 
 KIND = "key"
 PAGE = 500
@@ -27,6 +30,9 @@ MAX_NAME = 100
 _TEXT = re.compile(r"ds_([0-9a-f]{12})_([0-9a-f]{64})", re.ASCII)
 NAME = "[A-Za-z0-9_][A-Za-z0-9_ .@:+-]{0,99}"
 _NAME = re.compile(NAME)
+ALL_QUEUES = "*"
+LONGEST_QUEUE = 200
+MOST_QUEUES = 50
 
 
 class Key(Struct, frozen=True):
@@ -42,6 +48,18 @@ class Key(Struct, frozen=True):
     revoked_at: float | None = None
     used_at: float | None = None
     """To the minute."""
+    queues: tuple[str, ...] | None = None
+    """Whose tasks a remote worker may take with it; None: of all, as for every key from before queues were named."""
+    quotas: Quotas = NO_QUOTAS
+
+    @property
+    def serves_all(self) -> bool:
+        """Whether a remote worker may take tasks of every queue with it without anyone having said so."""
+        return self.queues is None and "worker" in self.scopes and "admin" not in self.scopes
+
+    def caller(self, via: Literal["key", "session"]) -> Caller:
+        named = None if self.queues is None or ALL_QUEUES in self.queues else frozenset(self.queues)
+        return Caller(self.name, self.grants, via, self.id, named)
 
     @property
     def grants(self) -> frozenset[Scope]:
@@ -82,19 +100,38 @@ class KeyBook:
         self.clock = clock
 
     async def add(
-        self, name: str, scopes: Collection[Scope], expires: str | float | None = None, by: str = ""
+        self,
+        name: str,
+        scopes: Collection[Scope],
+        expires: str | float | None = None,
+        by: str = "",
+        queues: Sequence[str] | None = None,
+        quotas: Quotas = NO_QUOTAS,
     ) -> tuple[Key, str]:
-        """The key and its text, which is nowhere else to be had."""
+        """The key and its text, which is nowhere else to be had. ``queues``: whose tasks it may take; a key for remote
+        workers must name them, or ``*``."""
         _check(name, scopes)
+        served = _checked_queues(scopes, queues)
+        quotas.check()
         if any(key.name == name and key.revoked_at is None for key in await self.all()):
             raise Conflict(f"there is a key named '{name}' already; revoke it first, or choose another name")
         now = self.clock.now()
         secret = secrets.token_hex(32)
         ends = now + _lifetime(expires) if expires is not None else None
         ordered = tuple(scope for scope in GRANTS if scope in scopes)
-        key = Key(secrets.token_hex(6), name, digest_of(secret), ordered, now, by, ends)
+        key = Key(
+            secrets.token_hex(6),
+            name,
+            digest_of(secret),
+            ordered,
+            now,
+            by,
+            ends,
+            queues=served,
+            quotas=quotas,
+        )
         if await self.records.put(KIND, key.id, msgspec.json.encode(key), expected=0) is None:
-            return await self.add(name, scopes, expires, by)  # an id by chance taken
+            return await self.add(name, scopes, expires, by, queues, quotas)  # an id by chance taken
         return key, f"ds_{key.id}_{secret}"
 
     async def all(self) -> list[Key]:
@@ -122,12 +159,33 @@ class KeyBook:
 
     async def revoke(self, id: str) -> Key:
         """At once here; within `ServerSettings.keys_seconds` on every other server. A second time changes nothing."""
-        return await self._change(id, lambda key: key.revoked_at is None, revoked_at=self.clock.now())
+        return await self._change(
+            id, lambda key: key.revoked_at is None, lambda key: {"revoked_at": self.clock.now()}
+        )
+
+    async def set(
+        self, id: str, *, queues: Sequence[str] | None = None, quotas: Mapping[str, int | None] | None = None
+    ) -> Key:
+        """Replaces its queues, and the quotas that are named: None takes the server's default again."""
+        changed = read_quotas(dict(quotas or {}))
+
+        def change(key: Key) -> dict[str, Any]:
+            wanted = {name: getattr(changed, name) for name in quotas or ()}
+            new: dict[str, Any] = {"quotas": msgspec.structs.replace(key.quotas, **wanted)}
+            if queues is not None:
+                new["queues"] = _checked_queues(key.scopes, queues)
+            return new
+
+        return await self._change(id, lambda key: True, change)
 
     async def touch(self, id: str, at: float) -> None:
-        await self._change(id, lambda key: key.used_at is None or key.used_at < at, used_at=at)
+        await self._change(
+            id, lambda key: key.used_at is None or key.used_at < at, lambda key: {"used_at": at}
+        )
 
-    async def _change(self, id: str, wanted: Callable[[Key], bool], **changes: float) -> Key:
+    async def _change(
+        self, id: str, wanted: Callable[[Key], bool], change: Callable[[Key], dict[str, Any]]
+    ) -> Key:
         while True:
             record = await self.records.get(KIND, id)
             if record is None:
@@ -135,7 +193,7 @@ class KeyBook:
             key = _read(record.data)
             if not wanted(key):
                 return key
-            changed = msgspec.structs.replace(key, **changes)
+            changed = msgspec.structs.replace(key, **change(key))
             if await self.records.put(KIND, id, msgspec.json.encode(changed), expected=record.version):
                 return changed
 
@@ -152,6 +210,33 @@ def _check(name: str, scopes: Collection[Scope]) -> None:
     wrong = next((scope for scope in scopes if scope not in GRANTS), None)
     if wrong is not None or not scopes:
         raise InvalidInput(f"a key needs scopes among {', '.join(GRANTS)}; got {wrong or 'none'!r}")
+
+
+def _checked_queues(scopes: Collection[Scope], queues: Sequence[str] | None) -> tuple[str, ...] | None:
+    if "admin" in scopes or "worker" not in scopes:
+        if queues:
+            who = (
+                "an admin key serves every queue"
+                if "admin" in scopes
+                else "only workers take tasks of queues"
+            )
+            raise InvalidInput(f"{who}: leave the queues away, or give the scope 'worker' alone")
+        return None
+    if not queues:
+        raise InvalidInput(
+            "a key with the scope 'worker' needs the queues whose tasks it may take: name them (--queue images), "
+            f"or '{ALL_QUEUES}' for all"
+        )
+    wrong = next(
+        (each for each in queues if not 0 < len(each) <= LONGEST_QUEUE or each == SYSTEM_QUEUE), None
+    )
+    if wrong is not None:
+        raise InvalidInput(f"{wrong[:LONGEST_QUEUE]!r} is not a queue that a key can be for")
+    if len(queues) > MOST_QUEUES:
+        raise InvalidInput(
+            f"a key can name {MOST_QUEUES} queues, not {len(queues)}; '{ALL_QUEUES}' means all"
+        )
+    return tuple(dict.fromkeys(queues))
 
 
 def _lifetime(expires: str | float) -> float:

@@ -18,6 +18,7 @@ from dalsegno.server.changes import Changes
 from dalsegno.server.doorman import Doorman
 from dalsegno.server.errands import Errands
 from dalsegno.server.failures import AddressRate
+from dalsegno.server.key_usage import KeyUsage
 from dalsegno.server.meter import Meter
 from dalsegno.server.reception import Reception
 from dalsegno.server.settings import ServerSettings
@@ -35,6 +36,8 @@ class Office:
     doorman: Doorman = field(init=False)
     audit: Audit = field(init=False)
     public_rate: AddressRate = field(init=False)
+    usage: KeyUsage = field(init=False)
+    """What keys use of their quotas, and all open streams."""
     meter: Meter = field(default_factory=Meter)
     errands: Errands = field(default_factory=Errands)
     reception: Reception = field(default_factory=Reception)
@@ -49,6 +52,7 @@ class Office:
         self.doorman = Doorman(self.app, self.settings)
         self.audit = Audit(self.app)
         self.public_rate = AddressRate(self.settings.public_rate)
+        self.usage = KeyUsage(self.doorman.quotas_of, self.settings.streams)
 
     @property
     def client(self) -> Client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -197,7 +198,7 @@ def problem_of(error: DalSegnoError) -> ProblemResponse:
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, TooManyRequests):
-        headers["Retry-After"] = str(max(1, round(error.after)))
+        headers["Retry-After"] = str(max(1, math.ceil(error.after)))
     elif status == 503:
         headers["Retry-After"] = "1"
     execution = error.execution if isinstance(error, OutcomeUnknown) else None

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from fastapi import Request
 
-from dalsegno.engine.remote import Orchestrator, RemoteSettings
+from dalsegno.engine.remote import Claimant, Orchestrator, RemoteSettings
+from dalsegno.server.access import caller_of
 from dalsegno.server.office import Office
 
 
@@ -25,6 +26,13 @@ async def stop_remote(office: Office) -> None:
     if office.orchestrator is not None:
         await office.orchestrator.stop()
         office.orchestrator = None
+
+
+def claimant_of(request: Request) -> Claimant:
+    """The key behind a remote worker's call, and the queues that it is for."""
+    caller = caller_of(request)
+    is_operator = caller.key is None or "admin" in caller.scopes
+    return Claimant(caller.key or "", caller.name, caller.queues, is_operator)
 
 
 def hung_up(office: Office, request: Request) -> Callable[[], Awaitable[bool]]:

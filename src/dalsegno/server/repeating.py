@@ -9,7 +9,8 @@ from fastapi.routing import APIRoute
 from pydantic import AfterValidator
 
 from dalsegno.engine.starting import Started
-from dalsegno.errors import InvalidInput
+from dalsegno.errors import InvalidInput, StoredQuotaExceeded
+from dalsegno.server.access import Caller
 from dalsegno.server.office import Office
 from dalsegno.server.schemas.executions import Execution
 
@@ -56,6 +57,18 @@ def one_key(header: str | None, body: str | None, field: str = "idempotency_key"
             " send one of them, or the same twice"
         )
     return body if body is not None else header
+
+
+async def starter_of(office: Office, caller: Caller, made: str | None) -> str | None:
+    """The API key that a new execution counts for as stored. Where an earlier call with the same key has ``made`` it,
+    it is found again although that quota is used up."""
+    archive = office.client.stack.archive
+    try:
+        return await office.usage.starter(archive, caller)
+    except StoredQuotaExceeded:
+        if made is None or await archive.execution(made) is None:
+            raise
+        return None
 
 
 async def answer_for(office: Office, started: Started, response: Response) -> Execution:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 
+from dalsegno.server.quotas import NO_QUOTAS, Quotas
+
 DEFAULT_PORT = 8700
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -36,7 +38,8 @@ class ServerSettings:
     read_seconds: float = 30.0
     """In which the store must answer a call that only reads; then it is given up, and its caller told so."""
     streams: int = 10_000
-    """Event streams open at the same time; beyond that a 503."""
+    """Event streams and waiting calls open at the same time, at most three quarters of the files that the process may
+    open; beyond that a 503. One key has at most three quarters of them."""
     task_lease: float = 30.0
     """A remote worker that is silent for this long has lost its tasks."""
     task_confirm: float = 10.0
@@ -54,6 +57,8 @@ class ServerSettings:
     """How long entries of the audit log are kept; None keeps them."""
     audit_rows: int | None = 1_000_000
     """Entries of the audit log that are kept at most, about; the oldest go first. None keeps them."""
+    quotas: Quotas = NO_QUOTAS
+    """Of keys that have none of their own; without limits unless they are set."""
 
     @property
     def is_local(self) -> bool:

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from dalsegno.errors import InvalidInput, OperatorError
 from dalsegno.model.execution import ExecutionView
+from dalsegno.server.access import Caller
 from dalsegno.server.broadcast import Broadcast
 from dalsegno.server.changes import Change, Changes, Listener
 from dalsegno.server.frames import HEARTBEAT, OPENING, frame
@@ -57,11 +58,25 @@ def broadcast_of(office: Office) -> Broadcast:
     """Made when the first stream is opened: an engine that nobody watches is not observed."""
     if office.broadcast is None:
         archive = office.client.stack.archive
-        office.broadcast = Broadcast(archive, office.settings.streams, office.closing)
+        office.broadcast = Broadcast(archive, office.closing)
         office.changes = Changes(archive, office.client.stack.clock, office.closing)
         office.engine.observe(office.broadcast)
         office.engine.observe(office.changes)
     return office.broadcast
+
+
+def open_stream(office: Office, caller: Caller) -> Callable[[], None]:
+    """Counts a stream of this caller; what is returned must be called when it is over. Refused beyond the key's quota,
+    and beyond what the server allows."""
+    broadcast = broadcast_of(office)
+    freed = office.usage.open_stream(caller)
+    broadcast.open += 1
+
+    def over() -> None:
+        broadcast.open -= 1
+        freed()
+
+    return over
 
 
 def changes_of(office: Office) -> Changes:

@@ -149,6 +149,10 @@ class MemoryArchive:
         found = self.store.executions.get(execution)
         return found.events[after : after + limit] if found is not None else []
 
+    async def count_tagged(self, name: str, value: str, most: int) -> int:
+        found = sum((name, value) in stored.new.tags for stored in self.store.executions.values())
+        return min(found, most)
+
     async def newest_events(self, executions: Sequence[str]) -> dict[str, int]:
         rows = {name: self.store.executions.get(name) for name in executions}
         return {name: row.row.seq for name, row in rows.items() if row is not None}

@@ -91,6 +91,10 @@ class PostgresArchive:
         rows = await self.store.fetch("archive.events_of", execution, after, limit)
         return [Event(execution, *row) for row in rows]
 
+    async def count_tagged(self, name: str, value: str, most: int) -> int:
+        rows = await self.store.fetch("archive.tagged_up_to", name, value, most)
+        return int(rows[0][0])
+
     async def newest_events(self, executions: Sequence[str]) -> dict[str, int]:
         return dict(await self.store.fetch("archive.newest_events", executions))
 

@@ -120,6 +120,12 @@ class SqliteArchive:
         )
         return [Event(execution, *row) for row in rows]
 
+    async def count_tagged(self, name: str, value: str, most: int) -> int:
+        row = await self.store.read(
+            lambda connection: connection.execute(SQL["listing.tagged_up_to"], (name, value, most)).fetchone()
+        )
+        return int(row[0])
+
     async def newest_events(self, executions: Sequence[str]) -> dict[str, int]:
         rows = await self.store.read(
             lambda connection: connection.execute(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -14,6 +15,35 @@ if TYPE_CHECKING:
     from dalsegno.cli.books.keys import Keys
 
 commands = family("keys", "API keys of a server: make, list and revoke them.")
+
+
+QueueNames: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queue",
+        metavar="QUEUE",
+        help="With the scope worker: a queue whose tasks it may take, or '*' for all; may be given several times.",
+        show_default=False,
+    ),
+]
+StartsPerMinute: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N", help="Quota of starts; 0: no limit, default: the server's.", show_default=False
+    ),
+]
+BytesPerMinute: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="Quota of bytes in bodies of requests and replies.", show_default=False),
+]
+OpenStreams: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="Quota of event streams and waiting calls.", show_default=False),
+]
+StoredExecutions: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="Quota of stored executions that it started.", show_default=False),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -37,18 +67,29 @@ def add(
         str | None,
         typer.Option(metavar="DURATION", help="Valid for this long: 30d, 12h.", show_default=False),
     ] = None,
+    queue: QueueNames = None,
+    starts_per_minute: StartsPerMinute = None,
+    bytes_per_minute: BytesPerMinute = None,
+    open_streams: OpenStreams = None,
+    stored_executions: StoredExecutions = None,
     store: Store = None,
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """Make a key and print it, this once. The first key closes an open server."""
+    """Make a key and print it, this once. The first key closes an open server.
+
+    A key with the scope worker names the queues whose tasks it may take: --queue images. Quotas are off unless they are
+    given here or to the server.
+    """
+    from dalsegno.cli.books.keys import KeyWish
     from dalsegno.cli.keys import as_object, print_new_key, read_scopes
     from dalsegno.cli.output import emit
 
-    scopes = read_scopes(scope or ["run"])
+    quotas = _quotas(starts_per_minute, bytes_per_minute, open_streams, stored_executions)
+    wish = KeyWish(read_scopes(scope or ["run"]), expires, queue or None, quotas)
 
     async def make(keys: Keys) -> None:
-        key, text = await keys.add(name, scopes, expires)
+        key, text = await keys.add(name, wish)
         emit({**as_object(key), "key": text}) if json else print_new_key(key, text)
 
     _with_keys(Place(store, server), make, make_store=True)
@@ -62,8 +103,6 @@ def list_keys(
     json: Json = False,
 ) -> None:
     """List keys: what they may do, when they were last used, whether they are valid."""
-    import time
-
     from dalsegno.cli.keys import as_object, print_keys
     from dalsegno.cli.output import emit
 
@@ -75,6 +114,35 @@ def list_keys(
             print_keys(found, time.time())
 
     _with_keys(Place(store, server), look)
+
+
+@commands.command("set")
+def set_key(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its name or its id.", show_default=False)],
+    queue: QueueNames = None,
+    starts_per_minute: StartsPerMinute = None,
+    bytes_per_minute: BytesPerMinute = None,
+    open_streams: OpenStreams = None,
+    stored_executions: StoredExecutions = None,
+    store: Store = None,
+    server: Server = None,
+    json: Json = False,
+) -> None:
+    """Change queues and quotas of a key: running servers apply them within seconds."""
+    from dalsegno.cli.books.keys import KeyWish
+    from dalsegno.cli.keys import as_object, print_keys
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.problems import Refusal
+
+    quotas = _quotas(starts_per_minute, bytes_per_minute, open_streams, stored_executions)
+    if not queue and not quotas:
+        raise Refusal("nothing is to be changed", "Give --queue or a quota, such as --starts-per-minute 600.")
+
+    async def change(keys: Keys) -> None:
+        found = await keys.set(key, KeyWish(queues=queue or None, quotas=quotas))
+        emit(as_object(found)) if json else print_keys([found], time.time())
+
+    _with_keys(Place(store, server), change)
 
 
 @commands.command("revoke")
@@ -93,6 +161,21 @@ def revoke(
         emit(as_object(found)) if json else print(f"{found.name}: revoked")
 
     _with_keys(Place(store, server), end)
+
+
+def _quotas(
+    starts: str | None, sent: str | None, streams: str | None, stored: str | None
+) -> dict[str, int | None]:
+    from dalsegno.cli.keys import read_quota_options
+
+    return read_quota_options(
+        {
+            "starts_per_minute": starts,
+            "bytes_per_minute": sent,
+            "open_streams": streams,
+            "stored_executions": stored,
+        }
+    )
 
 
 def _with_keys(place: Place, work: Callable[[Keys], Awaitable[None]], *, make_store: bool = False) -> None:

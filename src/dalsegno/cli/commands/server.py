@@ -9,6 +9,7 @@ import typer
 from dalsegno.cli.options import (
     AppName,
     Concurrency,
+    DefaultQuotas,
     Grace,
     Json,
     Port,
@@ -56,6 +57,7 @@ def server(
     grace: Grace = None,
     retention: Retention = None,
     streams: Streams = None,
+    quota: DefaultQuotas = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -63,7 +65,10 @@ def server(
 
     HTTP nodes reach public addresses only, and what DALSEGNO_EGRESS_ALLOW lists.
     """
+    from dataclasses import replace
+
     from dalsegno.cli.keeping import with_retention
+    from dalsegno.cli.keys import read_default_quotas
     from dalsegno.cli.listening import Plan, listen, with_streams
     from dalsegno.cli.opening import make_app
     from dalsegno.cli.serving import configure
@@ -72,5 +77,6 @@ def server(
     from dalsegno.server.application import Roles
 
     settings = with_streams(ServerSettings(host, port, tuple(name or ()), tuple(origin or ())), streams)
+    settings = replace(settings, quotas=read_default_quotas(quota or ()))
     made = with_retention(configure(make_app(store, app), queues, concurrency, grace), retention)
     run(listen(Plan(made, settings, Roles(not no_worker, not no_scheduler), quiet, json)))

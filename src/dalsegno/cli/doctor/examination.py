@@ -20,12 +20,14 @@ from dalsegno.errors import DalSegnoError
 from dalsegno.model.execution import SCRIPTED
 from dalsegno.model.inspection import Inspection
 from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.server.keys import KeyBook
 from dalsegno.wiring import is_postgres, sqlite_path
 
 LOOKED_AT = 500
 """Unfinished executions that are looked at one by one."""
 AHEAD = 5.0
 SHOWN_DEAD = 100
+SHOWN_KEYS = 5
 
 
 async def examine(app: App) -> list[Check]:
@@ -58,6 +60,7 @@ async def _examine_store(app: App) -> list[Check]:
                 *await _workers(client),
                 *await _executions(app),
                 await _dead(app),
+                *await _keys(client),
             ]
     except DalSegnoError as error:
         return [judge("schema", str(error), fail=True, cure="Give another --store, or mend this one.")]
@@ -90,6 +93,26 @@ async def _dead(app: App) -> Check:
     several = f"at least {found}" if found == SHOWN_DEAD else str(found)
     detail = f"{several} do not go on by themselves" if found else "none"
     return judge("dead letters", detail, warn=found > 0, cure="dalsegno dead ls")
+
+
+async def _keys(client: Client) -> list[Check]:
+    """Keys of remote workers from before keys named queues: they take tasks of every queue."""
+    now = client.stack.clock.now()
+    found = await KeyBook(client.stack.records, client.stack.clock).all()
+    valid = [key for key in found if key.why_not(now) is None]
+    wide = [key.name for key in valid if key.serves_all]
+    if not wide:
+        return [judge("keys", f"{len(valid)} valid")] if found else []
+    named = ", ".join(f"'{name}'" for name in wide[:SHOWN_KEYS])
+    more = f" and {len(wide) - SHOWN_KEYS} more" if len(wide) > SHOWN_KEYS else ""
+    return [
+        judge(
+            "keys",
+            f"{named}{more} may take tasks of all queues: made before keys named queues",
+            warn=True,
+            cure=f"dalsegno keys set {wide[0]!r} --queue QUEUE, or --queue '*' if that is meant",
+        )
+    ]
 
 
 async def _waits_for_others(app: App, inspection: Inspection) -> bool:

@@ -29,6 +29,13 @@ SERVING: dict[str, tuple[str, str]] = {
             "a key with each call."
         ),
     ),
+    "DS-323": (
+        "A remote worker's key is not for the queue of a task, or the task was claimed with another key.",
+        (
+            "Give the key the queue: `dalsegno keys set NAME --queue QUEUE`, which replaces its list; `dalsegno keys "
+            "ls` shows the queues of each key. An answer must come with the key that claimed the task."
+        ),
+    ),
     "DS-330": (
         "Too many requests, or too many failed attempts to sign in.",
         "Wait for as long as `Retry-After` says.",
@@ -36,6 +43,23 @@ SERVING: dict[str, tuple[str, str]] = {
     "DS-331": (
         "The body of a request did not arrive in time; nothing was done.",
         "Send it again, over a better line; the server's `body_seconds` is the time it has.",
+    ),
+    "DS-332": (
+        (
+            "A key has used one of its quotas: starts or bytes per minute, or event streams and waiting calls open at "
+            "the same time. The message names the quota, what is used, and the limit. Nothing was done."
+        ),
+        (
+            "Wait for as long as `Retry-After` says, or close streams. `GET /v1/session` shows a key what it uses; "
+            "`dalsegno keys set NAME --starts-per-minute …` changes a quota."
+        ),
+    ),
+    "DS-333": (
+        "As many executions that a key started are stored as its quota allows, ended ones included.",
+        (
+            "Delete ended executions, let retention remove them sooner, or raise the quota: `dalsegno keys set NAME "
+            "--stored-executions …`. Waiting alone does not help."
+        ),
     ),
     "DS-340": (
         "A node, a task or a call names a credential that is not in this store.",

@@ -29,7 +29,7 @@ async def bulk(office: TheOffice, request: Request, order: BulkRequest) -> BulkR
     caller = caller_of(request)
     if order.action == "delete" and "admin" not in caller.scopes:
         raise Forbidden(f"deleting needs a key with the scope 'admin'; '{caller.name}' has none")
-    return await run_bulk(office, order)
+    return await run_bulk(office, caller, order)
 
 
 @router.delete("/{execution}", status_code=204, dependencies=[needs("admin")])

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 
 from dalsegno.engine.dead import DeadLetters, DeadPlace
-from dalsegno.server.access import needs
+from dalsegno.server.access import caller_of, needs
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, not_given_out, to_cursor
+from dalsegno.server.repeating import starter_of
 from dalsegno.server.route import Route
 from dalsegno.server.schemas.operation import DeadLetterInfo, Handled
 
@@ -30,9 +31,12 @@ async def dead(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> 
 
 
 @router.post("/{letter:whole}/retry", dependencies=[needs("run")])
-async def retry(office: TheOffice, letter: LetterId) -> Handled:
+async def retry(office: TheOffice, letter: LetterId, http: Request) -> Handled:
     """Tries it once more at once. A failed execution is retried as a new one, which is named."""
-    return Handled(id=letter, execution=await DeadLetters(office.engine).retry(letter))
+    caller = caller_of(http)
+    office.usage.count_starts(caller)
+    starter = await starter_of(office, caller, None)
+    return Handled(id=letter, execution=await DeadLetters(office.engine).retry(letter, starter))
 
 
 @router.post("/{letter:whole}/drop", dependencies=[needs("admin")])

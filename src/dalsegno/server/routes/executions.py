@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response, status
+from fastapi import APIRouter, Path, Query, Request, Response, status
 
 from dalsegno.engine.repeats import check_same_start
 from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import InvalidInput
 from dalsegno.model.definition import VERSION_SIGN, Version, parse_target, read_version
-from dalsegno.server.access import needs
+from dalsegno.model.ids import repeated_execution_id
+from dalsegno.server.access import Caller, caller_of, needs
 from dalsegno.server.filters import AskedFilter, cursor_after, place_at
-from dalsegno.server.inline import create_planned, start_inline
+from dalsegno.server.inline import counted_options, create_planned, start_inline
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page
-from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for, one_key
+from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for, one_key, starter_of
 from dalsegno.server.route import Route
 from dalsegno.server.schemas.executions import (
     CancelRequest,
@@ -49,13 +50,15 @@ async def start(
     office: TheOffice,
     request: StartRequest,
     response: Response,
+    http: Request,
     idempotency_key: IdempotencyKey = None,
     traceparent: TraceParent = None,
 ) -> Execution:
     """Starts a workflow. With a key that was used before for it, that execution is returned (200 instead of 201); with
     such a key and another input, definition, version or delay nothing is done (409)."""
-    client = office.client
+    client, caller = office.client, caller_of(http)
     name, version = _target(request)
+    office.usage.count_starts(caller)
     options = StartOptions(
         version,
         one_key(idempotency_key, request.idempotency_key),
@@ -66,9 +69,10 @@ async def start(
     )
     plan = client.pending.planned if request.pending else client.launcher.planned
     if request.definition is not None:
-        started = await start_inline(office, request.definition, request.input, options, plan)
+        started = await start_inline(office, caller, request.definition, request.input, options, plan)
         return await answer_for(office, started, response)
     program = await client.definitions.by_name(name, version)
+    options = await counted_options(office, caller, name, options)
     started = await create_planned(office, program, request.input, options, plan)
     if not started.is_new:
         await check_same_start(client, await client.status(started.execution), request.input, options)
@@ -198,11 +202,16 @@ async def resume(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
     responses=USED_BEFORE,
 )
 async def retry(
-    office: TheOffice, execution: ExecutionId, response: Response, idempotency_key: IdempotencyKey = None
+    office: TheOffice,
+    execution: ExecutionId,
+    response: Response,
+    http: Request,
+    idempotency_key: IdempotencyKey = None,
 ) -> Execution:
     """A new execution from everything that failed or was interrupted. The same key again is the same new execution
     (200 instead of 201)."""
-    again = await office.client.repetition.rerun(execution, None, None, idempotency_key)
+    starter = await _starter(office, caller_of(http), execution, idempotency_key)
+    again = await office.client.repetition.rerun(execution, None, None, idempotency_key, starter)
     return await answer_for(office, again, response)
 
 
@@ -217,12 +226,23 @@ async def rerun(
     execution: ExecutionId,
     request: RerunRequest,
     response: Response,
+    http: Request,
     idempotency_key: IdempotencyKey = None,
 ) -> Execution:
     """A new execution from these nodes on, with the recorded context, edited as asked. The same key again is the same
     new execution (200 instead of 201); with other nodes or another context it is refused (409)."""
-    again = await office.client.repetition.rerun(execution, request.nodes, request.context, idempotency_key)
+    starter = await _starter(office, caller_of(http), execution, idempotency_key)
+    again = await office.client.repetition.rerun(
+        execution, request.nodes, request.context, idempotency_key, starter
+    )
     return await answer_for(office, again, response)
+
+
+async def _starter(office: Office, caller: Caller, execution: str, key: str | None) -> str | None:
+    """Counts a retry or rerun as a start; the key that the new execution counts for."""
+    office.usage.count_starts(caller)
+    made = repeated_execution_id(execution, key) if key is not None else None
+    return await starter_of(office, caller, made)
 
 
 async def _info(office: Office, execution: str) -> ExecutionInfo:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response, status
+from fastapi import APIRouter, Path, Query, Request, Response, status
 
 from dalsegno.engine.schedules import SHOWN_TIMES, ScheduleBook
 from dalsegno.errors import NotFound
-from dalsegno.server.access import needs
+from dalsegno.server.access import caller_of, needs
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
-from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for
+from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for, starter_of
 from dalsegno.server.route import Route
 from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.schemas.schedules import ScheduleInfo, ScheduleRequest, ScheduleSetting
@@ -66,12 +66,19 @@ async def resume(office: TheOffice, name: Name) -> ScheduleInfo:
     responses=USED_BEFORE,
 )
 async def trigger(
-    office: TheOffice, name: Name, response: Response, idempotency_key: IdempotencyKey = None
+    office: TheOffice,
+    name: Name,
+    response: Response,
+    http: Request,
+    idempotency_key: IdempotencyKey = None,
 ) -> Execution:
     """Starts its workflow now, beside its times. With a key that was used before for this schedule, the execution that
     was started then is returned (200 instead of 201)."""
+    caller = caller_of(http)
+    office.usage.count_starts(caller)
     order = await book_of(office).trigger(name, idempotency_key)
-    started = await office.client.launcher.start_ordered(order)
+    starter = await starter_of(office, caller, order.execution)
+    started = await office.client.launcher.start_ordered(order, starter)
     return await answer_for(office, started, response)
 
 

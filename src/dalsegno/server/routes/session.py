@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response, status
 
 from dalsegno.errors import Unauthenticated
-from dalsegno.server.access import KEY_WANTED, Caller, caller_of
+from dalsegno.server.access import KEY_WANTED, caller_of
 from dalsegno.server.office import TheOffice
 from dalsegno.server.route import Route
 from dalsegno.server.schemas.access import SessionInfo, SignIn
@@ -21,7 +21,7 @@ async def sign_in(office: TheOffice, request: SignIn, http: Request, response: R
     visit = Visit(http.scope)
     key = await office.doorman.check_key(request.key, visit.address)
     token, session = await office.doorman.sessions.open(key)
-    http.state.caller = caller = Caller(key.name, key.grants, "session", key.id)
+    http.state.caller = caller = key.caller("session")
     response.set_cookie(
         COOKIE,
         token,
@@ -36,13 +36,14 @@ async def sign_in(office: TheOffice, request: SignIn, http: Request, response: R
 
 @router.get("")
 async def who(office: TheOffice, http: Request) -> SessionInfo:
-    """Who one is here, and what one may do."""
+    """Who one is here, what one may do, and what is used of the key's quotas."""
     caller, visit = caller_of(http), Visit(http.scope)
     if caller.via == "nobody":
         raise Unauthenticated(KEY_WANTED)
     session = await office.doorman.sessions.find(visit.session) if visit.session is not None else None
     ends = session.expires_at if session is not None and caller.via == "session" else None
-    return SessionInfo.of(caller, ends)
+    use = await office.usage.told(office.client.stack.archive, caller.key) if caller.key is not None else None
+    return SessionInfo.of(caller, ends, use)
 
 
 @router.delete("", status_code=status.HTTP_204_NO_CONTENT)

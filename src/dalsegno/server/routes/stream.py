@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query
+from fastapi import APIRouter, Header, Path, Query, Request
 
-from dalsegno.server.access import needs
+from dalsegno.server.access import caller_of, needs
 from dalsegno.server.office import TheOffice
 from dalsegno.server.route import Route
 from dalsegno.server.stream import (
@@ -16,6 +16,7 @@ from dalsegno.server.stream import (
     changes_of,
     check_seen,
     execution_stream,
+    open_stream,
 )
 
 router = APIRouter(tags=["live"], route_class=Route)
@@ -40,6 +41,7 @@ def _event_stream(example: str) -> dict[int | str, dict[str, Any]]:
 )
 async def stream(
     office: TheOffice,
+    request: Request,
     execution: Annotated[str, Path(max_length=100)],
     after: Annotated[int, Query(ge=0, le=HIGHEST, description="Number of the last event seen.")] = 0,
     last_event_id: Annotated[
@@ -57,9 +59,8 @@ async def stream(
     seen = last_event_id if last_event_id is not None else after
     view = await office.client.status(execution)
     check_seen(view, seen)
-    broadcast = broadcast_of(office)
-    broadcast.take_seat()
-    return EventStream(execution_stream(broadcast, view, seen), broadcast.leave_seat)
+    over = open_stream(office, caller_of(request))
+    return EventStream(execution_stream(broadcast_of(office), view, seen), over)
 
 
 @router.get(
@@ -74,6 +75,7 @@ async def stream(
 )
 async def changes(
     office: TheOffice,
+    request: Request,
     workflow: Annotated[str | None, Query(max_length=200, description="Only executions of this one.")] = None,
 ) -> EventStream:
     """State changes of all executions from now on: started, paused, resumed, completed, failed, cancelled.
@@ -82,17 +84,16 @@ async def changes(
     `event: lost` tells how many were left out for a slow reader, and what happens while nobody listens is not kept. The
     history of one execution has none of these limits.
     """
-    broadcast = broadcast_of(office)
-    broadcast.take_seat()
+    freed = open_stream(office, caller_of(request))
     listening = changes_of(office)
     try:
         listener = await listening.open(workflow)
     except BaseException:
-        broadcast.leave_seat()
+        freed()
         raise
 
     def over() -> None:
         listening.close(listener)
-        broadcast.leave_seat()
+        freed()
 
     return EventStream(change_stream(listening, listener), over)

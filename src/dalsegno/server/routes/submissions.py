@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Response, status
+from fastapi import APIRouter, Request, Response, status
 
 from dalsegno.core.context import key_of
 from dalsegno.engine.pending import UNCHANGED
 from dalsegno.engine.starting import StartOptions
-from dalsegno.server.access import needs
+from dalsegno.server.access import caller_of, needs
 from dalsegno.server.inline import start_inline
 from dalsegno.server.office import TheOffice
 from dalsegno.server.repeating import IdempotencyKey, one_key
@@ -34,14 +34,21 @@ router = APIRouter(tags=["submissions"], route_class=Route)
     responses={200: {"model": Submission, "description": "The key was used before: that execution"}},
 )
 async def submit(
-    office: TheOffice, request: SubmitRequest, response: Response, idempotency_key: IdempotencyKey = None
+    office: TheOffice,
+    request: SubmitRequest,
+    response: Response,
+    http: Request,
+    idempotency_key: IdempotencyKey = None,
 ) -> Submission:
     """Stores the definition and creates an execution of it that is PENDING: nothing runs until it is triggered. The
     input is checked now. With a key that was used before for this workflow, that execution is returned (200);
     with such a key and another input or definition nothing is done (409)."""
-    client = office.client
+    client, caller = office.client, caller_of(http)
+    office.usage.count_starts(caller)
     options = StartOptions(idempotency_key=one_key(idempotency_key, request.idempotency_key))
-    started = await start_inline(office, request.document(), request.input, options, client.pending.planned)
+    started = await start_inline(
+        office, caller, request.document(), request.input, options, client.pending.planned
+    )
     if not started.is_new:
         response.status_code = status.HTTP_200_OK
     response.headers["Location"] = f"/v1/workflows/{started.execution}/status"

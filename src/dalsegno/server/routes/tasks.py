@@ -9,9 +9,9 @@ from fastapi import APIRouter, Path, Request
 from dalsegno.engine.standin import Answer
 from dalsegno.engine.tracing import traceparent_of
 from dalsegno.server import deadlines
-from dalsegno.server.access import needs
+from dalsegno.server.access import caller_of, needs
 from dalsegno.server.office import TheOffice
-from dalsegno.server.remote import hung_up, orchestrator_of
+from dalsegno.server.remote import claimant_of, hung_up, orchestrator_of
 from dalsegno.server.route import Route
 from dalsegno.server.schemas.tasks import (
     Accepted,
@@ -32,39 +32,45 @@ TaskId = Annotated[str, Path(max_length=200, description="As it was handed out."
 @router.post("/claim", dependencies=[needs("worker")])
 async def claim(office: TheOffice, asked: ClaimRequest, request: Request) -> Claimed:
     """Takes tasks; waits for the first one if there is none. What is handed out must be confirmed by a heartbeat, or
-    completed, within ten seconds; then the worker has it for as long as its heartbeats come."""
+    completed, within ten seconds; then the worker has it for as long as its heartbeats come. A queue that the key is
+    not for is refused (403, `DS-323`)."""
     orchestrator = orchestrator_of(office)
     deadlines.allow(asked.wait)
-    found = await orchestrator.claim(
-        asked.worker,
-        asked.served(),
-        asked.limit,
-        asked.wait,
-        tasks=asked.tasks,
-        gone=hung_up(office, request),
-    )
+    with office.usage.waiting(caller_of(request)):
+        found = await orchestrator.claim(
+            asked.worker,
+            asked.served(),
+            asked.limit,
+            asked.wait,
+            tasks=asked.tasks,
+            gone=hung_up(office, request),
+            by=claimant_of(request),
+        )
     return Claimed(
         tasks=[TaskInfo.of(task, orchestrator.settings, traceparent_of(task.lease)) for task in found]
     )
 
 
 @router.post("/heartbeat", dependencies=[needs("worker")])
-async def heartbeat(office: TheOffice, request: HeartbeatRequest) -> HeartbeatReply:
-    """Keeps the tasks that the worker names. It is told which of them are not its own any more."""
+async def heartbeat(office: TheOffice, asked: HeartbeatRequest, request: Request) -> HeartbeatReply:
+    """Keeps the tasks that the worker names. It is told which of them are not its own any more, or never were: a worker
+    has only the tasks that it claimed with the same key."""
     orchestrator = orchestrator_of(office)
-    lost = await orchestrator.heartbeat(request.worker, [(each.id, each.fence) for each in request.tasks])
+    named = [(each.id, each.fence) for each in asked.tasks]
+    lost = await orchestrator.heartbeat(asked.worker, named, claimant_of(request))
     return HeartbeatReply(lost=lost, lease_seconds=orchestrator.settings.lease)
 
 
 @router.post("/{task}/complete", dependencies=[needs("worker")])
-async def complete(office: TheOffice, task: TaskId, request: CompleteRequest) -> Accepted:
-    """The task's output. The same answer again gets the same reply; one that comes too late gets 409 (`DS-350`)."""
-    answer = Answer(request.output)
-    return Accepted.of(await orchestrator_of(office).settle(task, request.fence, answer))
+async def complete(office: TheOffice, task: TaskId, given: CompleteRequest, request: Request) -> Accepted:
+    """The task's output. The same answer again gets the same reply; one that comes too late gets 409 (`DS-350`); one
+    for a task that was claimed with another key gets 403 (`DS-323`)."""
+    answer = Answer(given.output)
+    return Accepted.of(await orchestrator_of(office).settle(task, given.fence, answer, claimant_of(request)))
 
 
 @router.post("/{task}/fail", dependencies=[needs("worker")])
-async def fail(office: TheOffice, task: TaskId, request: FailRequest) -> Accepted:
+async def fail(office: TheOffice, task: TaskId, given: FailRequest, request: Request) -> Accepted:
     """The task failed. Its retries and the error strategy of its node decide what follows."""
-    answer = Answer(failure=request.error.failure())
-    return Accepted.of(await orchestrator_of(office).settle(task, request.fence, answer))
+    answer = Answer(failure=given.error.failure())
+    return Accepted.of(await orchestrator_of(office).settle(task, given.fence, answer, claimant_of(request)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 
 from dalsegno.server import deadlines
-from dalsegno.server.access import needs
+from dalsegno.server.access import caller_of, needs
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.route import Route
 from dalsegno.server.schemas.executions import Execution
@@ -19,6 +19,7 @@ router = APIRouter(prefix="/executions", tags=["executions"], route_class=Route)
 @router.get("/{execution}/wait", dependencies=[needs("read")])
 async def wait(
     office: TheOffice,
+    request: Request,
     execution: Annotated[str, Path(max_length=100)],
     seconds: Annotated[float, Query(ge=0, le=60, description="How long to wait at most.")] = 20,
 ) -> Execution:
@@ -26,7 +27,8 @@ async def wait(
     look at `state`, and ask again."""
     await office.client.status(execution)  # one that does not exist is told at once
     deadlines.allow(seconds)
-    await _ended_or_closing(office, execution, seconds)
+    with office.usage.waiting(caller_of(request)):
+        await _ended_or_closing(office, execution, seconds)
     return Execution.of(await office.client.status(execution))
 
 

@@ -146,6 +146,9 @@ class ArchiveListing(Topic):
         assert await _listed(stack, ExecutionFilter(tags=(red,))) == ["run-1", "run-2"]
         assert await _listed(stack, ExecutionFilter(tags=(big, red))) == ["run-1"]
         assert await _listed(stack, ExecutionFilter(tags=(("colour", "blue"),))) == []
+        assert await stack.archive.count_tagged("colour", "red", 10) == 2
+        assert await stack.archive.count_tagged("colour", "red", 1) == 1
+        assert await stack.archive.count_tagged("colour", "blue", 10) == 0
 
     async def test_a3_newest_first_pages_of_a_filtered_listing(self, stack: ContractStack) -> None:
         await stack.apply(

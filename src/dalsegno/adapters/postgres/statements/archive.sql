@@ -18,6 +18,11 @@ SELECT id, state, output, error
 FROM execution
 WHERE id = ANY ($1::text[]) AND ended_at IS NOT NULL;
 
+-- :name tagged_up_to
+-- How many executions have a tag, counted up to a number.
+SELECT count(*)
+FROM (SELECT 1 FROM execution_tag WHERE name = $1 AND value = $2 LIMIT $3) AS found;
+
 -- :name newest_events
 -- Numbers of the newest events: asked again and again while somebody watches.
 SELECT execution.id, coalesce(flight.seq, execution.seq, 0)

@@ -334,6 +334,11 @@ SELECT id, state, output, error
 FROM execution
 WHERE id IN (SELECT value FROM json_each(?)) AND ended_at IS NOT NULL;
 
+-- :name tagged_up_to
+-- How many executions have a tag, counted up to a number.
+SELECT count(*)
+FROM (SELECT 1 FROM execution_tag WHERE name = ? AND value = ? LIMIT ?);
+
 -- :name newest_events
 -- Numbers of the newest events of the executions named in a JSON list: asked again and again while somebody watches.
 SELECT execution.id, coalesce(flight.seq, execution.seq, 0)
