@@ -77,6 +77,23 @@ async def test_starts_beyond_the_quota_are_refused_with_the_time_to_wait(
     assert told["starts_per_minute"] == {"limit": 4, "used": 4}
 
 
+@LASTING
+def test_a_key_beyond_its_quota_is_refused_over_a_socket(app: App) -> None:
+    with LiveServer(app, ServerSettings(keys_seconds=0.0)) as live, httpx.Client(base_url=live.url) as http:
+        made = http.post("/v1/keys", json={"name": "ops", "scopes": ["admin"]}).json()["key"]
+        http.headers.update(bearer(made))
+        wish = {"name": "tenant", "scopes": ["run"], "quotas": {"starts_per_minute": 2}}
+        tenant = bearer(http.post("/v1/keys", json=wish).json()["key"])
+        answers = [http.post("/v1/executions", json=START, headers=tenant) for _ in range(12)]
+        assert [each.status_code for each in answers] == [201, 201, *[429] * 10]
+        assert 25 <= int(answers[-1].headers["Retry-After"]) <= 30
+        assert http.post("/v1/executions", json=START).status_code == 201
+        noted: list[dict[str, Any]] = []
+        while not any(each["status"] == 201 and each["who"] == "ops" for each in noted):
+            noted = http.get("/v1/audit").json()["items"]
+        assert sum(each["status"] == 429 for each in noted) == 1, "a flood of refusals does not fill the log"
+
+
 def test_a_bucket_fills_evenly_and_says_exactly_how_long_to_wait() -> None:
     bucket = TokenBucket(6, now=0.0)
     bucket.level -= 6

@@ -10,6 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from dalsegno import App
+from dalsegno.engine import remote_sessions
 from dalsegno.errors import InvalidInput
 from dalsegno.server import ServerSettings, create_application
 from dalsegno.server.keys import KIND, Key, KeyBook
@@ -147,6 +148,18 @@ async def test_a_task_from_before_the_first_key_stays_with_its_worker(
     named = {"worker": "w1", "tasks": [task]}
     assert (await http.post("/v1/tasks/heartbeat", json=named, headers=resizer)).json()["lost"] == []
     assert (await answer(http, resizer, task, "complete")).status_code == 200
+
+
+@IN_MEMORY
+async def test_names_of_workers_do_not_fill_a_server(
+    app: App, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_sessions, "MOST_SESSIONS", 2)
+    worker = await worker_key(app, "w", "a")
+    statuses = [
+        (await claim(http, worker, worker=f"w{n}", queues=["a"], wait=0)).status_code for n in range(3)
+    ]
+    assert statuses == [200, 200, 503]
 
 
 @IN_MEMORY

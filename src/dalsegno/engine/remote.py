@@ -70,6 +70,7 @@ class Orchestrator:
     ) -> list[str]:
         """Keeps the named tasks; those that are lost are returned. Whatever else the worker was given some time ago it
         does not know of: that goes back."""
+        self._presence.watch()
         return await self._presence.heartbeat(worker, tasks, by)
 
     async def stop(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +15,7 @@ from dalsegno.engine.remote_sessions import ANYONE, Claimant, Held, remote_key_o
 from dalsegno.engine.remote_tasks import Settled, lease_of, lost, not_storable, parts_of, token_in
 from dalsegno.engine.scripting.steps import ScriptStep
 from dalsegno.engine.standin import Answer, Question, Remotely
-from dalsegno.errors import LeaseLost, NotFound
+from dalsegno.errors import LeaseLost, NotFound, Unavailable
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale
@@ -63,7 +64,10 @@ class Answers:
         lease = held.lease
         worker = remote_worker_of(held.owner)
         if worker is not None:
-            self.sessions.of(worker, self.ledger.now(), remote_key_of(held.owner))
+            with contextlib.suppress(
+                Unavailable
+            ):  # an answer is taken from a worker that is not remembered, too
+                self.sessions.of(worker, self.ledger.now(), remote_key_of(held.owner))
         held.confirmed = True
         held.settling = asyncio.get_running_loop().create_future()
         try:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from dalsegno.engine.standin import Question
 from dalsegno.engine.worker_info import WorkerInfo, read_info, running_of, write_info
-from dalsegno.errors import QueueRefused
+from dalsegno.errors import QueueRefused, Unavailable
 from dalsegno.model.token import Lease
 
 PREFIX = "remote:"
@@ -60,6 +60,8 @@ class Claimant:
 
 ANYONE = Claimant()
 SHOWN = 5
+MOST_SESSIONS = 10_000
+"""Remote workers that one server process remembers; each is forgotten when it has been silent for its lease."""
 
 
 def _nouns(noun: str, things: Sequence[str]) -> str:
@@ -141,6 +143,11 @@ class Sessions:
         """Marks it as alive."""
         session = self._by_worker.get((worker, key))
         if session is None:
+            if len(self._by_worker) >= MOST_SESSIONS:
+                raise Unavailable(
+                    f"{MOST_SESSIONS:,} remote workers speak to this server, as many as it takes; use one name for "
+                    "each process, or try again later"
+                )
             session = Session(worker, owner_of(worker, self.incarnation, key), now, now, key)
             self._by_worker[worker, key] = session
         session.hear(now)

@@ -2,12 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
+from dalsegno.server.quotas import Quotas
 from dalsegno.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from dalsegno.server.application import create_application
 
-__all__ = ["ServerSettings", "create_application"]
+__all__ = ["Quotas", "ServerSettings", "create_application"]
 
 
 def __getattr__(name: str) -> Any:

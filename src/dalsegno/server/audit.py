@@ -31,6 +31,7 @@ WAITING = 10_000
 """Entries kept while the store is out of reach; the ones beyond go to the Python log `dalsegno.audit`."""
 
 
+TOO_MANY = 429
 NOISE = (400, 404, 405, 408, 413, 415, 422, 429)
 """Replies to callers without a key that are not noted: the request was malformed, or named nothing that exists."""
 SUMMED_SECONDS = 60.0
@@ -57,8 +58,9 @@ class Entry(Struct, frozen=True, omit_defaults=True):
 
 
 class Refusals:
-    """Refusals of callers without a key: the first of a minute from an address is an entry, the others are counted and
-    become one entry at the minute's end. So a flood adds a bounded number of rows, whatever it sends."""
+    """Refusals of callers without a key, and of keys beyond a quota: the first of a minute from an address, or with a
+    key, is an entry, the others are counted and become one entry at the minute's end. So a flood adds a bounded number
+    of rows, whatever it sends."""
 
     def __init__(self) -> None:
         self._since = -math.inf
@@ -69,7 +71,7 @@ class Refusals:
         due = self.due(entry.at)
         if not self._counted:
             self._since = entry.at
-        place = (subscriber(entry.address or ""), entry.action, entry.status)
+        place = (entry.key or subscriber(entry.address or ""), entry.action, entry.status)
         if place not in self._counted and len(self._counted) >= SUMMED_ADDRESSES:
             place, entry = ("", entry.action, entry.status), replace(entry, address=None)
         first, more = self._counted.get(place, (entry, -1))
@@ -124,9 +126,10 @@ class Audit:
         return noted
 
     def _note_call(self, entry: Entry) -> None:
-        if entry.via != "nobody" or (entry.status is not None and entry.status < 400):
+        is_limited = entry.via != "nobody" and entry.status == TOO_MANY  # a key beyond its quota
+        if (entry.via != "nobody" and not is_limited) or (entry.status is not None and entry.status < 400):
             self.note(entry)
-        elif entry.status not in NOISE:
+        elif is_limited or entry.status not in NOISE:
             for each in self._refusals.add(entry):
                 self.note(each)
 
