@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 from dalsegno.lang.effects import ErrorValue
@@ -20,6 +21,8 @@ class _Missing:
 
 MISSING: Final = _Missing()
 _SHOWN_KEYS = 8
+_SHOWN_NAME = 200
+"""Characters of a name in a message."""
 
 
 def read_member(value: Value, name: str) -> Value:
@@ -60,16 +63,22 @@ def read_index(value: Value, index: Value) -> Value:
 
 
 def _known_keys(keys: Iterable[str]) -> str:
-    names = list(keys)
+    names = list(islice(keys, _SHOWN_KEYS + 1))
     if not names:
         return "the object is empty"
-    shown = ", ".join(names[:_SHOWN_KEYS])
+    shown = ", ".join([name[:_SHOWN_NAME] for name in names[:_SHOWN_KEYS]])
     return f"it has: {shown}" + (", …" if len(names) > _SHOWN_KEYS else "")
 
 
 def absent(value: Value, name: Value, path: str) -> ScriptThrow:
     """The error for a read that found nothing; ``path`` is the source text of the whole reference, if it is plain."""
-    shown = f"'{name}'" if isinstance(name, str) else f"[{name}]" if is_number(name) else kind_of(name)
+    shown = (
+        f"'{name[:_SHOWN_NAME]}'"
+        if isinstance(name, str)
+        else f"[{name}]"
+        if is_number(name)
+        else kind_of(name)
+    )
     where = f"{path}: " if path else ""
     if isinstance(value, dict):
         return ScriptThrow("PROPERTY_NOT_FOUND", f"{where}property {shown} not found ({_known_keys(value)})")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dalsegno.errors import UsageError
 
 EXCERPT_WIDTH = 100
+MAX_MESSAGE = 1_000
+"""Characters of an error's message, which may quote values of any length."""
 
 
 def line_and_column(source: str, offset: int) -> tuple[int, int]:
@@ -99,6 +101,8 @@ class ScriptThrow(Exception):
     """An error of the language on its way to the machine, which knows the place."""
 
     def __init__(self, code: str, message: str) -> None:
+        if len(message) > MAX_MESSAGE:
+            message = f"{message[:MAX_MESSAGE]}…"
         super().__init__(message)
         self.code = code
         self.message = message

@@ -15,7 +15,8 @@ from dalsegno.lang.limits import DEFAULT_LIMITS, Limits, Meter
 from dalsegno.lang.names import RootNames, skips_output
 from dalsegno.lang.parser import parse_expression
 from dalsegno.lang.reference import find_path, follow, missing_link, split_links
-from dalsegno.lang.steps import steps_of
+from dalsegno.lang.sizes import Measure, is_small
+from dalsegno.lang.steps import builds_values, steps_of
 from dalsegno.lang.text import find_foreign
 from dalsegno.lang.values import Host
 
@@ -59,12 +60,13 @@ class Expression(ABC):
 class MachineExpression(Expression):
     """Bytecode, run by the machine."""
 
-    __slots__ = ("steps", "unit")
+    __slots__ = ("builds", "steps", "unit")
 
     def __init__(self, unit: CodeUnit, references: tuple[Reference, ...]) -> None:
         super().__init__(unit.source, references)
         self.unit = unit
         self.steps = steps_of(unit)
+        self.builds = builds_values(unit)
 
     def evaluate(
         self,
@@ -81,6 +83,8 @@ class MachineExpression(Expression):
         try:
             evaluation.step_through()
             result = evaluation.outcome
+            if self.builds and (type(result) is list or type(result) is dict) and not is_small(result):
+                Measure(host.meter, "the result")(result)
             reason = find_foreign(result, host) if self.unit.makes_foreign else None
         except ScriptThrow as thrown:
             raise ExpressionFailed.at(thrown.code, thrown.message, self.source, evaluation.offset) from None
@@ -91,7 +95,8 @@ class MachineExpression(Expression):
             message = "the evaluation needs more memory than there is"
             raise ExpressionFailed.at("LimitExceeded", message, self.source, evaluation.offset) from None
         finally:
-            evaluation.settle()
+            if meter is not None:
+                evaluation.settle()
         if reason is not None:
             start = self.unit.functions[0].offsets[0]
             raise ExpressionFailed.at("TypeError", f"the result holds {reason}", self.source, start)

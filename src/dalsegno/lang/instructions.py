@@ -11,7 +11,8 @@ from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.errors import ScriptThrow, type_error
 from dalsegno.lang.flow.instructions import HANDLERS as SCRIPT_HANDLERS
 from dalsegno.lang.frames import Frame
-from dalsegno.lang.limits import BYTES_PER_ITEM
+from dalsegno.lang.limits import BYTES_PER_ITEM, BYTES_PER_OBJECT, COPIED, SliceUsed
+from dalsegno.lang.numerals import WORD, within_word
 from dalsegno.lang.opcodes import Op
 from dalsegno.lang.operators import LOOSE, STRICT, Operator
 from dalsegno.lang.text import to_text
@@ -108,6 +109,7 @@ def _store_captured(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
 
 def _function(machine: Interpreter, frame: Frame, a: FunctionCode, b: int) -> None:
     slots, cells = frame.slots, frame.cells
+    machine.host.meter.keep((2 + len(a.captures)) * BYTES_PER_OBJECT, "a function")
     captured = [slots[index] if index >= 0 else cells[-index - 1] for index in a.captures]
     frame.stack.append(FunctionValue(a, tuple(captured)))
 
@@ -143,6 +145,8 @@ def _try_member(machine: Interpreter, frame: Frame, a: str, b: int) -> None:
 def _index(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     stack = frame.stack
     index = stack.pop()
+    if type(index) is str and len(index) >= COPIED:
+        machine.host.meter.compare(len(index))
     value = read_index(stack[-1], index)
     if value is MISSING:
         raise absent(stack[-1], index, _path(machine, frame, b, ""))
@@ -151,6 +155,8 @@ def _index(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
 
 def _try_index(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     stack = frame.stack
+    if type(stack[-1]) is str:
+        machine.host.meter.compare(len(stack[-1]))
     value = read_index(stack[-2], stack.pop())
     if value is MISSING:
         stack[-1] = None
@@ -173,6 +179,57 @@ def _binary(machine: Interpreter, frame: Frame, a: Operator, b: int) -> None:
     stack = frame.stack
     right = stack.pop()
     stack[-1] = a(machine.host, stack[-1], right)
+
+
+def _binary_work(machine: Interpreter, frame: Frame, a: Operator, b: int) -> None:
+    """An operator that may go over texts and lists."""
+    stack = frame.stack
+    right = stack.pop()
+    meter = machine.host.meter
+    stack[-1] = a(machine.host, stack[-1], right)
+    if meter.work_left <= meter.mark:
+        raise SliceUsed
+
+
+def _add(machine: Interpreter, frame: Frame, a: Operator, b: int) -> None:
+    stack = frame.stack
+    right = stack.pop()
+    left = stack[-1]
+    if type(left) is int and type(right) is int:
+        whole = left + right
+        stack[-1] = whole if -WORD <= whole < WORD else within_word(whole)
+        return
+    meter = machine.host.meter
+    stack[-1] = a(machine.host, left, right)
+    if meter.work_left <= meter.mark:
+        raise SliceUsed
+
+
+def _compare(machine: Interpreter, frame: Frame, a: Operator, b: int) -> None:
+    stack = frame.stack
+    right = stack.pop()
+    stack[-1] = a(machine.host, stack[-1], right)
+    if type(right) is not int:
+        meter = machine.host.meter
+        if meter.work_left <= meter.mark:
+            raise SliceUsed
+
+
+_ON_NUMBERS = dict.fromkeys(("-", "*", "/", "%", "**"), _binary)
+_COMPARISONS = dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), _compare)
+_BY_NAME: dict[str, Handler] = {"+": _add, **_ON_NUMBERS, **_COMPARISONS}
+BINARY_HANDLERS: tuple[Handler, ...] = tuple([_BY_NAME.get(name, _binary_work) for name in BINARY_NAMES]) * 2
+"""What carries out BINARY, by its operand: strict ones, then loose ones."""
+
+
+def looking_up(handler: Handler) -> Handler:
+    """The handler of an instruction whose name is long: looking it up compares all of it."""
+
+    def apply(machine: Any, frame: Frame, a: Any, b: Any) -> bool | None:
+        machine.host.meter.compare(len(a))
+        return handler(machine, frame, a, b)
+
+    return apply
 
 
 def _jump(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
@@ -207,11 +264,12 @@ def _keep_if_present(machine: Interpreter, frame: Frame, a: int, b: int) -> None
 
 
 def _list(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+    machine.host.meter.keep(BYTES_PER_OBJECT, "a list")
     frame.stack.append([])
 
 
 def _append(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
-    machine.host.meter.allocate(BYTES_PER_ITEM, "a list")
+    machine.host.meter.keep(BYTES_PER_ITEM, "a list")
     value = frame.stack.pop()
     frame.stack[-1].append(value)
 
@@ -220,18 +278,22 @@ def _extend(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     items = frame.stack.pop()
     if not isinstance(items, (list, str)):
         raise ScriptThrow("TYPE_ERROR", f"'...' needs a list here, not {kind_of(items)}")
-    machine.host.meter.items(len(items), "'...'")
+    meter = machine.host.meter
+    meter.items(len(items), "'...'")
     frame.stack[-1].extend(items)
+    if meter.work_left <= meter.mark:
+        raise SliceUsed
 
 
 def _object(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+    machine.host.meter.keep(BYTES_PER_OBJECT, "an object")
     frame.stack.append({})
 
 
 def _put(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     value = frame.stack.pop()
     key = key_of(frame.stack.pop())
-    machine.host.meter.allocate(BYTES_PER_ITEM + len(key), "an object")
+    machine.host.meter.keep(BYTES_PER_OBJECT + len(key), "an object")
     frame.stack[-1][key] = value
 
 
@@ -242,16 +304,22 @@ def _merge(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
         return
     if not isinstance(fields, dict):
         raise ScriptThrow("TYPE_ERROR", f"'...' needs an object here, not {kind_of(fields)}")
-    machine.host.meter.items(len(fields), "'...'")
+    meter = machine.host.meter
+    meter.fields(len(fields), "'...'")
     frame.stack[-1].update(fields)
+    if meter.work_left <= meter.mark:
+        raise SliceUsed
 
 
 def _text(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     stack = frame.stack
     texts = [to_text(value, machine.host) for value in stack[len(stack) - a :]]
-    machine.host.meter.allocate(sum(map(len, texts)), "a template text")
+    meter = machine.host.meter
+    meter.allocate(sum(map(len, texts)), "a template text")
     del stack[len(stack) - a :]
-    stack.append("".join(texts))
+    stack.append(meter.made("".join(texts), "a template text"))
+    if meter.work_left <= meter.mark:
+        raise SliceUsed
 
 
 def _arguments(frame: Frame, count: int) -> list[Value]:
@@ -296,9 +364,8 @@ def _drop(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
 
 
 def _rest(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
-    items = frame.stack[-1][a:]
-    machine.host.meter.items(len(items), "'...'")
-    frame.stack[-1] = items
+    machine.host.meter.items(max(0, len(frame.stack[-1]) - a), "'...'")
+    frame.stack[-1] = frame.stack[-1][a:]
 
 
 def _check_list(machine: Interpreter, frame: Frame, a: int, b: int) -> None:

@@ -13,6 +13,7 @@ from dalsegno.lang.access import absent
 from dalsegno.lang.code import CodeUnit
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded
 from dalsegno.lang.frames import CallbackFrame, Frame
+from dalsegno.lang.limits import SliceUsed
 from dalsegno.lang.stdlib import call_method
 from dalsegno.lang.steps import Steps
 from dalsegno.lang.values import Builtin, Cell, FunctionValue, Host, Vacant, Value, kind_of
@@ -128,7 +129,10 @@ class Interpreter:
         if is_callback and callee.most is not None:
             arguments = arguments[: callee.most]
         check_argument_count(callee, len(arguments))
-        self.deliver(callee.call(self.host, arguments))
+        host = self.host
+        self.deliver(callee.call(host, arguments))
+        if host.meter.work_left <= host.meter.mark:
+            raise SliceUsed
         return False
 
     def call_member(self, receiver: Value, name: str, arguments: list[Value]) -> bool:
@@ -139,6 +143,9 @@ class Interpreter:
             return self.call(receiver[name], arguments)
         waiting = call_method(self.host, receiver, name, arguments, self.deliver)
         if waiting is None:
+            meter = self.host.meter
+            if meter.work_left <= meter.mark:
+                raise SliceUsed
             return False
         self.push(waiting)
         return True
@@ -149,6 +156,7 @@ class Interpreter:
         slots = arguments[:fixed]
         slots.extend([None] * (code.variables - len(slots)))
         if code.has_rest:
+            self.host.meter.items(max(0, len(arguments) - fixed), "'...'")
             slots[fixed] = arguments[fixed:]
         for slot in code.boxed_at_entry:
             slots[slot] = Cell(slots[slot])
@@ -187,7 +195,8 @@ class Evaluation(Interpreter):
         self.host = host
         self.lookup = lookup
         self.variables = variables
-        self.fuel = self.granted = 0
+        left = host.meter.work_left
+        self.fuel = self.granted = FUEL if left >= FUEL else max(left, 0)
         self.finished = False
         main = unit.functions[0]
         self.frames = [Frame(main, [None] * main.variables, (), 0)]

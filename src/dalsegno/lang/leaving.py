@@ -9,6 +9,7 @@ from dalsegno.lang.errors import limit_exceeded, type_error
 from dalsegno.lang.limits import MAX_NESTING
 from dalsegno.lang.numerals import number_text
 from dalsegno.lang.promises import Group, Promise, describe
+from dalsegno.lang.sizes import Measure, is_small
 from dalsegno.lang.text import path_text
 from dalsegno.lang.values import Host, Value, kind_of
 
@@ -16,12 +17,22 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def plain(host: Host, value: Value, what: str) -> Value:
-    """The value as JSON, shared where it is; errors become objects. Throws, naming the place, what cannot leave."""
+    """The value as JSON, shared where it is; errors become objects. Throws, naming the place, what cannot leave.
+
+    What leaves is written as JSON: its size is charged before that, with all that it refers to more than once.
+    """
     kind = type(value)
+    if kind is str:
+        host.meter.keep(len(value), what)
+        return value
     if kind in _PLAIN:
         return value
     if kind is list or kind is dict:
-        return _container(host, value, [], what)
+        size = 0 if is_small(value) else Measure(host.meter, what)(value)
+        left = _container(host, value, [], what)
+        if size:
+            host.meter.keep(size, what)
+        return left
     return _single(host, value, [], what)
 
 

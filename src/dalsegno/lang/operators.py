@@ -19,7 +19,7 @@ from dalsegno.lang.numerals import WORD, parse_number, tidy, within_word
 from dalsegno.lang.patterns import pattern_found
 from dalsegno.lang.promises import Promise
 from dalsegno.lang.text import to_text
-from dalsegno.lang.values import Host, Value, check_ordered, equal, is_number, key_of, kind_of, unawaited
+from dalsegno.lang.values import Host, Value, charged_key, check_ordered, equal, is_number, kind_of, unawaited
 
 Operator: TypeAlias = Callable[[Host, Value, Value], Value]
 
@@ -56,7 +56,7 @@ def add(host: Host, left: Value, right: Value) -> Value:
     if type(left) is str or type(right) is str:
         left_text, right_text = to_text(left, host), to_text(right, host)
         host.meter.allocate(len(left_text) + len(right_text), "'+'")
-        return left_text + right_text
+        return host.meter.made(left_text + right_text, "'+'")
     if is_number(left) and is_number(right):
         return _add_numbers(host, left, right)
     raise type_error(f"'+' cannot add {kind_of(left)} and {kind_of(right)}{unawaited(left, right)}")
@@ -128,7 +128,7 @@ def _ordering(sign: str) -> Operator:
 
     def apply(host: Host, left: Value, right: Value) -> bool:
         if type(left) is not int or type(right) is not int:
-            check_ordered(left, right, sign)
+            check_ordered(host, left, right, sign)
         return test(left, right)
 
     return apply
@@ -140,26 +140,28 @@ def _loose_ordering(sign: str) -> Operator:
     def apply(host: Host, left: Value, right: Value) -> bool:
         if left is None or right is None:
             return False
-        left, right = alike(left, right)
-        check_ordered(left, right, sign)
+        left, right = alike(host, left, right)
+        check_ordered(host, left, right, sign)
         return test(left, right)
 
     return apply
 
 
-def alike(left: Value, right: Value) -> tuple[Value, Value]:
+def alike(host: Host, left: Value, right: Value) -> tuple[Value, Value]:
     """A number and a string that spells one become two numbers."""
     if type(left) is str and is_number(right):
+        host.meter.search(len(left))
         number = parse_number(left)
         return (left if number is None else number), right
     if type(right) is str and is_number(left):
+        host.meter.search(len(right))
         number = parse_number(right)
         return left, (right if number is None else number)
     return left, right
 
 
 def loose_equal(host: Host, left: Value, right: Value) -> bool:
-    return equal(host, *alike(left, right))
+    return equal(host, *alike(host, left, right))
 
 
 def _loose_not_equal(host: Host, left: Value, right: Value) -> bool:
@@ -175,9 +177,10 @@ def _membership(same: Callable[[Host, Value, Value], bool]) -> Operator:
             host.meter.work(len(whole))
             return any(same(host, item, part) for item in whole)
         if isinstance(whole, str):
+            host.meter.search(len(whole))
             return part is not None and to_text(part, host) in whole
         if isinstance(whole, dict):
-            return (isinstance(part, str) or type(part) is Promise) and key_of(part) in whole
+            return (isinstance(part, str) or type(part) is Promise) and charged_key(host.meter, part) in whole
         raise type_error(f"only a list, a string or an object can contain something, not {kind_of(whole)}")
 
     return contains
@@ -201,11 +204,17 @@ def matches(host: Host, left: Value, right: Value) -> bool:
 
 
 def starts_with(host: Host, left: Value, right: Value) -> bool:
-    return _two_texts("startsWith", left, right) and bool(left.startswith(right))
+    if not _two_texts("startsWith", left, right):
+        return False
+    host.meter.compare(len(right))
+    return bool(left.startswith(right))
 
 
 def ends_with(host: Host, left: Value, right: Value) -> bool:
-    return _two_texts("endsWith", left, right) and bool(left.endswith(right))
+    if not _two_texts("endsWith", left, right):
+        return False
+    host.meter.compare(len(right))
+    return bool(left.endswith(right))
 
 
 def _swapped(operator: Operator) -> Operator:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from dalsegno.lang.code import CodeUnit, Instruction
-from dalsegno.lang.instructions import BINARY, HANDLERS, UNARY, Handler
+from dalsegno.lang.instructions import BINARY, BINARY_HANDLERS, HANDLERS, UNARY, Handler, looking_up
+from dalsegno.lang.limits import COPIED
 from dalsegno.lang.opcodes import Op
 from dalsegno.lang.stdlib.script_library import SCRIPT_FUNCTIONS
 
@@ -32,6 +33,11 @@ _FIRST: dict[int, Callable[[CodeUnit, int], Any]] = {
 _SECOND: dict[int, Callable[[CodeUnit, int], Any]] = dict.fromkeys(
     (Op.METHOD, Op.FAIL), lambda unit, b: unit.constants[b]
 )
+_BUILDERS = frozenset({Op.LIST, Op.OBJECT, Op.CALL, Op.METHOD})
+_LOOKUPS = frozenset(
+    {Op.MEMBER, Op.TRY_MEMBER, Op.CHECK_METHOD, Op.TRY_FIELD, Op.LOAD_GLOBAL, Op.STORE_GLOBAL}
+)
+"""Opcodes that look up a name of the source."""
 
 
 def steps_of(unit: CodeUnit) -> tuple[Steps, ...]:
@@ -41,10 +47,17 @@ def steps_of(unit: CodeUnit) -> tuple[Steps, ...]:
     )
 
 
+def builds_values(unit: CodeUnit) -> bool:
+    """Whether it may make a value that is larger than those it was given."""
+    return unit.makes_foreign or any(
+        instruction[0] in _BUILDERS for function in unit.functions for instruction in function.instructions
+    )
+
+
 def _step(unit: CodeUnit, instruction: Instruction) -> Step:
     op, a, b = instruction
-    return (
-        HANDLERS[op],
-        _FIRST[op](unit, a) if op in _FIRST else a,
-        _SECOND[op](unit, b) if op in _SECOND else b,
-    )
+    first = _FIRST[op](unit, a) if op in _FIRST else a
+    handler = BINARY_HANDLERS[a] if op == Op.BINARY else HANDLERS[op]
+    if type(first) is str and len(first) >= COPIED and op in _LOOKUPS:
+        handler = looking_up(handler)
+    return handler, first, _SECOND[op](unit, b) if op in _SECOND else b

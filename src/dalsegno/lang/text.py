@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Collection, Iterable
 from json.encoder import encode_basestring
-from operator import itemgetter
 
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.errors import limit_exceeded, type_error
-from dalsegno.lang.limits import MAX_NESTING
+from dalsegno.lang.limits import COPIED, MAX_NESTING, Meter
 from dalsegno.lang.numerals import number_text
 from dalsegno.lang.promises import Promise, describe
 from dalsegno.lang.values import Builtin, FunctionValue, Host, Value, kind_of
@@ -22,6 +23,9 @@ def path_text(path: list[str | int]) -> str:
     )
 
 
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
 def find_foreign(value: Value, host: Host, path: list[str | int] | None = None) -> str | None:
     """Why the value is no JSON (NaN, Infinity, a function, too deep), naming the place; None if it is."""
     path = [] if path is None else path
@@ -30,7 +34,7 @@ def find_foreign(value: Value, host: Host, path: list[str | int] | None = None) 
             raise limit_exceeded(f"the value is nested deeper than {MAX_NESTING} levels")
         host.meter.work(len(value))
         for key, item in enumerate(value) if isinstance(value, list) else value.items():
-            if type(item) is not str and (found := find_foreign(item, host, [*path, key])):
+            if type(item) not in _PLAIN and (found := find_foreign(item, host, [*path, key])):
                 return found
         return None
     if type(value) is float and not math.isfinite(value):
@@ -40,23 +44,49 @@ def find_foreign(value: Value, host: Host, path: list[str | int] | None = None) 
     return None
 
 
+_STRETCH = 65_536
+"""Characters of a string that are written at a time, so that one that grows stops early."""
+_PIECES = 4_096
+"""Pieces that are kept apart before they are joined: each takes far more memory than its characters."""
+
+
 class _JsonWriter:
     """Writes pieces and charges the meter as it goes, so that a huge result stops early."""
 
     def __init__(self, host: Host, indent: str, sort_keys: bool) -> None:
-        self.host = host
+        self.meter = host.meter
+        self.room = host.meter.limits.result_bytes
         self.sort_keys = sort_keys
         self.indent = indent
         self.colon = ": " if indent else ":"
+        self.joined: list[str] = []
         self.pieces: list[str] = []
 
     def put(self, piece: str) -> None:
-        self.host.meter.allocate(len(piece), "JSON text")
+        self.room -= len(piece)
+        if self.room < 0:
+            self.meter.allocate(self.meter.limits.result_bytes - self.room, "JSON text")
+        self.meter.keep(len(piece), "JSON text")
         self.pieces.append(piece)
+        if len(self.pieces) >= _PIECES:
+            self.joined.append("".join(self.pieces))
+            self.pieces.clear()
+
+    def string(self, text: str, after: str = "") -> None:
+        if len(text) <= _STRETCH:
+            self.meter.search(len(text))
+            self.put(encode_basestring(text) + after)
+            return
+        self.put('"')
+        for start in range(0, len(text), _STRETCH):
+            stretch = text[start : start + _STRETCH]
+            self.meter.search(len(stretch))
+            self.put(encode_basestring(stretch)[1:-1])
+        self.put('"' + after)
 
     def write(self, value: Value, depth: int) -> None:
         if isinstance(value, str):
-            self.put(encode_basestring(value))
+            self.string(value)
         elif value is None or isinstance(value, bool):
             self.put("null" if value is None else str(value).lower())
         elif isinstance(value, (int, float)):
@@ -64,11 +94,8 @@ class _JsonWriter:
                 raise type_error(f"{number_text(value)} cannot be written as JSON")
             # Beyond 1e21 the digits of a float are not its value; the shortest form reads back as the same number.
             self.put(repr(value) if isinstance(value, float) and abs(value) >= 1e21 else number_text(value))
-        elif isinstance(value, list):
-            self.members("[]", [("", item) for item in value], depth)
-        elif isinstance(value, dict):
-            fields = sorted(value.items(), key=itemgetter(0)) if self.sort_keys else value.items()
-            self.members("{}", [(encode_basestring(key) + self.colon, item) for key, item in fields], depth)
+        elif isinstance(value, (list, dict)):
+            self.members(value, depth)
         elif isinstance(value, Promise):
             self.put(encode_basestring(value.id))
         elif isinstance(value, ErrorValue):
@@ -76,60 +103,89 @@ class _JsonWriter:
         else:
             raise type_error(f"a {kind_of(value)} cannot be written as JSON")
 
-    def members(self, brackets: str, members: list[tuple[str, Value]], depth: int) -> None:
+    def members(self, value: Value, depth: int) -> None:
+        opening, closing = "[]" if isinstance(value, list) else "{}"
         if depth >= MAX_NESTING:
             raise limit_exceeded(f"cannot write a value nested deeper than {MAX_NESTING} levels as JSON")
-        if not members:
-            self.put(brackets)
+        if not value:
+            self.put(opening + closing)
             return
-        self.host.meter.work(len(members))
+        self.meter.work(len(value))
         newline = f"\n{self.indent * (depth + 1)}" if self.indent else ""
-        self.put(brackets[0])
-        for position, (prefix, item) in enumerate(members):
-            self.put(("," if position else "") + newline + prefix)
-            self.write(item, depth + 1)
-        self.put((f"\n{self.indent * depth}" if self.indent else "") + brackets[1])
+        self.put(opening + newline)
+        separator = "," + newline
+        if isinstance(value, list):
+            for position, item in enumerate(value):
+                if position:
+                    self.put(separator)
+                self.write(item, depth + 1)
+        else:
+            for position, key in enumerate(self.keys(value)):
+                if position:
+                    self.put(separator)
+                self.string(key, self.colon)
+                self.write(value[key], depth + 1)
+        self.put((f"\n{self.indent * depth}" if self.indent else "") + closing)
+
+    def keys(self, fields: dict[str, Value]) -> Iterable[str]:
+        if not self.sort_keys:
+            return fields
+        charge_sorting(self.meter, fields)
+        return sorted(fields)
+
+
+def charge_sorting(meter: Meter, texts: Collection[str]) -> None:
+    """Each text is compared with others once for every time that their number can be halved."""
+    levels = max(1, len(texts).bit_length())
+    meter.work(levels * (len(texts) + sum(map(len, texts)) // COPIED))
 
 
 def to_json(value: Value, host: Host, indent: str = "", sort_keys: bool = False) -> str:
     """Compact JSON (indented if asked), integral numbers without a decimal point."""
     writer = _JsonWriter(host, indent, sort_keys)
     writer.write(value, 0)
-    return "".join(writer.pieces)
+    return host.meter.made("".join([*writer.joined, *writer.pieces]), "JSON text")
 
 
 def _reject_constant(name: str) -> Value:
     raise ValueError(f"{name} is not JSON")
 
 
+_PER_VALUE, _PER_QUOTE, _PER_CONTAINER = 32, 16, 128
+"""Bytes that a parsed text needs for what its commas and colons, quotes and brackets stand for."""
+
+_STRUCTURE = re.compile(r'"(?:[^"\\]+|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+
+
 def check_json_nesting(text: str) -> None:
     """Refuse deep text before the recursive parser sees it; brackets inside strings do not count."""
-    depth, position, in_string = 0, 0, False
-    while position < len(text):
-        character = text[position]
-        if in_string:
-            position += character == "\\"
-            in_string = character != '"'
-        elif character == '"':
-            in_string = True
-        elif character in "[{":
+    depth = 0
+    for found in _STRUCTURE.finditer(text):
+        mark = found.group()
+        if mark in ("[", "{"):
             depth += 1
             if depth > MAX_NESTING:
                 raise limit_exceeded(f"JSON nested deeper than {MAX_NESTING} levels")
-        elif character in "]}":
+        elif mark in ("]", "}"):
             depth -= 1
-        position += 1
 
 
 def from_json(text: str, host: Host) -> Value:
     """`ValueError` if it is no JSON."""
-    host.meter.allocate(len(text), "JSON.parse")
-    host.meter.work(len(text) // 16)
-    if text.count("[") + text.count("{") > MAX_NESTING:
+    meter = host.meter
+    meter.allocate(len(text), "JSON.parse")
+    meter.search(2 * len(text))
+    containers = text.count("[") + text.count("{")
+    values = text.count(",") + text.count(":") + containers
+    quotes = text.count('"')
+    meter.work(values + quotes)
+    meter.keep(values * _PER_VALUE + quotes * _PER_QUOTE + containers * _PER_CONTAINER, "JSON.parse")
+    if containers > MAX_NESTING:
         check_json_nesting(text)
     value = json.loads(text, parse_constant=_reject_constant)
-    if "\\ud" in text.lower():
+    if "\\ud" in text or "\\uD" in text:
         # Half a surrogate pair is no character: encoding fails on it, as a ValueError.
+        meter.keep(2 * len(text), "JSON.parse")
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     return value
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.errors import limit_exceeded, type_error
-from dalsegno.lang.limits import EVALUATION, MAX_NESTING, Limits, Meter, Span
+from dalsegno.lang.limits import COPIED, EVALUATION, MAX_NESTING, Limits, Meter, Span
 from dalsegno.lang.numerals import number_text
 from dalsegno.lang.promises import Group, Promise
 
@@ -154,17 +154,32 @@ def key_of(value: Value) -> str:
     raise type_error(f"an object's key must be a string or a number, not {kind_of(value)}")
 
 
+def charged_key(meter: Meter, value: Value) -> str:
+    """`key_of`, with a charge for looking up a long one, which is compared as a whole."""
+    key = key_of(value)
+    if len(key) >= COPIED:
+        meter.compare(len(key))
+    return key
+
+
 def equal(host: Host, left: Value, right: Value, depth: int = 0) -> bool:
     """By value and deep; key order does not matter; different kinds are unequal; NaN is unequal to itself."""
     left_type, right_type = type(left), type(right)
     if left_type is list and right_type is list:
         return len(left) == len(right) and _all_equal(host, zip(left, right, strict=True), len(left), depth)
     if left_type is dict and right_type is dict:
+        if len(left) != len(right):
+            return False
+        host.meter.work(len(left) + sum(map(len, left)) // COPIED)
         if left.keys() != right.keys():
             return False
         return _all_equal(host, ((item, right[key]) for key, item in left.items()), len(left), depth)
     if left_type is ErrorValue and right_type is ErrorValue:
         return equal(host, _told(left), _told(right), depth)
+    if left_type is str and right_type is str:
+        if len(left) >= COPIED and len(left) == len(right):
+            host.meter.compare(len(left))
+        return bool(left == right)
     if left_type is right_type or (is_number(left) and is_number(right)):
         return bool(left == right)
     if left_type is Promise and right_type is str:
@@ -184,14 +199,10 @@ def _all_equal(host: Host, pairs: Iterator[tuple[Value, Value]], count: int, dep
     return all(equal(host, left, right, depth + 1) for left, right in pairs)
 
 
-def less(left: Value, right: Value, operator: str = "<") -> bool:
+def check_ordered(host: Host, left: Value, right: Value, operator: str) -> None:
     """Numbers order with numbers and strings with strings (by code point)."""
-    check_ordered(left, right, operator)
-    return bool(left < right)
-
-
-def check_ordered(left: Value, right: Value, operator: str) -> None:
     if type(left) is str and type(right) is str:
+        host.meter.compare(min(len(left), len(right)))
         return
     if not (is_number(left) and is_number(right)):
         hint = unawaited(left, right)

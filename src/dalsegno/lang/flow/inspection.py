@@ -14,6 +14,9 @@ MAX_DEPTH = 60
 MANY = 2_000
 """Of values with more containers than this it is worth knowing whether they are as large as they look."""
 
+LONG = 32 * 1024
+"""Texts of this length are stored once, however often a value refers to them."""
+
 _ATOMS = frozenset({str, int, bool, type(None)})
 _PLAIN = _ATOMS | {float, list, dict}
 _PER_ITEM = 4
@@ -25,8 +28,10 @@ def plain_size(value: Value) -> int:
     very deep, or refers to the same parts so often that writing it out would multiply it."""
     items: Collection[Value] = value if type(value) is list else value.values()
     if _ATOMS.issuperset(map(type, items)):  # a flat record, as most are
-        return _own_size(value, items)
+        size = _own_size(value, items)
+        return NOT_PLAIN if size > 2 * LONG and _repeats(items, set()) else size
     level = [value]
+    texts: set[int] = set()
     size = depth = containers = 0
     checked = False
     while level:
@@ -36,7 +41,10 @@ def plain_size(value: Value) -> int:
             kinds = set(map(type, items))
             if not kinds <= _ATOMS and not _may_stay(items, kinds, deeper):
                 return NOT_PLAIN
-            size += _own_size(container, items)
+            own = _own_size(container, items)
+            if own > LONG and _repeats(items, texts):
+                return NOT_PLAIN
+            size += own
         level = deeper
         depth += 1
         containers += len(level)
@@ -52,6 +60,14 @@ def _own_size(container: Value, items: Collection[Value]) -> int:
         if type(item) is str:
             size += len(item)
     return size + sum(map(len, container)) if type(container) is dict else size
+
+
+def _repeats(items: Collection[Value], texts: set[int]) -> bool:
+    """Whether a long text occurs twice among these and those whose identities are noted; notes these."""
+    found = [id(item) for item in items if type(item) is str and len(item) >= LONG]
+    count = len(texts) + len(found)
+    texts.update(found)
+    return len(texts) < count
 
 
 def _may_stay(items: Collection[Value], kinds: set[type], deeper: list[Value]) -> bool:

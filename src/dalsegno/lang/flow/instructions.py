@@ -10,6 +10,7 @@ from dalsegno.lang.errors import ScriptThrow
 from dalsegno.lang.flow.iteration import iterate
 from dalsegno.lang.flow.places import assign, descend, own, path_of, place_name, read, root_of
 from dalsegno.lang.frames import Frame
+from dalsegno.lang.limits import SliceUsed
 from dalsegno.lang.opcodes import Op
 from dalsegno.lang.promises import Group, Promise
 from dalsegno.lang.stdlib import change_list, start_callback
@@ -68,14 +69,17 @@ def _assign(machine: Machine, frame: Frame, a: Place, b: int) -> None:
     holder, key = _root(machine, frame, a)
     value = frame.stack.pop()
     path = path_of(a, _take(frame, a.dynamic))
-    assign(machine.host.meter, holder, key, path, value)
+    meter = machine.host.meter
+    assign(meter, holder, key, path, value)
+    if meter.work_left <= meter.mark:
+        raise SliceUsed
 
 
 def _read_place(machine: Machine, frame: Frame, a: Place, b: int) -> None:
     holder, key = _root(machine, frame, a)
     count = a.dynamic
     path = path_of(a, frame.stack[-count:] if count else ())
-    frame.stack.append(read(holder, key, path, bool(b)))
+    frame.stack.append(read(machine.host.meter, holder, key, path, bool(b)))
 
 
 def _mutate(machine: Machine, frame: Frame, a: int, b: int) -> bool:
@@ -85,15 +89,19 @@ def _mutate(machine: Machine, frame: Frame, a: int, b: int) -> bool:
     keys = _take(frame, place.dynamic)
     path = path_of(place, keys)
     name, host = place.method, machine.host
-    if type(read(holder, key, path, tolerant=False)) is not list:
-        return machine.call_member(read(holder, key, path, tolerant=False), name, arguments)
+    if type(read(host.meter, holder, key, path, tolerant=False)) is not list:
+        return machine.call_member(read(host.meter, holder, key, path, tolerant=False), name, arguments)
     if name == "sort" and arguments:
-        waiting: Any = start_callback(host, read(holder, key, path, tolerant=False), name, arguments)
+        waiting: Any = start_callback(
+            host, read(host.meter, holder, key, path, tolerant=False), name, arguments
+        )
         waiting.place, waiting.keys = b, keys
         machine.push(waiting)
         return True
     holder, key = descend(host.meter, holder, key, path, name)
     frame.stack.append(change_list(host, own(host.meter, holder, key, name), name, arguments))
+    if host.meter.work_left <= host.meter.mark:
+        raise SliceUsed
     return False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalsegno.lang.errors import ScriptThrow
+from dalsegno.lang.limits import BYTES_PER_OBJECT
 from dalsegno.lang.values import Host, Value, kind_of, unawaited
 
 OVER_ITEMS, OVER_KEYS = 0, 1
@@ -25,7 +26,9 @@ def iterate(host: Host, value: Value, over: int) -> Iteration:
     if type(value) is list:
         return Iteration(range(len(value)) if over == OVER_KEYS else value)
     if type(value) is dict:
-        host.meter.items(len(value) * (1 if over == OVER_KEYS else 4), "a loop")
+        host.meter.items(len(value), "a loop")
+        if over != OVER_KEYS:
+            host.meter.keep(len(value) * 2 * BYTES_PER_OBJECT, "a loop")
         return Iteration(list(value) if over == OVER_KEYS else [[key, item] for key, item in value.items()])
     hint = '; split("") makes a list of its characters' if type(value) is str else unawaited(value)
     raise ScriptThrow("TYPE_ERROR", f"cannot iterate over {_one(kind_of(value))}{hint}")

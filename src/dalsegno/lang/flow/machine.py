@@ -123,6 +123,11 @@ class Machine(Runner):
         """What a suspended machine waits for."""
         return awaitable(self.top.stack[-1]) if self.status == "suspended" else None
 
+    @property
+    def exceeded(self) -> bool:
+        """Whether a failed machine used up the work or the memory of its turn: with larger limits it may succeed."""
+        return self.status == "failed" and self.host.meter.exceeded
+
     def take_effects(self) -> list[Effect]:
         """What the script asked for since the last call."""
         effects = self.requests.effects
@@ -153,9 +158,10 @@ class Machine(Runner):
 
     # storing
 
-    def dumps(self, put: Put | None = None) -> bytes:
-        """The whole state, for `loads`. ``put`` stores a large value elsewhere and returns its name."""
-        return self._pack(put)[1]
+    def dumps(self, put: Put | None = None, most: int | None = None) -> bytes:
+        """The whole state, for `loads`. ``put`` stores a large value elsewhere and returns its name. If the values that
+        must be encoded come to ``most`` bytes, `LimitExceeded` is raised before more of them are."""
+        return self._pack(put, most)[1]
 
     @classmethod
     def loads(
@@ -204,10 +210,10 @@ class Machine(Runner):
     def _packer(self) -> Packer:
         return (self._packed or self._pack(None))[2]
 
-    def _pack(self, put: Put | None) -> tuple[Put | None, bytes, Packer]:
+    def _pack(self, put: Put | None, most: int | None = None) -> tuple[Put | None, bytes, Packer]:
         packed = self._packed
         if packed is None or packed[0] != put:
-            packer = Packer(put, self._kept)
+            packer = Packer(put, self._kept, most)
             packed = self._packed = (put, write(self.program.fingerprint, pack_machine(self, packer)), packer)
             self._kept = packer.kept
         return packed

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Raw
 
+from dalsegno.errors import LimitExceeded
 from dalsegno.lang.effects import ErrorValue, LeafKind
 from dalsegno.lang.flow.inspection import NOT_PLAIN, plain_size
 from dalsegno.lang.flow.iteration import Iteration
@@ -70,8 +71,11 @@ class Entry(IntEnum):
 class Packer:
     """Packs the values of one machine. ``promises`` and ``signals`` are what it came across."""
 
-    def __init__(self, put: Put | None, kept: Kept) -> None:
+    def __init__(self, put: Put | None, kept: Kept, most: int | None = None) -> None:
         self.put = put
+        self.most = most
+        self.written = 0
+        """Characters of plain values that were encoded for this snapshot, known before they are."""
         self.before = kept
         self.kept: Kept = {}
         self.heap: list[Packed] = []
@@ -105,25 +109,31 @@ class Packer:
         if size == NOT_PLAIN:
             return {TAG: self.number(value)}
         if size > SMALL:
-            return self.plain(value, stays)
+            return self.plain(value, stays, size)
         return _quoted(value)
 
-    def plain(self, value: Value, stays: bool) -> Packed:
+    def plain(self, value: Value, stays: bool, size: int = 0) -> Packed:
         """A plain value of some size: apart, so that it is written once, and read only if it is used."""
         reference = self.references.get(id(value))
         if reference is None:
-            reference = self.references[id(value)] = self.apart(value, stays)
+            reference = self.references[id(value)] = self.apart(value, stays, size or len(value))
         return reference
 
-    def apart(self, value: Value, stays: bool) -> Packed:
+    def apart(self, value: Value, stays: bool, size: int) -> Packed:
         known = self.before.get(id(value))
-        stored = known[1] if known is not None and self.fits(known[1]) else self.store(value)
+        stored = known[1] if known is not None and self.fits(known[1]) else self.store(value, size)
         if stays:
             self.kept[id(value)] = (value, stored)
         return {TAG: [Mark.BLOB, stored]} if isinstance(stored, str) else self.add(stored)
 
-    def store(self, value: Value) -> Raw | str:
+    def store(self, value: Value, size: int) -> Raw | str:
         """The value's JSON, or its name if it was stored elsewhere."""
+        self.written += size
+        if self.most is not None and self.written > self.most:
+            raise LimitExceeded(
+                f"the state of the script would take more than {self.most:,} bytes to store; keep large data in "
+                "tasks and pass references"
+            )
         data = _encode(value)
         return self.put(data) if self.put is not None and len(data) > BLOB else Raw(data)
 

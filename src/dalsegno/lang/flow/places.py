@@ -17,8 +17,8 @@ from dalsegno.lang.access import MISSING, absent, read_index, read_member
 from dalsegno.lang.code import CAPTURED, SLOT, Place
 from dalsegno.lang.errors import ScriptThrow, type_error
 from dalsegno.lang.frames import Frame
-from dalsegno.lang.limits import BYTES_PER_ITEM, Meter
-from dalsegno.lang.values import Cell, Value, is_number, key_of, kind_of
+from dalsegno.lang.limits import BYTES_PER_OBJECT, COPIED, Meter
+from dalsegno.lang.values import Cell, Value, charged_key, is_number, kind_of
 
 Holder: TypeAlias = Any
 """Whatever has items: a frame's slots, the globals, a cell, a list or an object."""
@@ -70,13 +70,18 @@ def own(meter: Meter, holder: Holder, key: Any, wanted: Value) -> Holder:
     if kind is not list and kind is not dict:
         raise _unsettable(holder[key], wanted)
     if _references(holder, key) > UNSHARED:
-        meter.items(len(holder[key]), "a copy")
+        if kind is dict:
+            meter.fields(len(holder[key]), "a copy")
+        else:
+            meter.items(len(holder[key]), "a copy")
         holder[key] = holder[key].copy()
     return holder[key]
 
 
 def _unsettable(value: Value, wanted: Value) -> ScriptThrow:
-    shown = f"'{wanted}'" if isinstance(wanted, str) else f"[{wanted}]" if is_number(wanted) else "an item"
+    shown = (
+        f"'{wanted[:200]}'" if isinstance(wanted, str) else f"[{wanted}]" if is_number(wanted) else "an item"
+    )
     return type_error(f"cannot set {shown} of {kind_of(value)}")
 
 
@@ -84,7 +89,7 @@ def descend(meter: Meter, holder: Holder, key: Any, path: Sequence[Value], last:
     """Follow the path, owning every container on it; returns who holds what is at its end, and under which key."""
     for position, link in enumerate(path):
         container = own(meter, holder, key, link)
-        key = _existing(container, link)
+        key = _existing(meter, container, link)
         holder = container
         if key is None:
             wanted = path[position + 1] if position + 1 < len(path) else last
@@ -92,10 +97,10 @@ def descend(meter: Meter, holder: Holder, key: Any, path: Sequence[Value], last:
     return holder, key
 
 
-def _existing(container: Holder, link: Value) -> Any:
+def _existing(meter: Meter, container: Holder, link: Value) -> Any:
     """The link as a key that the container has; None where an index is out of range."""
     if type(container) is dict:
-        name = key_of(link)
+        name = charged_key(meter, link)
         if name not in container:
             raise absent(container, name, "")
         return name
@@ -111,24 +116,26 @@ def assign(meter: Meter, holder: Holder, key: Any, path: Sequence[Value], value:
     holder, key = descend(meter, holder, key, path[:-1], last)
     container = own(meter, holder, key, last)
     if type(container) is dict:
-        name = key_of(last)
+        name = charged_key(meter, last)
         if name not in container:
-            meter.allocate(BYTES_PER_ITEM + len(name), "an object")
+            meter.keep(BYTES_PER_OBJECT + len(name), "an object")
         container[name] = value
         return
     if not is_number(last):
         raise type_error(f"a list's index must be a number, not {kind_of(last)}")
-    index = _existing(container, last)
+    index = _existing(meter, container, last)
     if index is None:
         message = f"index {last} is out of range of a list of {len(container)}; push() appends"
         raise type_error(message)
     container[index] = value
 
 
-def read(holder: Holder, key: Any, path: Sequence[Value], tolerant: bool) -> Value:
+def read(meter: Meter, holder: Holder, key: Any, path: Sequence[Value], tolerant: bool) -> Value:
     """What is at the end of the path; ``tolerant``: null if only the last key is missing."""
     value = holder[key]
     for position, link in enumerate(path):
+        if type(link) is str and len(link) >= COPIED:
+            meter.compare(len(link))
         found = read_member(value, link) if type(link) is str else read_index(value, link)
         if found is MISSING:
             if tolerant and position == len(path) - 1 and type(value) is dict:

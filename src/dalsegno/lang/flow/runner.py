@@ -17,13 +17,16 @@ from dalsegno.lang.flow.unpacking import decoded
 from dalsegno.lang.frames import CallbackFrame, Frame
 from dalsegno.lang.interpreter import Interpreter
 from dalsegno.lang.leaving import plain
-from dalsegno.lang.limits import NEVER, TURN, Limits, SliceUsed
+from dalsegno.lang.limits import BYTES_PER_OBJECT, NEVER, TURN, Limits, SliceUsed
 from dalsegno.lang.promises import Group, Promise, Verdict, leaves, settle
 from dalsegno.lang.requests import Requests
 from dalsegno.lang.stacks import shortened
 from dalsegno.lang.stdlib import SortFrame
 from dalsegno.lang.stdlib.orchestration import configured_function
 from dalsegno.lang.values import UNSET, Configured, Host, Vacant, Value
+
+_ERROR = 10
+"""Units of work, and small values, that making an error takes; what is left is looked at by the next instruction."""
 
 Status: TypeAlias = Literal["running", "suspended", "completed", "failed", "paused"]
 Known: TypeAlias = dict[int, tuple[int, Outcome]]
@@ -127,7 +130,11 @@ class Runner(Interpreter):
             self.throw(error)
 
     def problem(self, code: str, message: str) -> ErrorValue:
-        return ErrorValue(code, message, stack=self.trace())
+        stack = self.trace()
+        meter = self.host.meter
+        meter.work_left -= _ERROR + len(self.frames) // 8 + 2 * len(stack)
+        meter.bytes_left -= len(message) + (_ERROR + len(stack)) * BYTES_PER_OBJECT
+        return ErrorValue(code, message, stack=stack)
 
     def pause(self, pause: _Pause) -> None:
         frame = self.frames[-1]
@@ -157,6 +164,8 @@ class Runner(Interpreter):
         if len(self.frames) > 1 and any(type(below) is SortFrame for below in self.frames):
             raise ScriptThrow("TypeError", "the function given to sort() cannot await")
         known = self.known
+        if isinstance(promise, Group):
+            self.host.meter.items(promise.size, "await")
         if isinstance(promise, Promise):
             decided = promise.number in known
         else:

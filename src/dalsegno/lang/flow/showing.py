@@ -23,6 +23,10 @@ MOST = 100_000
 """Parts of values that are shown: a value can refer to itself in many places and be endless to look at."""
 
 
+_TEXT_PART = 200
+"""Characters of text that count as one part."""
+
+
 def variables_of(runner: Runner) -> dict[str, Any]:
     """By name: workflow-wide variables, then those of every running function from the outermost in."""
     found = {name: value for name, value in runner.globals.items() if name not in _GIVEN}
@@ -57,6 +61,8 @@ def shown(value: Value, left: list[int] | None = None, depth: int = 0) -> Any:
         value = decoded(value)
     if isinstance(value, ErrorValue):
         value = describe(value)
+    if type(value) is str:
+        return _shown_text(value, left)
     if not isinstance(value, list | dict):
         return _word_for(value)
     if depth > MAX_NESTING or left[0] < 0:
@@ -64,6 +70,12 @@ def shown(value: Value, left: list[int] | None = None, depth: int = 0) -> Any:
     if isinstance(value, list):
         return [shown(item, left, depth + 1) for item in _first(value, left)]
     return {key: shown(value[key], left, depth + 1) for key in _first(value, left)}
+
+
+def _shown_text(text: str, left: list[int]) -> str:
+    """A long text counts as many parts; where too many were shown, only its beginning is."""
+    left[0] -= len(text) // _TEXT_PART
+    return text if left[0] >= 0 or len(text) <= _TEXT_PART else f"{text[:_TEXT_PART]}…"
 
 
 def _first(items: list[Value] | dict[str, Value], left: list[int]) -> list[Value]:

@@ -6,14 +6,14 @@ list is nobody else's. The others never touch it.
 
 from __future__ import annotations
 
-from functools import cmp_to_key
+from itertools import pairwise
 from typing import TypeAlias
 
 from dalsegno.lang.effects import ErrorValue
-from dalsegno.lang.limits import MAX_NESTING
+from dalsegno.lang.limits import BYTES_PER_ITEM, BYTES_PER_OBJECT, MAX_NESTING
 from dalsegno.lang.stdlib.arguments import Arguments, Method, slice_bounds
-from dalsegno.lang.text import to_json, to_text
-from dalsegno.lang.values import Builtin, Host, Value, equal, is_number, kind_of, less
+from dalsegno.lang.text import charge_sorting, to_json, to_text
+from dalsegno.lang.values import Builtin, Host, Value, check_ordered, equal, is_number, kind_of
 
 List: TypeAlias = list[Value]
 ANY_NUMBER = 2**31
@@ -31,8 +31,9 @@ def _position(host: Host, items: List, wanted: Value) -> int:
 
 
 def _last_index_of(host: Host, items: List, given: List) -> Value:
-    position = _position(host, items[::-1], given[0])
-    return len(items) - 1 - position if position >= 0 else -1
+    host.meter.work(len(items))
+    positions = range(len(items) - 1, -1, -1)
+    return next((index for index in positions if equal(host, items[index], given[0])), -1)
 
 
 def _slice(host: Host, items: List, given: List) -> Value:
@@ -43,10 +44,11 @@ def _slice(host: Host, items: List, given: List) -> Value:
 
 def _join(host: Host, items: List, given: List) -> Value:
     separator = Arguments("join", given).text(0, ",")
-    host.meter.work(len(items))
+    host.meter.items(len(items), "join()")
+    host.meter.keep(sum([type(item) is not str for item in items]) * BYTES_PER_OBJECT, "join()")
     texts = ["" if item is None else to_text(item, host) for item in items]
     host.meter.allocate(sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1), "join()")
-    return separator.join(texts)
+    return host.meter.made(separator.join(texts), "join()")
 
 
 def _flat(host: Host, items: List, given: List) -> Value:
@@ -62,14 +64,16 @@ def _flat(host: Host, items: List, given: List) -> Value:
 
 def _unique(host: Host, items: List, _given: List) -> Value:
     """The first of each group of equal items."""
-    host.meter.items(len(items), "unique()")
-    seen: set[tuple[str, Value]] = set()
+    host.meter.fields(len(items), "unique()")
+    seen: dict[str, set[Value]] = {}
     kept = []
     for item in items:
         plain = to_json(item, host, sort_keys=True) if isinstance(item, (list, dict, ErrorValue)) else item
-        key = (kind_of(item), plain)
-        if key not in seen:
-            seen.add(key)
+        if isinstance(plain, str):
+            host.meter.compare(len(plain))
+        known = seen.setdefault(kind_of(item), set())
+        if plain not in known:
+            known.add(plain)
             kept.append(item)
     return kept
 
@@ -85,9 +89,14 @@ def natural_order(host: Host, items: List) -> List:
     host.meter.work(len(items) * max(1, len(items).bit_length()))
     present = [item for item in items if item is not None]
     nulls: List = [None] * (len(items) - len(present))
-    if all(is_number(item) for item in present) or all(isinstance(item, str) for item in present):
+    if all(is_number(item) for item in present):
         return sorted(present) + nulls
-    return sorted(present, key=cmp_to_key(lambda a, b: less(b, a, "sort") - less(a, b, "sort"))) + nulls
+    if all(isinstance(item, str) for item in present):
+        charge_sorting(host.meter, present)
+        return sorted(present) + nulls
+    for one, other in pairwise(present):  # at least one pair of neighbours has no order
+        check_ordered(host, one, other, "sort")
+    return present + nulls
 
 
 METHODS: dict[str, Method] = {
@@ -104,8 +113,14 @@ METHODS: dict[str, Method] = {
 }
 
 
+def _grow(host: Host, count: int, what: str) -> None:
+    """Charge so many more slots of a list."""
+    host.meter.keep(count * BYTES_PER_ITEM, what)
+    host.meter.work(count)
+
+
 def _push(host: Host, items: List, given: List) -> Value:
-    host.meter.items(len(given), "push()")
+    _grow(host, len(given), "push()")
     items.extend(given)
     return len(items)
 
@@ -120,7 +135,7 @@ def _shift(host: Host, items: List, _given: List) -> Value:
 
 
 def _unshift(host: Host, items: List, given: List) -> Value:
-    host.meter.items(len(given), "unshift()")
+    _grow(host, len(given), "unshift()")
     host.meter.work(len(items) // 64)
     items[:0] = given
     return len(items)
@@ -150,7 +165,7 @@ def _splice(host: Host, items: List, given: List) -> Value:
 
 def _fill(host: Host, items: List, given: List) -> Value:
     start, end = slice_bounds(Arguments("fill", given[1:]), len(items))
-    host.meter.work(end - start)
+    host.meter.items(end - start, "fill()")
     items[start:end] = [given[0]] * (end - start)
     return items
 

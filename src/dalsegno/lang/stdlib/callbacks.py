@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dalsegno.lang.errors import ScriptThrow, type_error, wrong_argument
 from dalsegno.lang.frames import CallbackFrame
-from dalsegno.lang.limits import BYTES_PER_ITEM
+from dalsegno.lang.limits import BYTES_PER_ITEM, COPIED
 from dalsegno.lang.stdlib.arguments import Arguments
 from dalsegno.lang.values import Host, Value, is_number, kind_of, truthy
 
@@ -43,7 +43,7 @@ class _EachItem:
         """What to make of the answer for ``item``."""
 
     def keep(self, host: Host, value: Value) -> None:
-        host.meter.allocate(BYTES_PER_ITEM, f"{self.name}()")
+        host.meter.keep(BYTES_PER_ITEM, self.name)
         self.output.append(value)
 
     def stop(self, output: Value) -> None:
@@ -67,8 +67,9 @@ class FlatMapFrame(_EachItem):
     name = "flatMap"
 
     def take(self, host: Host, item: Value, answer: Value) -> None:
-        for value in answer if isinstance(answer, list) else (answer,):
-            self.keep(host, value)
+        values = answer if isinstance(answer, list) else [answer]
+        host.meter.items(len(values), "flatMap()")
+        self.output.extend(values)
 
 
 class FilterFrame(_EachItem):
@@ -197,7 +198,7 @@ class SortFrame:
         while self.width < len(self.items):
             if self.left < self.middle and self.right < self.end:
                 return [self.items[self.left], self.items[self.right]]
-            host.meter.work(1)
+            host.meter.work(1 + (self.middle - self.left + self.end - self.right) // COPIED)
             self.merged.extend(self.items[self.left : self.middle])
             self.merged.extend(self.items[self.right : self.end])
             self.next_run()

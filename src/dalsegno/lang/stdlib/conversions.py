@@ -14,14 +14,15 @@ from dalsegno.lang.stdlib.arguments import Arguments
 from dalsegno.lang.text import to_json, to_text
 from dalsegno.lang.values import Builtin, Host, Value, is_number, truthy
 
-_LEADING_INTEGER = re.compile(r"\s*([+-]?\d{1,300})", re.ASCII)
-_LEADING_NUMBER = re.compile(
-    r"\s*([+-]?(?:\d{1,300}\.?\d{0,300}|\.\d{1,300})(?:[eE][+-]?\d{1,5})?)", re.ASCII
-)
+_LEADING_INTEGER = re.compile(r"[+-]?\d{1,300}", re.ASCII)
+_LEADING_NUMBER = re.compile(r"[+-]?(?:\d{1,300}\.?\d{0,300}|\.\d{1,300})(?:[eE][+-]?\d{1,5})?", re.ASCII)
+_BLANKS = " \t\n\r\f\v"
+_CALL = 4
+"""Units of work of what takes a while, however little it is given."""
 _ALGORITHMS = ("sha256", "sha512", "sha1", "md5")
 
 
-def _number(_host: Host, given: list[Value]) -> Value:
+def _number(host: Host, given: list[Value]) -> Value:
     """As in JavaScript; what spells no number is NaN, which cannot leave the program unnoticed."""
     value = given[0]
     if is_number(value):
@@ -29,7 +30,8 @@ def _number(_host: Host, given: list[Value]) -> Value:
     if value is None or isinstance(value, bool):
         return int(bool(value))
     if isinstance(value, str):
-        number = parse_number(value) if value.strip() else 0
+        host.meter.search(2 * len(value))
+        number = parse_number(value) if value and not value.isspace() else 0
         return math.nan if number is None else number
     return math.nan
 
@@ -40,8 +42,10 @@ def _string(host: Host, given: list[Value]) -> Value:
 
 def _parse_leading(name: str, pattern: re.Pattern[str]) -> Builtin:
     def call(host: Host, given: list[Value]) -> Value:
-        match = pattern.match(to_text(given[0], host))
-        return math.nan if match is None else tidy(float(match.group(1)))
+        text = to_text(given[0], host)
+        host.meter.search(len(text))
+        match = pattern.match(text.lstrip(_BLANKS))
+        return math.nan if match is None else tidy(float(match.group()))
 
     return Builtin(name, call, 1, 2)
 
@@ -51,6 +55,7 @@ def _random(host: Host, _given: list[Value]) -> Value:
 
 
 def _uuid(host: Host, _given: list[Value]) -> Value:
+    host.meter.work(_CALL)
     return str(uuid.UUID(bytes=host.entropy(16), version=4))
 
 
@@ -58,10 +63,11 @@ def _hash(host: Host, given: list[Value]) -> Value:
     """Hexadecimal digest of a string's UTF-8, or of any other value's JSON with sorted keys."""
     algorithm = Arguments("hash", given).text(1, "sha256")
     if algorithm not in _ALGORITHMS:
-        raise wrong_argument(f"hash() knows {', '.join(_ALGORITHMS)}, not '{algorithm}'")
+        raise wrong_argument(f"hash() knows {', '.join(_ALGORITHMS)}, not '{algorithm[:100]}'")
     value = given[0]
     text = value if isinstance(value, str) else to_json(value, host, sort_keys=True)
-    host.meter.work(len(text) // 64)
+    host.meter.work(_CALL + len(text) // 32)
+    host.meter.keep(len(text), "hash()")
     data = text.encode("utf-8", "replace")
     return hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
 

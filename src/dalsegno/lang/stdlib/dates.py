@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from dalsegno.lang.errors import wrong_argument
@@ -12,6 +13,12 @@ from dalsegno.lang.values import Builtin, Host, Value, is_number, kind_of
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIRECTIVES = frozenset("YmdHMSfjyIpaAbBzZ%uVGFT")
 MAX_FORMAT = 200
+MAX_TEXT = 200
+"""Characters of a date, and of a time zone's name, with blanks around it."""
+_FORMATTING, _PARSING = 20, 4
+"""Units of work."""
+_UNKNOWN_ZONE = 2_000
+"""Units of work of looking for a time zone that does not exist."""
 
 
 def _now(host: Host, _given: list[Value]) -> Value:
@@ -23,19 +30,30 @@ def moment(value: Value, name: str) -> datetime:
     try:
         if is_number(value):
             return _EPOCH + timedelta(milliseconds=value)
-        if isinstance(value, str):
+        if isinstance(value, str) and len(value) <= MAX_TEXT:
             parsed = datetime.fromisoformat(value.strip())
             return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         raise wrong_argument(f"{name}(): {value!r} is no date; use ISO 8601 or milliseconds") from None
+    if isinstance(value, str):
+        shown = f"{value[:50]!r}…"
+        raise wrong_argument(f"{name}(): {shown} is no date; use ISO 8601 or milliseconds")
     raise wrong_argument(f"{name}() needs ISO 8601 text or milliseconds, not {kind_of(value)}")
 
 
-def _zone(key: str) -> ZoneInfo:
+@lru_cache(maxsize=1024)  # more than there are
+def _known_zone(key: str) -> ZoneInfo:
+    return ZoneInfo(key)
+
+
+def _zone(host: Host, key: str) -> ZoneInfo:
     try:
-        return ZoneInfo(key)
+        if len(key) <= MAX_TEXT:
+            return _known_zone(key)
     except (KeyError, ValueError, OSError):  # an unknown key, a malformed one, a directory of the database
-        raise wrong_argument(f"unknown time zone '{key}'; use an IANA name such as Europe/Paris") from None
+        host.meter.work(_UNKNOWN_ZONE)
+    shown = key if len(key) <= MAX_TEXT else f"{key[:MAX_TEXT]}…"
+    raise wrong_argument(f"unknown time zone '{shown}'; use an IANA name such as Europe/Paris")
 
 
 def _check_format(pattern: str) -> None:
@@ -54,11 +72,12 @@ def iso_text(time: datetime) -> str:
 
 def _format(host: Host, given: list[Value]) -> Value:
     """``Date.format(time, format, zone)``: strftime directives; null for the time means now."""
+    host.meter.work(_FORMATTING)
     arguments = Arguments("Date.format", given)
     value = arguments.get(0)
     time = moment(int(host.now * 1000) if value is None else value, "Date.format")
     try:
-        time = time.astimezone(_zone(arguments.text(2, "UTC")))
+        time = time.astimezone(_zone(host, arguments.text(2, "UTC")))
     except OverflowError:
         raise wrong_argument("Date.format(): the date is out of range") from None
     if arguments.get(1) is None:
@@ -71,7 +90,8 @@ def _format(host: Host, given: list[Value]) -> Value:
         raise wrong_argument(f"Date.format(): the format {pattern!r} cannot be used") from None
 
 
-def _parse(_host: Host, given: list[Value]) -> Value:
+def _parse(host: Host, given: list[Value]) -> Value:
+    host.meter.work(_PARSING)
     time = moment(given[0], "Date.parse")
     return (time - _EPOCH) // timedelta(milliseconds=1)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dalsegno.lang.errors import wrong_argument
+from dalsegno.lang.limits import BYTES_PER_OBJECT
 from dalsegno.lang.stdlib.arguments import Arguments
 from dalsegno.lang.text import from_json, to_json
-from dalsegno.lang.values import Builtin, Host, Value, is_number, key_of
+from dalsegno.lang.values import Builtin, Host, Value, charged_key, is_number
 
 
 def _fields(name: str, host: Host, given: list[Value]) -> dict[str, Value]:
@@ -23,17 +24,19 @@ def _values(host: Host, given: list[Value]) -> Value:
 
 
 def _entries(host: Host, given: list[Value]) -> Value:
-    return [[key, value] for key, value in _fields("Object.entries", host, given).items()]
+    fields = _fields("Object.entries", host, given)
+    host.meter.keep(len(fields) * 2 * BYTES_PER_OBJECT, "Object.entries()")
+    return [[key, value] for key, value in fields.items()]
 
 
 def _from_entries(host: Host, given: list[Value]) -> Value:
     entries = Arguments("Object.fromEntries", given).list(0)
-    host.meter.items(len(entries), "Object.fromEntries()")
+    host.meter.fields(len(entries), "Object.fromEntries()")
     made: dict[str, Value] = {}
     for entry in entries:
         if not isinstance(entry, list) or len(entry) != 2:
             raise wrong_argument("Object.fromEntries() needs a list of [key, value] pairs")
-        made[key_of(entry[0])] = entry[1]
+        made[charged_key(host.meter, entry[0])] = entry[1]
     return made
 
 
@@ -43,14 +46,14 @@ def _assign(host: Host, given: list[Value]) -> Value:
     made: dict[str, Value] = {}
     for position, fields in enumerate(given):
         if fields is not None:
-            host.meter.items(len(arguments.object(position)), "Object.assign()")
+            host.meter.fields(len(arguments.object(position)), "Object.assign()")
             made.update(fields)
     return made
 
 
-def _has(_host: Host, given: list[Value]) -> Value:
+def _has(host: Host, given: list[Value]) -> Value:
     arguments = Arguments("Object.has", given)
-    return key_of(arguments.get(1)) in arguments.object(0)
+    return charged_key(host.meter, arguments.get(1)) in arguments.object(0)
 
 
 def _parse(host: Host, given: list[Value]) -> Value:
@@ -58,7 +61,7 @@ def _parse(host: Host, given: list[Value]) -> Value:
     try:
         return from_json(text, host)
     except ValueError as problem:
-        raise wrong_argument(f"JSON.parse(): {problem}") from None
+        raise wrong_argument(f"JSON.parse(): {str(problem)[:200]}") from None
 
 
 def _stringify(host: Host, given: list[Value]) -> Value:

@@ -12,6 +12,7 @@ from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.effects import GroupKind
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded, wrong_argument
 from dalsegno.lang.leaving import plain
+from dalsegno.lang.limits import BYTES_PER_OBJECT
 from dalsegno.lang.options import read_option
 from dalsegno.lang.promises import AnyPromise, Group, Promise, Settled
 from dalsegno.lang.requests import Requests
@@ -32,6 +33,9 @@ MAX_GROUP = 100_000
 MAX_GROUP_DEPTH = 50
 """Groups inside each other."""
 
+_REQUEST = 4
+"""Units of work, and small values, that a request takes."""
+
 LEVELS = ("debug", "info", "warning", "error")
 
 Given: TypeAlias = list[Value]
@@ -40,6 +44,8 @@ Options: TypeAlias = dict[str, Value]
 
 def requests_of(host: Host) -> Requests:
     """Where the running script asks; expressions of graphs cannot name these functions."""
+    host.meter.work(_REQUEST)
+    host.meter.keep(_REQUEST * BYTES_PER_OBJECT, "a request")
     return cast(Requests, host.requests)
 
 
@@ -126,9 +132,11 @@ def configured_function(receiver: Configured, name: str) -> Builtin:
 # timers and signals
 
 
-def _seconds(name: str, value: Value) -> float:
+def _seconds(host: Host, name: str, value: Value) -> float:
     if not is_number(value) and not isinstance(value, str):
         raise wrong_argument(f"{name}() needs seconds or a duration such as '1h30m', not {kind_of(value)}")
+    if isinstance(value, str):
+        host.meter.convert(value)
     try:
         return parse_duration(value)
     except BadDuration as problem:
@@ -137,11 +145,11 @@ def _seconds(name: str, value: Value) -> float:
 
 
 def to_text_of_number(value: int | float | str) -> str:
-    return f"'{value}'" if isinstance(value, str) else str(value)
+    return f"'{value[:100]}'" if isinstance(value, str) else str(value)
 
 
 def _delay(name: str) -> Callable[[Host, Given], Value]:
-    return lambda host, given: requests_of(host).timer(host.now + _seconds(name, given[0]))
+    return lambda host, given: requests_of(host).timer(host.now + _seconds(host, name, given[0]))
 
 
 def _until(host: Host, given: Given) -> Value:
@@ -162,7 +170,7 @@ def _signal_when(name: str) -> Callable[[Host, Given], Value]:
         if unknown:
             raise wrong_argument(f"{name}() knows the option timeout, not '{unknown[0]}'")
         timeout = options.get("timeout")
-        due = None if timeout is None else host.now + _seconds(name, timeout)
+        due = None if timeout is None else host.now + _seconds(host, name, timeout)
         return requests_of(host).signal(_name(arguments), due)
 
     return call
@@ -189,7 +197,7 @@ def _join(name: str, kind: GroupKind, shape: str = "") -> Callable[[Host, Given]
         subject = given[0]
         if not isinstance(subject, (list, dict)):
             raise arguments.wrong(0, "a list or an object of promises")
-        host.meter.items(len(subject), f"{name}()")
+        host.meter.fields(len(subject), f"{name}()")
         keys = tuple(subject) if isinstance(subject, dict) else None
         values = list(subject.values()) if isinstance(subject, dict) else subject
         if kind == "race" and not values:
@@ -218,9 +226,9 @@ def _log(host: Host, given: Given) -> Value:
     level = "info"
     if len(given) > 1 and given[0] in LEVELS:
         level, given = given[0], given[1:]
-    message = " ".join([to_text(value, host) for value in given])
-    host.meter.allocate(len(message), "log()")
-    host.requests.log(level, message)
+    texts = [to_text(value, host) for value in given]
+    host.meter.allocate(sum(map(len, texts)) + len(texts) + BYTES_PER_OBJECT, "log()")
+    host.requests.log(level, host.meter.made(" ".join(texts), "log()"))
     return None
 
 

@@ -1,13 +1,17 @@
+# LEAD: before you go on, read /work/wt/NOTE-metering.md (then delete this line and NOTE-FROM-LEAD.md)
 """Methods of strings and numbers. Positions count code points; sizes are checked before anything is built."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Context, Decimal
 
 from dalsegno.lang.errors import wrong_argument
+from dalsegno.lang.limits import BYTES_PER_OBJECT, SEARCHED
 from dalsegno.lang.numerals import number_text
-from dalsegno.lang.patterns import compile_pattern, first_match, pattern_found
+from dalsegno.lang.patterns import first_match, pattern_found
+from dalsegno.lang.replacing import replace_matches
 from dalsegno.lang.stdlib.arguments import Arguments, Method, slice_bounds
 from dalsegno.lang.text import to_text
 from dalsegno.lang.values import Host, Value
@@ -18,10 +22,15 @@ def _split(host: Host, text: str, given: list[Value]) -> Value:
         return [text]
     arguments = Arguments("split", given)
     separator = arguments.text(0)
+    host.meter.search(len(text))
     count = text.count(separator) + 1 if separator else len(text)
     host.meter.items(count, "split()")
+    if separator or not text.isascii():  # else they are characters, of which Python has one each
+        host.meter.keep(count * BYTES_PER_OBJECT, "split()")
     host.meter.allocate(len(text), "split()")
     parts = text.split(separator) if separator else list(text)
+    if separator and not text.isascii():
+        host.meter.keep(3 * len(text), "split()")
     return parts[: max(0, arguments.integer(1, len(parts)))]
 
 
@@ -29,9 +38,12 @@ def _replace(name: str, times: int) -> Method:
     def call(host: Host, text: str, given: list[Value]) -> Value:
         arguments = Arguments(name, given)
         old, new = arguments.text(0), arguments.text(1)
+        meter = host.meter
+        meter.search(2 * len(text))
         found = text.count(old) if times < 0 else min(times, text.count(old))
-        host.meter.allocate(len(text) + found * max(0, len(new) - len(old)), f"{name}()")
-        return text.replace(old, new, times)
+        meter.search(found * SEARCHED // 16)
+        meter.allocate(len(text) + found * max(0, len(new) - len(old)), f"{name}()")
+        return meter.made(text.replace(old, new, times), f"{name}()")
 
     return Method(call, 2, 2)
 
@@ -39,23 +51,12 @@ def _replace(name: str, times: int) -> Method:
 def _replace_matches(host: Host, text: str, given: list[Value]) -> Value:
     """Every match of an RE2 pattern replaced; ``\\1`` in the replacement is the first group."""
     arguments = Arguments("replaceMatches", given)
-    pattern, replacement = compile_pattern(arguments.text(0)), arguments.text(1)
-    host.meter.work(len(text) // 8)
-    first_match(arguments.text(0), text, host)
-    found = sum(1 for _ in pattern.finditer(text))
-    host.meter.allocate(
-        len(text) + found * (len(replacement) + len(text) * replacement.count("\\")), "replaceMatches()"
-    )
-    try:
-        return pattern.sub(replacement, text)
-    except Exception as problem:  # RE2's binding raises its own, undocumented types for a bad group number
-        raise wrong_argument(f"replaceMatches(): bad replacement '{replacement}'") from problem
+    return replace_matches(host, text, arguments.text(0), arguments.text(1))
 
 
 def _match(host: Host, text: str, given: list[Value]) -> Value:
     """The first match and its groups as a list, or null."""
-    found = first_match(Arguments("match", given).text(0), text, host)
-    return None if found is None else [found.group(), *found.groups()]
+    return first_match(Arguments("match", given).text(0), text, host)
 
 
 def _pad(name: str, at_start: bool) -> Method:
@@ -67,7 +68,7 @@ def _pad(name: str, at_start: bool) -> Method:
             return text
         host.meter.allocate(wanted, f"{name}()")
         padding = (filler * (missing // len(filler) + 1))[:missing]
-        return padding + text if at_start else text + padding
+        return host.meter.made(padding + text if at_start else text + padding, f"{name}()")
 
     return Method(call, 1, 2)
 
@@ -77,26 +78,33 @@ def _repeat(host: Host, text: str, given: list[Value]) -> Value:
     if times < 0:
         raise wrong_argument("repeat() needs a number that is not negative")
     host.meter.allocate(len(text) * times, "repeat()")
-    return text * times
+    return host.meter.made(text * times, "repeat()")
 
 
-def _substring(_host: Host, text: str, given: list[Value]) -> Value:
+def _part(host: Host, text: str, start: int, end: int, name: str) -> str:
+    """A copy of so much of the text."""
+    start, end = min(start, len(text)), min(end, len(text))
+    host.meter.allocate(max(0, end - start), f"{name}()")
+    return host.meter.made(text[start:end], f"{name}()")
+
+
+def _substring(host: Host, text: str, given: list[Value]) -> Value:
     """JavaScript's: negative positions are zero, and the two may come in any order."""
     arguments = Arguments("substring", given)
     first = max(0, arguments.integer(0, 0))
     second = max(0, arguments.integer(1, len(text)))
-    return text[min(first, second) : max(first, second)]
+    return _part(host, text, min(first, second), max(first, second), "substring")
 
 
-def _slice(_host: Host, text: str, given: list[Value]) -> Value:
+def _slice(host: Host, text: str, given: list[Value]) -> Value:
     start, end = slice_bounds(Arguments("slice", given), len(text))
-    return text[start:end]
+    return _part(host, text, start, end, "slice")
 
 
 def _concat(host: Host, text: str, given: list[Value]) -> Value:
     parts = [text, *(to_text(value, host) for value in given)]
     host.meter.allocate(sum(map(len, parts)), "concat()")
-    return "".join(parts)
+    return host.meter.made("".join(parts), "concat()")
 
 
 def _at(_host: Host, text: str, given: list[Value]) -> Value:
@@ -118,18 +126,50 @@ def _changed(name: str, change: str) -> Method:
     """A method of Python's own strings without arguments; changing case can make a text three times as long."""
 
     def call(host: Host, text: str, _given: list[Value]) -> Value:
+        host.meter.convert(text)
         host.meter.allocate(len(text) * 3, f"{name}()")
-        return getattr(text, change)()
+        return host.meter.made(getattr(text, change)(), f"{name}()")
 
     return Method(call)
 
 
-def _found_in(name: str, test: str) -> Method:
-    return Method(lambda host, text, given: getattr(text, test)(Arguments(name, given).text(0)), 1, 1)
+def _edge_is(name: str, test: str) -> Method:
+    def call(host: Host, text: str, given: list[Value]) -> Value:
+        wanted = Arguments(name, given).text(0)
+        host.meter.compare(len(wanted))
+        return getattr(text, test)(wanted)
+
+    return Method(call, 1, 1)
 
 
-def _to_fixed(_host: Host, number: Value, given: list[Value]) -> Value:
+def _searched(name: str, search: Callable[[str, str], Value]) -> Method:
+    def call(host: Host, text: str, given: list[Value]) -> Value:
+        host.meter.search(len(text))
+        return search(text, Arguments(name, given).text(0))
+
+    return Method(call, 1, 1)
+
+
+def _last_position(text: str, wanted: str) -> int:
+    """Python's own search from the end may compare the whole of ``wanted`` at every position; that from the start does
+    not."""
+    if len(wanted) <= _SHORT or len(text) <= _SHORT:
+        return text.rfind(wanted)
+    position = text[::-1].find(wanted[::-1])
+    return -1 if position < 0 else len(text) - position - len(wanted)
+
+
+def _last_index_of(host: Host, text: str, given: list[Value]) -> Value:
+    wanted = Arguments("lastIndexOf", given).text(0)
+    host.meter.search(2 * len(text))
+    if len(wanted) > _SHORT:
+        host.meter.keep(2 * len(text), "lastIndexOf()")
+    return _last_position(text, wanted)
+
+
+def _to_fixed(host: Host, number: Value, given: list[Value]) -> Value:
     """Decimal notation with so many digits, halves toward +∞."""
+    host.meter.work(_DECIMAL)
     digits = Arguments("toFixed", given).integer(0, 0)
     if not 0 <= digits <= 100:
         raise wrong_argument("toFixed() takes 0 to 100 digits")
@@ -143,6 +183,10 @@ def _to_fixed(_host: Host, number: Value, given: list[Value]) -> Value:
 
 ANY_NUMBER = 2**31
 _WIDE = Context(prec=150)
+_DECIMAL = 8
+"""Units of work of arithmetic with so many digits."""
+_SHORT = 8
+"""So many characters may be compared at every position of a text."""
 
 METHODS: dict[str, Method] = {
     "split": Method(_split, 0, 2),
@@ -151,11 +195,11 @@ METHODS: dict[str, Method] = {
     "trimEnd": _changed("trimEnd", "rstrip"),
     "toUpperCase": _changed("toUpperCase", "upper"),
     "toLowerCase": _changed("toLowerCase", "lower"),
-    "startsWith": _found_in("startsWith", "startswith"),
-    "endsWith": _found_in("endsWith", "endswith"),
-    "includes": _found_in("includes", "__contains__"),
-    "indexOf": _found_in("indexOf", "find"),
-    "lastIndexOf": _found_in("lastIndexOf", "rfind"),
+    "startsWith": _edge_is("startsWith", "startswith"),
+    "endsWith": _edge_is("endsWith", "endswith"),
+    "includes": _searched("includes", str.__contains__),
+    "indexOf": _searched("indexOf", str.find),
+    "lastIndexOf": Method(_last_index_of, 1, 1),
     "replace": _replace("replace", 1),
     "replaceAll": _replace("replaceAll", -1),
     "replaceMatches": Method(_replace_matches, 2, 2),
