@@ -14,9 +14,9 @@ from dalsegno.lang.values import Host
 MAX_REFERENCES = 1_000
 """Groups that one replacement may refer to."""
 _SHOWN = 100
-_PER_MATCH = 16
+_PER_MATCH = 24
 """Units of work of one match, beyond its search."""
-_RESCANNED = 1_024
+_RESCANNED = 512
 """Bytes that are one unit of work where each match may have to read the rest of the text."""
 
 _REFERENCE = re.compile(r"(\\[0-7]{3})|\\([1-9][0-9]?)|\\g<(\w+)>|(\\.?)", re.DOTALL)

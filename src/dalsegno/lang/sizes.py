@@ -42,19 +42,20 @@ def is_small(value: Value) -> bool:
 class Measure:
     """Measures the values that leave one evaluation, and charges its meter for looking at them."""
 
-    __slots__ = ("known", "meter", "what")
+    __slots__ = ("known", "meter", "most", "what")
 
-    def __init__(self, meter: Meter, what: str) -> None:
+    def __init__(self, meter: Meter, what: str, most: int | None = None) -> None:
         self.meter = meter
         self.what = what
+        self.most = meter.limits.allocated_bytes if most is None else most
         self.known: dict[int, int] = {}
         """By the identity of a list or object that holds others: its size."""
 
     def __call__(self, value: Value) -> int:
-        """About how many characters; raises if they are more than one evaluation may allocate."""
+        """About how many characters; raises if they are more than one evaluation may allocate, or than ``most``."""
         size = self.of(value, 0)
-        if size > self.meter.limits.allocated_bytes:
-            raise self.too_large()
+        if size > self.most:
+            raise self.too_large(size)
         return size
 
     def of(self, value: Value, depth: int) -> int:
@@ -83,16 +84,18 @@ class Measure:
                 size += self.container(item, depth + 1)
             else:
                 size += _MARK
-        if size > self.meter.limits.allocated_bytes:
-            raise self.too_large()
+        if size > self.most:
+            raise self.too_large(size)
         if nested:
             self.known[id(value)] = size
         return size
 
-    def too_large(self) -> ScriptThrow:
-        most = self.meter.limits.allocated_bytes
-        self.meter.exceeded = True
+    def too_large(self, size: int) -> ScriptThrow:
+        limit = "result_bytes"
+        if size > self.meter.limits.allocated_bytes:
+            self.meter.exceeded = True
+            limit = "allocated_bytes"
         return limit_exceeded(
-            f"{self.what} would be more than {most:,} characters of JSON: keep large data elsewhere and pass a "
-            "reference, or raise Limits(allocated_bytes=…)"
+            f"{self.what} would be more than {self.most:,} characters of JSON: keep large data elsewhere and pass a "
+            f"reference, or raise Limits({limit}=…)"
         )

@@ -13,6 +13,7 @@ from dalsegno.lang.errors import limit_exceeded, type_error
 from dalsegno.lang.limits import COPIED, MAX_NESTING, Meter
 from dalsegno.lang.numerals import number_text
 from dalsegno.lang.promises import Promise, describe
+from dalsegno.lang.sizes import Measure, is_small
 from dalsegno.lang.values import Builtin, FunctionValue, Host, Value, kind_of
 
 
@@ -142,6 +143,8 @@ def charge_sorting(meter: Meter, texts: Collection[str]) -> None:
 
 def to_json(value: Value, host: Host, indent: str = "", sort_keys: bool = False) -> str:
     """Compact JSON (indented if asked), integral numbers without a decimal point."""
+    if (type(value) is list or type(value) is dict) and not is_small(value):
+        Measure(host.meter, "JSON text", host.meter.limits.result_bytes)(value)
     writer = _JsonWriter(host, indent, sort_keys)
     writer.write(value, 0)
     return host.meter.made("".join([*writer.joined, *writer.pieces]), "JSON text")

@@ -7,7 +7,7 @@ this package changes one in place once it can be seen from two places, so inputs
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -165,15 +165,8 @@ def charged_key(meter: Meter, value: Value) -> str:
 def equal(host: Host, left: Value, right: Value, depth: int = 0) -> bool:
     """By value and deep; key order does not matter; different kinds are unequal; NaN is unequal to itself."""
     left_type, right_type = type(left), type(right)
-    if left_type is list and right_type is list:
-        return len(left) == len(right) and _all_equal(host, zip(left, right, strict=True), len(left), depth)
-    if left_type is dict and right_type is dict:
-        if len(left) != len(right):
-            return False
-        host.meter.work(len(left) + sum(map(len, left)) // COPIED)
-        if left.keys() != right.keys():
-            return False
-        return _all_equal(host, ((item, right[key]) for key, item in left.items()), len(left), depth)
+    if left_type is right_type and (left_type is list or left_type is dict):
+        return _equal_parts(host, left, right, depth, set())
     if left_type is ErrorValue and right_type is ErrorValue:
         return equal(host, _told(left), _told(right), depth)
     if left_type is str and right_type is str:
@@ -187,16 +180,40 @@ def equal(host: Host, left: Value, right: Value, depth: int = 0) -> bool:
     return bool(right_type is Promise and left_type is str and right.id == left)
 
 
+def _equal_parts(host: Host, left: Value, right: Value, depth: int, known: set[tuple[int, int]]) -> bool:
+    """Two lists, or two objects. ``known`` are pairs of them that were found equal: those in a value that refers to its
+    parts many times are compared once."""
+    if len(left) != len(right):
+        return False
+    pair = (id(left), id(right))
+    if pair in known:
+        return True
+    if depth >= MAX_NESTING:
+        raise limit_exceeded(f"cannot compare values nested deeper than {MAX_NESTING} levels")
+    host.meter.work(len(left) + 1)
+    if type(left) is dict:
+        host.meter.compare(sum(map(len, left)))
+        if left.keys() != right.keys():
+            return False
+    holds_others = False
+    for key in left if type(left) is dict else range(len(left)):
+        one, other = left[key], right[key]
+        kind = type(one)
+        if kind is type(other) and (kind is list or kind is dict):
+            holds_others = True
+            same = _equal_parts(host, one, other, depth + 1, known)
+        else:
+            same = equal(host, one, other, depth + 1)
+        if not same:
+            return False
+    if holds_others:
+        known.add(pair)
+    return True
+
+
 def _told(error: ErrorValue) -> list[Value]:
     """What makes an error equal to another: where it happened does not."""
     return [error.code, error.message, error.type or error.code, error.data]
-
-
-def _all_equal(host: Host, pairs: Iterator[tuple[Value, Value]], count: int, depth: int) -> bool:
-    if depth >= MAX_NESTING:
-        raise limit_exceeded(f"cannot compare values nested deeper than {MAX_NESTING} levels")
-    host.meter.work(count)
-    return all(equal(host, left, right, depth + 1) for left, right in pairs)
 
 
 def check_ordered(host: Host, left: Value, right: Value, operator: str) -> None:
