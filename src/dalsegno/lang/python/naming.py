@@ -1,22 +1,25 @@
 """Which classes, functions and modules a stored workflow may name, and what their names mean in this process.
 
-A snapshot never makes Python import anything. A name in it resolves only to what the workflow's own code can name: what
-its module (or the function around it) binds, what stands in modules bound there or imported by the workflow itself, the
-builtins, and the classes that annotations of the workflow and of the tasks it knows mention.
+A snapshot never makes Python import anything but what the workflow's own code imports. A name in it is looked up in
+what the workflow's module (or the function around it) binds, in modules bound there or imported by the workflow itself,
+among the builtins, and among the classes that annotations of the workflow and of the tasks it knows mention. What is
+found counts only if the workflow's code reaches it: see `reach`.
 """
 
 from __future__ import annotations
 
 import builtins
 import importlib
-from collections.abc import Iterable, Iterator
-from types import FunctionType, MappingProxyType, ModuleType
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 from dalsegno.lang.python import verbs
 from dalsegno.lang.python.annotations import classes_in
 from dalsegno.lang.python.calls import Durable
 from dalsegno.lang.python.homes import home_of
+from dalsegno.lang.python.reach import DATA_TYPES, Reach, is_forbidden
 from dalsegno.lang.python.surroundings import Surroundings
 
 _VERBS = {
@@ -45,7 +48,11 @@ def dotted_name(thing: Any) -> str | None:
 class Naming:
     """Built on first use, because a module is complete only after its workflows were compiled."""
 
-    def __init__(self, surroundings: Surroundings, imports: Iterable[str]) -> None:
+    def __init__(
+        self, surroundings: Surroundings, imports: Iterable[str], codes: Callable[[], Iterable[CodeType]]
+    ) -> None:
+        """``codes``: the program's own code."""
+        self.reach = Reach(surroundings, codes)
         self._surroundings = surroundings
         self._imports = tuple(imports)
         self._size = -1
@@ -75,28 +82,49 @@ class Naming:
 
     def module_name(self, module: ModuleType) -> str | None:
         name = module.__name__
-        return name if self.find_module(name) is module else None
+        return name if self.stored_module(name) is module else None
 
     # -- and back ---------------------------------------------------------------------------------------------
 
     def find(self, name: str) -> Any:
         """What the name means here, or None."""
         self._refresh()
+        verb = _VERBS.get(name)
+        if verb is not None:
+            return verb
         found = self._bound(name)
-        if found is not None:
+        if found is not None and self.reach.permits(found):
             return found
         for prefix, rest in _splits(name):
-            holder = self._bound(prefix)
-            if holder is None:
-                holder = builtins if prefix == "builtins" else self.find_module(prefix)
-            found = _walk(holder, rest) if holder is not None else None
+            found = self._found_in(prefix, rest)
             if found is not None and not isinstance(found, ModuleType):
                 return found
-        return self._by_annotation(name)
+        return self._by_annotation(name) or DATA_TYPES.get(name)
+
+    def _found_in(self, prefix: str, rest: str) -> Any:
+        """What a class, the builtins or a module of that name hold, if the workflow's code reaches it."""
+        if prefix == "builtins":
+            found = _walk(builtins, rest)
+            return None if is_forbidden(found) else found
+        holder = self._bound(prefix)
+        if holder is None:
+            holder = self.find_module(prefix)
+        found = _walk(holder, rest) if holder is not None else None
+        if found is None or self.reach.permits(found):
+            return found
+        is_own = isinstance(holder, type) and self.reach.permits(holder) and _is_defined_with(holder, found)
+        is_imported = prefix in self._imports and self.reach.mentions(rest.rpartition(".")[2])
+        return found if (is_own or is_imported) and not is_forbidden(found) else None
 
     def find_class(self, name: str) -> type | None:
         found = self.find(name)
         return found if isinstance(found, type) else None
+
+    def stored_module(self, name: str) -> ModuleType | None:
+        """A module as a value: one that the workflow's code reads or imports itself."""
+        found = self.find_module(name)
+        is_reached = found is not None and (name in self._imports or self.reach.reads_module(found))
+        return found if is_reached else None
 
     def find_module(self, name: str) -> ModuleType | None:
         self._refresh()
@@ -121,7 +149,7 @@ class Naming:
 
     def _bound(self, name: str) -> Any:
         key = self._keys.get(name)
-        return self._surroundings.value(key) if key is not None else _VERBS.get(name)
+        return self._surroundings.value(key) if key is not None else None
 
     def _refresh(self, *, again: bool = False) -> None:
         """Whenever the module has got more names."""
@@ -130,6 +158,7 @@ class Naming:
         bound = self._surroundings.bound()
         self._size = self._surroundings.size
         self._annotated = None
+        self.reach.forget()
         self._keys, self._aliases, self._modules = {}, {}, {}
         own = self._surroundings.module
         for name, thing in bound.items():
@@ -159,10 +188,17 @@ class Naming:
                 if isinstance(thing, Durable):
                     hints.extend([*thing.hints.values(), *thing.raises])
             # Fields of classes that the module names are as good as annotations.
-            hints.extend(thing for thing in self._surroundings.bound().values() if isinstance(thing, type))
-            named = {dotted_name(kind): kind for kind in classes_in(*hints)}
+            bound = [thing for thing in self._surroundings.bound().values() if isinstance(thing, type)]
+            hints.extend(kind for kind in bound if self.reach.permits(kind))
+            named = {dotted_name(kind): kind for kind in classes_in(*hints) if not is_forbidden(kind)}
             self._annotated = {key: kind for key, kind in named.items() if key is not None}
         return self._annotated.get(name)
+
+
+def _is_defined_with(holder: type, found: Any) -> bool:
+    """Whether a class and what it holds are of one module, which is not Python's own."""
+    is_own = getattr(found, "__module__", None) == holder.__module__
+    return is_own and holder.__module__.partition(".")[0] not in sys.stdlib_module_names
 
 
 def _splits(name: str) -> Iterator[tuple[str, str]]:

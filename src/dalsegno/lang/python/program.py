@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Literal
@@ -80,7 +80,10 @@ class PythonProgram:
 
     @cached_property
     def naming(self) -> Naming:
-        return Naming(self.surroundings, self.stored.imports)
+        return Naming(self.surroundings, self.stored.imports, self._codes)
+
+    def _codes(self) -> Iterator[CodeType]:
+        return (fragment for natives in self.natives for fragment in natives.fragments)
 
     @cached_property
     def natives(self) -> tuple[Natives, ...]:
@@ -115,8 +118,7 @@ class PythonProgram:
     @cached_property
     def _read(self) -> frozenset[str]:
         """What its fragments read from the module, such as ``name`` and ``module.name``."""
-        fragments = (fragment for natives in self.natives for fragment in natives.fragments)
-        return frozenset().union(*map(global_names, fragments))
+        return frozenset().union(*map(global_names, self._codes()))
 
     def lacking(self) -> frozenset[str]:
         """Names of which its code reads the value, and that mean nothing around the running code."""

@@ -30,7 +30,7 @@ from dalsegno.lang.promises import Group, Promise, Settled
 from dalsegno.lang.python.annotations import is_model, is_named_tuple
 from dalsegno.lang.python.nested import NestedCall, NestedFunction
 from dalsegno.lang.python.snapshot.exceptions import exception_shell, fill_exception
-from dalsegno.lang.python.snapshot.iterators import MAKERS, DictIterator, SetIterator
+from dalsegno.lang.python.snapshot.iterators import ITERABLE, MAKERS, DictIterator, SetIterator
 from dalsegno.lang.python.snapshot.stored import Row, Tag
 from dalsegno.lang.python.timeouts import Timeout
 from dalsegno.lang.snapshots import SnapshotError
@@ -58,8 +58,8 @@ def _name(reader: Reader, row: Row) -> Any:
 
 def _unknown(name: str) -> SnapshotError:
     return SnapshotError(
-        f"the stored workflow uses '{name}', which its module does not know in this process: "
-        "import it there under its old name, or run the execution with the code it was started with"
+        f"the stored workflow uses '{name}', which its module does not know in this process, or its code does not "
+        "reach: import it there under its old name, or run the execution with the code it was started with"
     )
 
 
@@ -83,17 +83,20 @@ def _durable(reader: Reader, row: Row) -> Any:
 
 
 def _module(reader: Reader, row: Row) -> Any:
-    found = reader.program.naming.find_module(row[1])
+    found = reader.program.naming.stored_module(row[1])
     if found is None:
         raise _unknown(row[1])
     return found
 
 
 def _method(reader: Reader, row: Row) -> Any:
-    found = getattr(reader.value(row[2]), row[1], None)
+    owner = reader.value(row[2])
+    permitted = reader.program.naming.reach.permits_method(owner, row[1])
+    found = getattr(owner, row[1], None) if permitted else None
     if not callable(found):
         raise SnapshotError(
-            f"the stored workflow is about to call '{row[1]}', which its object no longer has"
+            f"the stored workflow is about to call '{row[1]}', which its object no longer has, or which its code does "
+            "not reach"
         )
     return found
 
@@ -113,9 +116,21 @@ def _timezone(reader: Reader, row: Row) -> dt.timezone:
     return dt.timezone(offset) if offset else dt.UTC
 
 
+_PATHS: dict[str, type[pathlib.PurePath]] = {
+    kind.__name__: kind
+    for kind in (
+        pathlib.Path,
+        pathlib.PosixPath,
+        pathlib.PurePath,
+        pathlib.PurePosixPath,
+        pathlib.PureWindowsPath,
+        pathlib.WindowsPath,
+    )
+}
+
+
 def _path(reader: Reader, row: Row) -> Any:
-    kind = getattr(pathlib, row[1], pathlib.PurePath)
-    return kind(row[2])
+    return _PATHS.get(row[1], pathlib.PurePath)(row[2])
 
 
 def _enum(reader: Reader, row: Row) -> Any:
@@ -138,15 +153,44 @@ def _partial(reader: Reader, row: Row) -> Any:
 def _iterator(reader: Reader, row: Row) -> Any:
     """Its place is set at the end: a list must have its items first."""
     state, *arguments = (reader.value(part) for part in row[2:])
+    _check_iterator(row[1], state, arguments)
     made = MAKERS[row[1]](*arguments)  # type: ignore[operator]
     if state is not None:
         reader.at_the_end(lambda: made.__setstate__(state))
     return made
 
 
+def _check_iterator(maker: str, state: Any, arguments: list[Any]) -> None:
+    """Only over Python's own containers and iterators: making one calls nothing else."""
+    sources = arguments[1:] if maker in ("map", "filter") else arguments
+    if maker == "enumerate" and len(arguments) == 2 and isinstance(arguments[1], int):
+        sources = arguments[:1]
+    is_plain = all(isinstance(source, ITERABLE) for source in sources)
+    if not is_plain or (maker in ("iter", "reversed") and len(sources) != 1) or type(state) not in _STATES:
+        raise SnapshotError(
+            "the snapshot is damaged: an iterator goes through what is none of Python's containers"
+        )
+
+
+_STATES = (type(None), int, bool)
+
+
 def _dict_view(reader: Reader, row: Row) -> Any:
-    mapping: dict[Any, Any] = reader.value(row[2])
+    mapping = _dict(reader.value(row[2]))
     return {"keys": mapping.keys, "values": mapping.values, "items": mapping.items}[row[1]]()
+
+
+def _dict(value: Any) -> dict[Any, Any]:
+    if isinstance(value, dict):
+        return value
+    raise SnapshotError("the snapshot is damaged: what should be a dict is none")
+
+
+def _suppress(reader: Reader, row: Row) -> contextlib.suppress:
+    kinds = [reader.value(part) for part in row[1:]]
+    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+        raise SnapshotError("the snapshot is damaged: what is suppressed is no exception")
+    return contextlib.suppress(*kinds)
 
 
 def _group(reader: Reader, row: Row) -> Group:
@@ -194,7 +238,7 @@ BUILDERS: dict[str, Build] = {
     Tag.SETTLED: lambda reader, row: Settled(reader.value(row[1])),
     Tag.ITERATOR: _iterator,
     Tag.DICT_VIEW: _dict_view,
-    Tag.SUPPRESS: lambda reader, row: contextlib.suppress(*(reader.value(part) for part in row[1:])),
+    Tag.SUPPRESS: _suppress,
 }
 
 
@@ -246,7 +290,25 @@ def _fill_namespace(reader: Reader, made: types.SimpleNamespace, row: Row) -> No
 
 
 def _instance(reader: Reader, row: Row) -> Any:
-    return object.__new__(_class(reader, row[1], dataclasses.is_dataclass))
+    return object.__new__(_class(reader, row[1], _is_plain_dataclass))
+
+
+def _is_plain_dataclass(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) and kind.__new__ is object.__new__
+
+
+@functools.lru_cache(maxsize=1024)
+def _computed(kind: type) -> frozenset[str]:
+    """Names that the class computes: setting one would call its code."""
+    return frozenset(
+        name
+        for each in kind.__mro__
+        for name, found in each.__dict__.items()
+        if hasattr(type(found), "__set__") and not isinstance(found, _STORED_ATTRIBUTES)
+    )
+
+
+_STORED_ATTRIBUTES = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 def _fill_instance(reader: Reader, made: Any, row: Row) -> None:
@@ -259,9 +321,15 @@ def _fill_instance(reader: Reader, made: Any, row: Row) -> None:
             state[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
             state[field.name] = field.default_factory()
+    computed = _computed(type(made))
     for name, value in state.items():
+        if name in _NEVER_SET or name in computed:
+            raise SnapshotError(f"the class '{row[1]}' has changed: '{name}' is none of its fields")
         with contextlib.suppress(AttributeError):
             object.__setattr__(made, name, value)
+
+
+_NEVER_SET = frozenset(("__class__", "__dict__"))
 
 
 def _model(reader: Reader, row: Row) -> Any:
@@ -296,11 +364,17 @@ def _fill_nested(reader: Reader, made: NestedFunction, row: Row) -> None:
     binder, *cells = (reader.value(part) for part in row[2:])
     if not all(isinstance(cell, CellType) for cell in cells):
         raise SnapshotError("the snapshot is damaged: a function's variable is no variable")
+    is_known = isinstance(row[1], int) and 0 < row[1] < len(reader.program.functions)
+    if not is_known or not isinstance(binder, types.FunctionType):
+        raise SnapshotError("the snapshot is damaged: a nested function is none of its program's")
     made.number, made.binder, made.cells = row[1], binder, tuple(cells)
 
 
 def _fill_call(reader: Reader, made: NestedCall, row: Row) -> None:
-    made.awaited, made.function, made.arguments = row[1], reader.value(row[2]), reader.value(row[3])
+    function, arguments = reader.value(row[2]), reader.value(row[3])
+    if not isinstance(function, NestedFunction) or not isinstance(arguments, tuple):
+        raise SnapshotError("the snapshot is damaged: a call is none of a nested function")
+    made.awaited, made.function, made.arguments = bool(row[1]), function, arguments
 
 
 def _fill_timeout(reader: Reader, made: Timeout, row: Row) -> None:
@@ -315,7 +389,7 @@ def _dict_iterator(reader: Reader, row: Row) -> DictIterator:
 
 
 def _fill_dict_iterator(reader: Reader, made: DictIterator, row: Row) -> None:
-    made.mapping = reader.value(row[4])
+    made.mapping = _dict(reader.value(row[4]))
 
 
 def _set_iterator(reader: Reader, row: Row) -> SetIterator:

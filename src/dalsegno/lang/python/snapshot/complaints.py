@@ -11,6 +11,7 @@ from dalsegno.lang.promises import Group, Promise
 from dalsegno.lang.python.annotations import is_model
 from dalsegno.lang.python.frames import Frame
 from dalsegno.lang.python.opcodes import Op
+from dalsegno.lang.python.reach import is_forbidden
 
 LOOPED = "the iterator of a 'for' loop"
 MANAGED = "the context manager of a 'with' block"
@@ -23,11 +24,23 @@ _KINDS = (
 
 def complaint(root: str, path: str, value: Any, line: int) -> str:
     """``root``: the variable or what else it is; ``path``: how to get from there to the value."""
+    if is_forbidden(value):
+        where = f"holds, at {path.strip()}," if path else "is"
+        return (
+            f"{root} {where} {_own_name(value)}, which may not live across the await in line {line}: it runs, loads or "
+            "finds code by itself, and what is stored must not choose it. Await first, keep the result in a variable, "
+            "and use it afterwards; or use it inside a task."
+        )
     verb = f"holds, at {path.strip()}, a value" if path else "is"
     return (
         f"{root} {verb} of type {_type_name(value)}, which cannot be stored across the await in line {line}. "
         f"{_cure(value, root if not path else '')}"
     )
+
+
+def _own_name(value: Any) -> str:
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", type(value).__name__)
+    return f"'{name}'" if module in (None, "builtins") else f"'{module}.{name}'"
 
 
 def _type_name(value: Any) -> str:
@@ -94,7 +107,8 @@ def role_of(frame: Frame, index: int) -> str:
     if isinstance(value, Promise | Group):
         return "the promise that is awaited"
     if isinstance(value, types.MethodType | types.BuiltinMethodType):
-        return f"the method '{value.__name__}' that is about to be called"
+        kind_of = "function" if isinstance(value.__self__, types.ModuleType | None) else "method"
+        return f"the {kind_of} '{value.__name__}' that is about to be called"
     if hasattr(kind, "__exit__") and _is_managed(frame, index):
         return MANAGED
     if hasattr(kind, "__next__"):

@@ -182,8 +182,16 @@ _BY_TYPE: dict[type, Callable[[Any], Parts]] = {
 }
 
 
-def explode(value: Any, name_of: Callable[[Any], str]) -> Parts | None:
-    """None for what cannot be stored. ``name_of`` gives the stored name of a class or raises."""
+def explode(value: Any, name_of: Callable[[Any], str], may_call: Callable[[Any, str], bool]) -> Parts | None:
+    """None for what cannot be stored. ``name_of`` gives the stored name of a class or raises; ``may_call`` says whether
+    a method of an object, or of a class, may be stored."""
+    parts = _exploded(value, name_of)
+    if parts is not None and parts[0][0] == Tag.METHOD and not may_call(parts[1][0], parts[0][1]):
+        return None
+    return parts
+
+
+def _exploded(value: Any, name_of: Callable[[Any], str]) -> Parts | None:
     by_type = _BY_TYPE.get(type(value))
     if by_type is not None:
         return by_type(value)

@@ -105,6 +105,24 @@ class SetIterator:
         return self.remaining.pop()
 
 
+ITERABLE: tuple[type, ...] = (
+    list,
+    tuple,
+    str,
+    bytes,
+    bytearray,
+    range,
+    dict,
+    set,
+    frozenset,
+    *REDUCIBLE,
+    *DICT_VIEWS,
+    DictIterator,
+    SetIterator,
+)
+"""What a stored iterator may go through."""
+
+
 def of_dict_iterator(iterator: Any) -> DictIterator | None:
     """Which dict, and how far; None if it is exhausted."""
     owners = [each for each in gc.get_referents(iterator) if isinstance(each, dict)]

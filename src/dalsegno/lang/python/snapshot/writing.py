@@ -205,7 +205,7 @@ class Writer:
             return [Tag.NAME, self._name(value)], ()
         if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType | type | None):
             return self._builtin(value)
-        return explode(value, self._name)
+        return explode(value, self._name, self._program.naming.reach.permits_method)
 
     def _name(self, thing: Any) -> str:
         name = self._program.naming.name_of(thing)
@@ -223,6 +223,8 @@ class Writer:
 
     def _builtin(self, value: Any) -> Parts:
         if isinstance(value.__self__, type):
+            if not self._program.naming.reach.permits_method(value.__self__, value.__name__):
+                raise _Unnamed
             return [Tag.METHOD, value.__name__], [value.__self__]
         return [Tag.NAME, self._name(value)], ()
 
