@@ -321,7 +321,8 @@ def _fill_instance(reader: Reader, made: Any, row: Row) -> None:
             state[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
             state[field.name] = field.default_factory()
-    computed = _computed(type(made))
+    kind: Any = type(made)
+    computed = _computed(kind)
     for name, value in state.items():
         if name in _NEVER_SET or name in computed:
             raise SnapshotError(f"the class '{row[1]}' has changed: '{name}' is none of its fields")
