@@ -230,6 +230,12 @@ class SecretUnreadable(OperatorError):
     code = "DS-343"
 
 
+class SnapshotRefused(BadConfiguration):
+    """A stored state, or stored code, that this process does not trust: it is neither run nor changed."""
+
+    code = "DS-344"
+
+
 class NotDelivered(OperatorError):
     code = "DS-362"
 

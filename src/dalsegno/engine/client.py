@@ -34,6 +34,7 @@ from dalsegno.engine.scripting.looking import Picture, picture, script_waits
 from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.scripting.sources import definition_hash
 from dalsegno.engine.scripting.turns import InThread
+from dalsegno.engine.secrets.snapshot_seals import SnapshotSeals
 from dalsegno.engine.serving import naming_the_unserved
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.signalling import Signalling
@@ -51,7 +52,7 @@ from dalsegno.errors import (
     NotFound,
 )
 from dalsegno.graph.build import Compiled
-from dalsegno.lang import FlowProgram
+from dalsegno.lang import FlowProgram, SnapshotError
 from dalsegno.lang.python import PythonProgram
 from dalsegno.model.definition import Definition, parse_target
 from dalsegno.model.event import Event
@@ -85,6 +86,7 @@ class Client:
         self.pending = Pending(self)
         self.repetition = Repetition(self)
         self.cancel_grace = CANCEL_GRACE
+        self.seals: SnapshotSeals | None = None
         self.in_thread: InThread[None] | None = None
         """Runs what may be the user's own code where turns of Python workflows run; None: here."""
         self.task_limit: Callable[[str], Mapping[str, Any] | None] = lambda name: None
@@ -270,8 +272,8 @@ class Client:
             return await self._said(inspection, never_silent(inspection, found))
         try:
             seen = await self.picture(execution, variables=False)
-        except BadConfiguration:
-            seen = None
+        except (BadConfiguration, SnapshotError, NotFound):
+            seen = None  # its code is not here, or its snapshot was changed in the store; troubles say why
         machine = await self.stack.ledger.machine(execution)
         found = script_waits(inspection, seen, machine, lost)
         return await self._said(inspection, never_silent(inspection, found))
@@ -308,6 +310,8 @@ class Client:
             code.name, definition_hash(code), code.kind, code.dump()
         )
         self.definitions.forget(definition.name)
+        if self.seals is not None and isinstance(code, PythonProgram) and self.seals.keys.is_configured:
+            await self.seals.seal_program(definition.hash, code.stored)
         return definition
 
     async def approvals(

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from dalsegno.engine.scripting.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.shared_looks import SharedLooks
-from dalsegno.errors import CodeMissing, NotFound
+from dalsegno.errors import CodeMissing, NotFound, SnapshotRefused
 from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.plan import Node, Plan
 from dalsegno.lang import FlowProgram
@@ -63,8 +63,11 @@ class Definitions:
         limits: EngineLimits = DEFAULT_LIMITS,
         capacity: int = 256,
         resolve: Resolve | None = None,
+        own: Callable[[str], PythonProgram | None] = lambda name: None,
     ) -> None:
+        """``own``: the running version of a Python workflow, by its name."""
         self._resolve = resolve
+        self._own = own
         self._scripts: OrderedDict[str, ScriptProgram] = OrderedDict()
         self._machine_limits = limits.scripts
         self.archive = archive
@@ -111,6 +114,7 @@ class Definitions:
         is_python = definition.kind == "python"
         code = self._load_python(definition) if is_python else FlowProgram.load(definition.source)
         program = ScriptProgram(definition, code, self._machine_limits)
+        program.is_own = is_python and self._own_version(definition) is not None
         self._scripts[definition.hash] = program
         if len(self._scripts) > self._capacity:
             self._scripts.popitem(last=False)
@@ -125,7 +129,17 @@ class Definitions:
                 f" not imported; start the worker with its application (dalsegno worker --app {stored.module}:app)",
                 stored.module,
             )
-        return PythonProgram.load(definition.source, self._resolve)
+        if stored.hash != definition.hash:
+            raise SnapshotRefused(
+                f"the stored code of version {definition.version} of '{definition.name}' is that of another version: it"
+                " was changed in the store. Nothing was run. Restore it from a backup"
+            )
+        return PythonProgram.load(definition.source, self._resolve, self._own_version(definition))
+
+    def _own_version(self, definition: Definition) -> PythonProgram | None:
+        """The same version as the running program has it: its code is preferred to what the store says."""
+        own = self._own(definition.name)
+        return own if own is not None and own.hash == definition.hash else None
 
     def _is_absent(self, stored: StoredProgram) -> bool:
         running = self._resolve(stored.module, stored.qualname) if self._resolve is not None else None

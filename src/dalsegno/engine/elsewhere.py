@@ -6,7 +6,7 @@ worker tells in its heartbeats what it can run.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from dalsegno.ports.node import NodeContext
 
 _TASK = "task:"
 _VERSION = "version:"
+_KEY = "key:"
 
 
 def task_offer(name: str) -> str:
@@ -30,6 +31,11 @@ def task_offer(name: str) -> str:
 def version_offer(hash: str) -> str:
     """Of a Python workflow: the worker's own program has exactly this one."""
     return _VERSION + hash
+
+
+def key_offer(id: str) -> str:
+    """Of a secret key: the worker can check seals that were made with it."""
+    return _KEY + id
 
 
 class RunsElsewhere(PassesThrough):
@@ -92,6 +98,20 @@ class Elsewhere:
             raise BadConfiguration(
                 f"version {definition.version} of '{definition.name}' uses {uses}, which the older program of this"
                 " process does not have; start a worker with the newer one"
+            )
+
+    async def look_for_key(self, id: str, queue: str) -> None:
+        """Raises RunsElsewhere if a living worker has the key. An empty ``id`` means any key."""
+        wanted = key_offer(id)
+
+        def has_it(offers: Iterable[str]) -> bool:
+            return any(offer.startswith(wanted) if not id else offer == wanted for offer in offers)
+
+        with _asking(wanted):
+            found = await self.colleagues.any(lambda info: has_it(info.offers) and queue in info.queues)
+        if found:
+            raise RunsElsewhere(
+                "the snapshot needs a secret key that this process does not have; another worker has it"
             )
 
     async def _has(self, offer: str, queue: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from dalsegno.engine.client import Client
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
-from dalsegno.engine.elsewhere import Elsewhere, task_offer, version_offer
+from dalsegno.engine.elsewhere import Elsewhere, key_offer, task_offer, version_offer
 from dalsegno.engine.endings import Endings, ending_in
 from dalsegno.engine.focus import FocusedBroker
 from dalsegno.engine.heartbeat import Heartbeat
@@ -29,6 +29,7 @@ from dalsegno.engine.scripting.steps import ScriptSteps
 from dalsegno.engine.scripting.task_run import TaskRunner
 from dalsegno.engine.scripting.turns import TurnLimits, Turns
 from dalsegno.engine.secrets import KeySource, Vault
+from dalsegno.engine.secrets.snapshot_seals import SnapshotSeals
 from dalsegno.engine.seen_tasks import Program, SeenTasks
 from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.settings import EngineSettings
@@ -86,7 +87,15 @@ class Engine:
         self.logs: list[tuple[str, str, str, str]] = []
         self.workflows = workflows or Workflows()
         self.definitions = Definitions(
-            stack.archive, types, stack.clock, self.settings.limits, resolve=self.workflows.resolve
+            stack.archive,
+            types,
+            stack.clock,
+            self.settings.limits,
+            resolve=self.workflows.resolve,
+            own=self.workflows.program,
+        )
+        self.seals = SnapshotSeals(
+            self.vault.keys, stack.records, stack.clock, self.settings.unsealed_seconds
         )
         self.loader = Loader(stack.ledger, stack.blobs)
         self.runner = Runner(types, self.loader, self.services, self._log, self.settings.limits)
@@ -117,6 +126,7 @@ class Engine:
             limits,
             self._tasks,
             Elsewhere(Colleagues(stack.ledger), self.workflows, self._seen_tasks),
+            self.seals,
             self.settings.cancel_grace,
         )
         self.steps.transactions = self.scripts.transactions = self.transactions
@@ -136,6 +146,7 @@ class Engine:
         self.client = Client(
             stack, self.definitions, self.committer, self.endings, self.loader, self.settings.limits
         )
+        self.client.seals = self.seals
         self.client.cancel_grace = self.settings.cancel_grace
         self.client.task_limit = self._task_limit
         self.client.notice_due = self.timers.notice
@@ -248,7 +259,7 @@ class Engine:
 
     def _offers(self) -> tuple[str, ...]:
         versions = map(version_offer, list(self.workflows.versions))
-        return (*map(task_offer, self._task_names()), *versions)
+        return (*map(task_offer, self._task_names()), *versions, *map(key_offer, self.seals.key_ids))
 
     def _task_names(self) -> Sequence[str]:
         return self._tasks.names() if self._tasks is not None else ()

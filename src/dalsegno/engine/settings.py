@@ -52,5 +52,7 @@ class EngineSettings:
     threads: int = 32
     """Threads for tasks that are ordinary functions."""
     limits: EngineLimits = DEFAULT_LIMITS
+    unsealed_seconds: float = 90 * 86400.0
+    """How long snapshots of Python workflows without a seal are accepted after sealing has begun in a store."""
     cancel_grace: float = 30.0
     """How long a cancelled or timed-out script may clean up."""

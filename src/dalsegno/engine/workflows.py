@@ -35,6 +35,10 @@ class Workflows:
         """The running code of a workflow, or None: its stored versions see the names around it."""
         return self._functions.get((module, qualname))
 
+    def program(self, name: str) -> PythonProgram | None:
+        """The version of a workflow that this program has."""
+        return self._programs.get(name)
+
     def modules(self) -> list[str]:
         """Those whose workflows this program has."""
         return sorted({module for module, _ in self._functions})

@@ -9,6 +9,7 @@ from dalsegno.cli.doctor.check import Check, judge
 from dalsegno.cli.doctor.database import examine_history, examine_rights, examine_server
 from dalsegno.cli.doctor.file import examine_file
 from dalsegno.cli.doctor.machine import examine_machine
+from dalsegno.cli.doctor.snapshots import examine_snapshots
 from dalsegno.cli.opening import opened
 from dalsegno.cli.reasons import workers_for
 from dalsegno.cli.stores import NO_SCHEMA, store_exists, way_to_install
@@ -61,6 +62,7 @@ async def _examine_store(app: App) -> list[Check]:
                 *await _executions(app),
                 await _dead(app),
                 *await _keys(client),
+                *await examine_snapshots(app),
             ]
     except DalSegnoError as error:
         return [judge("schema", str(error), fail=True, cure="Give another --store, or mend this one.")]

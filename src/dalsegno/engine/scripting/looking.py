@@ -15,6 +15,7 @@ from dalsegno.core.wake import describe, leaves_of, without_limits
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.lost_workers import lost_workers
 from dalsegno.engine.scripting.turns import InThread
+from dalsegno.engine.secrets.snapshot_seals import content
 from dalsegno.lang.effects import Awaitable, promise_id, promise_number
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.model.ids import child_execution_id, promise_token_id
@@ -79,11 +80,12 @@ async def picture(
     if view is None or not view.snapshot or inspection is None:
         return None
     program = await definitions.script(execution.definition)
-    needed = {name: await blobs.get(execution.id, name) for name in program.blobs_in(view.snapshot)}
+    snapshot = content(view.snapshot)  # what is only looked at need not be trusted: nothing of it goes on
+    needed = {name: await blobs.get(execution.id, name) for name in program.blobs_in(snapshot)}
     seen: list[tuple[Awaitable | None, dict[str, Any]]] = []
 
     def look() -> None:
-        machine = program.load(view.snapshot, needed)
+        machine = program.load(snapshot, needed)
         seen.append((machine.awaiting, machine.variables() if variables else {}))
 
     if in_thread is not None and program.native:

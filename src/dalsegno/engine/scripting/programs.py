@@ -60,7 +60,16 @@ class RunningMachine(Protocol):
 class ScriptProgram:
     """A stored script or Python workflow, ready to run."""
 
-    __slots__ = ("code", "definition", "input_schema", "limits", "native", "timeout", "workflow_limit")
+    __slots__ = (
+        "code",
+        "definition",
+        "input_schema",
+        "is_own",
+        "limits",
+        "native",
+        "timeout",
+        "workflow_limit",
+    )
 
     def __init__(self, definition: Definition, code: FlowProgram | PythonProgram, limits: Limits) -> None:
         self.code = code
@@ -69,6 +78,8 @@ class ScriptProgram:
     def _describe(self, definition: Definition, front_matter: Mapping[str, Any], limits: Limits) -> None:
         self.definition = definition
         self.limits = limits
+        self.is_own = False
+        """Whether its code is the running program's own; else it comes from the store."""
         self.native = definition.kind == "python"
         """Whether its turns run user code, which belongs in a thread of its own."""
         timeout = front_matter.get("timeout")

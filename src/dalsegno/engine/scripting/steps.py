@@ -54,12 +54,14 @@ from dalsegno.engine.scripting.programs import RunningMachine, ScriptProgram
 from dalsegno.engine.scripting.reading import Reading, outcome_of
 from dalsegno.engine.scripting.task_run import TaskRunner
 from dalsegno.engine.scripting.turns import SLICE, Turns
+from dalsegno.engine.secrets.snapshot_seals import NO_KEY, KeyMissing, SnapshotSeals, check_blob
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.tasks import Tasks
 from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson
 from dalsegno.lang import SnapshotError
 from dalsegno.lang.effects import ErrorValue, Outcome, promise_id, promise_number
+from dalsegno.lang.python import PythonMachine
 from dalsegno.model.event import NewEvent
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.machine import Completion, MachineView, reaches
@@ -102,6 +104,7 @@ class ScriptSteps:
         limits: EngineLimits,
         threads: Tasks | None,
         elsewhere: Elsewhere,
+        seals: SnapshotSeals,
         cancel_grace: float,
     ) -> None:
         self.ledger = ledger
@@ -119,6 +122,7 @@ class ScriptSteps:
         self.transactions = NO_TRANSACTIONS
         self.past = Past(archive, Loader(ledger, blobs))
         self.elsewhere = elsewhere
+        self.seals = seals
 
     def step(self, lease: Lease, began: float | None = None) -> Awaitable[ScriptStep]:
         """``began``: when a task was begun, if that was elsewhere and before."""
@@ -163,6 +167,8 @@ class ScriptSteps:
         is_foreign = program.native and not self.elsewhere.has_version(lease.definition)
         if is_foreign and (lacking := program.lacking()):
             await self.elsewhere.look_for_version(program.definition, lacking, lease.queue)
+        if program.native:
+            await self._check_seals(lease, program)
         if lease.data and lease.fence == 1 and self.ledger.now() - lease.ready_at < LONG_AGO:
             return await self._first_turn(lease, program, decode_start_body(lease.data))
         view = await self.ledger.machine(lease.execution)
@@ -171,22 +177,50 @@ class ScriptSteps:
         if not view.snapshot:
             return await self._first_turn(lease, program, await self._start_body(lease), view)
         job = await self.reading.job(lease.execution, view, self.ledger.now())
-        begin = await self._loader(lease.execution, program, view, job)
+        begin = await self._loader(lease, program, view, job)
         turn, machine = await self.turns.run(job, begin, self._thread(program))
         return self._turned(lease, job, turn, machine)
 
+    async def _check_seals(self, lease: Lease, program: ScriptProgram) -> None:
+        """Before code of a Python workflow runs that may come from the store, and before its state is stored."""
+        await self.seals.prepare()
+        try:
+            if not program.is_own:
+                await self.seals.check_program(program.definition)
+            if self.seals.must_seal():
+                raise KeyMissing(NO_KEY, "")
+        except KeyMissing as error:
+            await self.elsewhere.look_for_key(error.id, lease.queue)
+            raise
+
+    async def _opened(self, lease: Lease, program: ScriptProgram, snapshot: bytes) -> bytes:
+        """The snapshot, if it may be trusted; another worker may have the key that this one lacks."""
+        if not program.native:
+            return snapshot
+        try:
+            return await self.seals.opened(snapshot, lease.execution, lease.definition)
+        except KeyMissing as error:
+            await self.elsewhere.look_for_key(error.id, lease.queue)
+            raise
+
     async def _loader(
-        self, execution: str, program: ScriptProgram, view: MachineView, job: Job
+        self, lease: Lease, program: ScriptProgram, view: MachineView, job: Job
     ) -> Callable[[], RunningMachine]:
         """Brings the machine back, where its program is to run: that may call the user's own code."""
+        execution = lease.execution
         warm = self.hot.take(execution)
         blobs: dict[str, bytes] = {}
+        snapshot = b""
         if warm is None or warm.version != view.version:
             warm = None
-            blobs = {name: await self.blobs.get(execution, name) for name in program.blobs_in(view.snapshot)}
+            snapshot = await self._opened(lease, program, view.snapshot)
+            blobs = {name: await self.blobs.get(execution, name) for name in program.blobs_in(snapshot)}
+            if snapshot is not view.snapshot:
+                for name, data in blobs.items():
+                    check_blob(name, data, execution)
 
         def load() -> RunningMachine:
-            machine = warm.machine if warm is not None else program.load(view.snapshot, blobs)
+            machine = warm.machine if warm is not None else program.load(snapshot, blobs)
             job.before = machine.awaiting
             return machine
 
@@ -231,6 +265,8 @@ class ScriptSteps:
         self, lease: Lease, job: Job, turn: Turn, machine: Any, events: tuple[NewEvent, ...] = ()
     ) -> ScriptStep:
         turn.dropped = lost_timers(lease.execution, job.before, turn.reachable)
+        if turn.snapshot and isinstance(machine, PythonMachine):
+            turn.snapshot = self.seals.sealed(turn.snapshot, lease.execution, lease.definition)
         transition = commit_turn(lease, turn, self.ledger.now(), events)
         warm = None
         if turn.status == "suspended" and machine is not None and job.awaiting is not None:

@@ -37,6 +37,19 @@ class KeySource:
     def is_read(self) -> bool:
         return self._ring is not None
 
+    @property
+    def is_configured(self) -> bool:
+        """Whether processes share a key for this store; nothing is read but whether there is a file. One of a store in
+        memory does not count: it ends with the process."""
+        if self._passing:
+            return False
+        named = any(self._environment.get(name, "").strip() for name in (FILE_VARIABLE, KEY_VARIABLE))
+        return named or (self._beside is not None and self._beside.exists())
+
+    @property
+    def may_be_configured(self) -> bool:
+        return not self._passing
+
     def ring(self, *, again: bool = False) -> Keyring:
         """Read on first use; ``again`` looks whether a file has other keys by now. Raises NoSecretKey."""
         if self._ring is None or again:

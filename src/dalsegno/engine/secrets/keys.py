@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import os
 import re
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from dalsegno.errors import BadConfiguration, SecretUnreadable
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -34,14 +39,26 @@ class Sealed(Struct, frozen=True):
 
 
 class SecretKey:
-    __slots__ = ("_cipher", "id")
+    __slots__ = ("_cached", "_material", "id")
 
     def __init__(self, material: bytes) -> None:
-        # Loaded by whoever uses a credential: it takes longer than the rest of the engine.
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see above
-
         self.id = sha256(b"dalsegno key id\0" + material).hexdigest()[:12]
-        self._cipher = AESGCM(material)
+        self._material = material
+        self._cached: AESGCM | None = None
+
+    @property
+    def _cipher(self) -> AESGCM:
+        if self._cached is None:
+            # Imported with the first credential: it takes longer than the rest of the engine.
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see above
+
+            self._cached = AESGCM(self._material)
+        return self._cached
+
+    def derived(self, label: bytes) -> bytes:
+        """A key for another purpose: HKDF-SHA256 with an empty salt, the label as its info, one block."""
+        pseudorandom = hmac.digest(bytes(KEY_BYTES), self._material, "sha256")
+        return hmac.digest(pseudorandom, label + b"\x01", "sha256")
 
     def seal(self, text: str, bound_to: bytes) -> Sealed:
         """``bound_to`` is not stored with it; whoever opens it must give the same."""
@@ -71,6 +88,9 @@ class Keyring:
 
     def find(self, id: str) -> SecretKey | None:
         return self._by_id.get(id)
+
+    def all(self) -> list[SecretKey]:
+        return list(self._by_id.values())
 
     def ids(self) -> list[str]:
         return list(self._by_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from hashlib import sha256
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Literal
 
@@ -17,6 +18,7 @@ from dalsegno.lang.python.naming import Naming
 from dalsegno.lang.python.natives import Natives, natives_of
 from dalsegno.lang.python.source import Source
 from dalsegno.lang.python.surroundings import Surroundings
+from dalsegno.lang.python.syntax_trees import pack, unpack
 from dalsegno.lang.snapshots import SnapshotError
 
 _MAGIC = b"dalsegno-python\n"
@@ -142,13 +144,18 @@ class PythonProgram:
         return _MAGIC + zlib.compress(msgspec.json.encode(self.stored), 6)
 
     @classmethod
-    def load(cls, data: bytes, resolve: Resolve | None = None) -> PythonProgram:
+    def load(
+        cls, data: bytes, resolve: Resolve | None = None, own: PythonProgram | None = None
+    ) -> PythonProgram:
         """The program as it was stored, on the globals of the running code.
 
         ``resolve`` may give the running workflow (or its function) for a module and a qualified name; otherwise the
-        module must be imported already.
+        module must be imported already. ``own``: the same version as the running code has it, which is then preferred
+        to what the store says.
         """
         stored = _decode(data)
+        if own is not None:
+            stored = own.stored
         found = resolve(stored.module, stored.qualname) if resolve is not None else None
         function = getattr(found, "function", found)
         if isinstance(function, FunctionType):
@@ -167,6 +174,27 @@ def stored_text(data: bytes) -> str:
 def stored_program(data: bytes) -> StoredProgram:
     """A stored workflow to be looked at, not run: its module, its file and lines, its text."""
     return _decode(data)
+
+
+def content_of(stored: StoredProgram) -> bytes:
+    """All of a stored program that decides what runs, wherever in its file it stood when it was compiled."""
+    functions = [
+        [
+            *(
+                code.name,
+                code.instructions,
+                code.handlers,
+                code.variables,
+                code.parameters,
+                code.own,
+                code.captured,
+            ),
+            *(code.live, code.shared, pack(unpack(code.syntax), positions=False)),
+        ]
+        for code in stored.functions
+    ]
+    head = [stored.name, stored.module, stored.qualname, stored.imports, stored.front_matter, stored.futures]
+    return sha256(msgspec.json.encode([head, functions], order="sorted")).digest()
 
 
 def _decode(data: bytes) -> StoredProgram:

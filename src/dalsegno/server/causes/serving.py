@@ -89,6 +89,19 @@ SERVING: dict[str, tuple[str, str]] = {
         ),
         "Give the process that key too (several are separated by commas), or set the credential again.",
     ),
+    "DS-344": (
+        (
+            "The stored state of a Python workflow, or the stored code of one of its earlier versions, carries no seal "
+            "after the date until which such ones are accepted, a seal that does not fit, or one of a key that this "
+            "process does not have. It was changed in the store, moved from another execution, or written by a process "
+            "without the key. Nothing of it was run, and nothing was changed."
+        ),
+        (
+            "Give every worker the same key. If you trust what is stored, run `dalsegno snapshots seal`, or extend the "
+            "date with `dalsegno snapshots accept-until`; otherwise cancel the execution. "
+            "See [Security](../security.md#snapshots)."
+        ),
+    ),
     "DS-350": (
         (
             "A remote worker answers for a task that is not its own any more: it was silent for longer than its lease, "

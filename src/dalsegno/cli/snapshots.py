@@ -1,0 +1,114 @@
+"""Seals of Python workflows' snapshots, as an operator sees and sets them at the machine."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from dalsegno.engine.client import Client
+from dalsegno.engine.secrets.snapshot_seals import Sealing, SnapshotSeals, is_sealed
+from dalsegno.errors import InvalidInput, NoSecretKey
+from dalsegno.lang.python.program import stored_program
+from dalsegno.model.execution import ExecutionView
+from dalsegno.ports.archive import ExecutionFilter, Place
+
+PAGE = 200
+DAY = 86400.0
+
+
+@dataclass(slots=True)
+class Survey:
+    """How the snapshots of unfinished Python executions are sealed."""
+
+    sealing: Sealing | None
+    sealed: int = 0
+    unsealed: list[str] = field(default_factory=list)
+    """Executions whose snapshot has no seal of any kind."""
+    by_hand: int = 0
+    has_more: bool = False
+
+
+async def survey(client: Client, seals: SnapshotSeals, most: int | None = None) -> Survey:
+    """Looks at no more than ``most`` executions."""
+    await seals.read_keys()
+    found = Survey(await seals.sealing())
+    looked = 0
+    async for view in _unfinished(client):
+        if most is not None and looked >= most:
+            found.has_more = True
+            break
+        looked += 1
+        machine = await client.stack.ledger.machine(view.id)
+        if machine is None or not machine.snapshot:
+            continue
+        if is_sealed(machine.snapshot):
+            found.sealed += 1
+        elif await seals.has_seal_by_hand(view.id):
+            found.by_hand += 1
+        else:
+            found.unsealed.append(view.id)
+    return found
+
+
+async def seal_all(client: Client, seals: SnapshotSeals) -> tuple[int, int]:
+    """Seals what is stored as it stands: snapshots of unfinished executions, and the code of their versions. How many
+    of each."""
+    if not seals.keys.is_configured:
+        raise NoSecretKey(
+            "there is no key to seal snapshots with: set DALSEGNO_SECRET_KEY or DALSEGNO_SECRET_KEY_FILE for this "
+            "command and for every worker; `dalsegno credentials new-key` makes one"
+        )
+    await seals.prepare()
+    snapshots, definitions = 0, set()
+    for execution in await seals.sealed_by_hand():
+        await seals.forget_by_hand(execution)
+    async for view in _unfinished(client):
+        definitions.add(view.definition)
+        machine = await client.stack.ledger.machine(view.id)
+        if machine is not None and machine.snapshot and not is_sealed(machine.snapshot):
+            await seals.seal_by_hand(machine.snapshot, view.id, view.definition)
+            snapshots += 1
+    programs = 0
+    for content_hash in sorted(definitions):
+        definition = await client.stack.archive.definition_by_hash(content_hash)
+        if definition is not None:
+            await seals.seal_program(content_hash, stored_program(definition.source))
+            programs += 1
+    return snapshots, programs
+
+
+async def _unfinished(client: Client) -> AsyncIterator[ExecutionView]:
+    where = ExecutionFilter(states=("RUNNING", "PAUSED"), kinds=("python",))
+    before: str | Place | None = None
+    while page := await client.stack.archive.executions(where, before, PAGE):
+        for view in page:
+            yield view
+        before = page[-1].id
+
+
+def moment_of(text: str, now: float) -> float:
+    """``now``, a number of days (``30d``), or a date such as 2027-03-31 (UTC, its beginning)."""
+    if text == "now":
+        return now
+    if text.endswith("d") and text[:-1].isdigit():
+        return now + int(text[:-1]) * DAY
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(f"{text!r} is no date; write 2027-03-31, 30d or now") from None
+    return (found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def date_of(moment: float) -> str:
+    return dt.datetime.fromtimestamp(moment, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def sentence(found: Survey, now: float) -> str:
+    """One line about the seals of a store."""
+    count = f"at least {len(found.unsealed)}" if found.has_more else str(len(found.unsealed))
+    if found.sealing is None:
+        return f"not sealed: no process with a secret key has run Python workflows here; {count} unsealed"
+    until = found.sealing.accept_until
+    accepted = "are accepted until" if now < until else "are refused since"
+    return f"sealed since {date_of(found.sealing.since)}; unsealed ones {accepted} {date_of(until)}: {count} left"

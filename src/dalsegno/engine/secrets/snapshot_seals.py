@@ -1,0 +1,340 @@
+"""Seals of Python workflows' snapshots and of their stored code: HMAC-SHA256 under keys derived from the secret key.
+
+Scripts are not sealed: their snapshots can name nothing but functions of the language.
+
+* A snapshot carries its seal in front of it: ``$1:<key id>:<mac>`` and a line break. The seal covers the snapshot, the
+  execution and the definition. Blobs are covered by their names, which are hashes of their content.
+* Stored code is sealed in a record beside it, by a process that has the same code in its own program. That code is
+  what runs; only an earlier version is run from the store.
+* What was stored without a seal is accepted until a date that is set when sealing begins in a store. An operator may
+  seal it as it stands: a record holds that seal until the execution's next turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import os
+from collections.abc import Sequence
+from hashlib import sha256
+
+import msgspec
+from msgspec import Struct
+
+from dalsegno.engine.secrets.key_source import KeySource
+from dalsegno.engine.secrets.keys import Keyring
+from dalsegno.errors import SnapshotRefused
+from dalsegno.lang.python.program import StoredProgram, content_of, stored_program
+from dalsegno.model.definition import Definition
+from dalsegno.ports.clock import Clock
+from dalsegno.ports.records import Records
+
+logger = logging.getLogger("dalsegno.secrets")
+
+SEALING = "snapshot-sealing"
+"""Kind of the one record that says since when a store is sealed."""
+THE_STORE = "store"
+BY_HAND = "snapshot-seal"
+"""Kind of the records of seals that an operator has set, by execution."""
+PROGRAMS = "program-seal"
+"""Kind of the records of seals of stored code, by its hash."""
+LOOK_EVERY = 30.0
+"""Seconds after which it is looked again whether there is a key, and until when unsealed snapshots are accepted."""
+MOST_SEALS = 8
+"""Of one version of a program: other releases of Dal Segno may compile the same source to other fragments."""
+
+UNSEALED_VARIABLE = "DALSEGNO_UNSEALED_SNAPSHOTS"
+"""With the value ``refuse``, a process with a key accepts nothing without a seal, whatever the date."""
+NO_KEY = (
+    "snapshots in this store must be sealed, and this process has no secret key; set DALSEGNO_SECRET_KEY or "
+    "DALSEGNO_SECRET_KEY_FILE for every worker"
+)
+
+_PREFIX = b"$1:"
+_HEAD = len(_PREFIX) + 12 + 1 + 64 + 1
+_SNAPSHOT_LABEL = b"dalsegno snapshot seal, version 1"
+_PROGRAM_LABEL = b"dalsegno program seal, version 1"
+_DATE_LABEL = b"dalsegno sealing date, version 1"
+
+
+class Seal(Struct, frozen=True):
+    key: str
+    mac: str
+
+
+class Sealing(Struct, frozen=True):
+    """Since when a store is sealed, and until when what has no seal is accepted. The dates are sealed, too: who can
+    write to the store cannot extend them."""
+
+    since: float
+    accept_until: float
+    seal: Seal | None = None
+
+    def message(self) -> bytes:
+        return f"{self.since!r} {self.accept_until!r}".encode()
+
+
+class KeyMissing(SnapshotRefused):
+    """Sealed with a key that this process does not have; ``id`` is empty if it has none and needs one."""
+
+    def __init__(self, message: str, id: str) -> None:
+        super().__init__(message)
+        self.id = id
+
+
+_decode_sealing = msgspec.json.Decoder(Sealing).decode
+_decode_seal = msgspec.json.Decoder(Seal).decode
+_decode_seals = msgspec.json.Decoder(tuple[Seal, ...]).decode
+_encode = msgspec.json.encode
+
+
+def is_sealed(snapshot: bytes) -> bool:
+    return snapshot.startswith(_PREFIX)
+
+
+def content(snapshot: bytes) -> bytes:
+    """Without its seal, which is not checked: to be looked at, not to be run."""
+    return snapshot[_HEAD:] if is_sealed(snapshot) else snapshot
+
+
+class SnapshotSeals:
+    def __init__(self, keys: KeySource, records: Records, clock: Clock, unsealed_seconds: float) -> None:
+        self.keys = keys
+        self._records = records
+        self._clock = clock
+        self._unsealed_seconds = unsealed_seconds
+        self._refuses = os.environ.get(UNSEALED_VARIABLE, "").strip() == "refuse"
+        self._ring: Keyring | None = None
+        self._derived: dict[tuple[str, bytes], bytes] = {}
+        self._sealing: Sealing | None = None
+        self._look_at = float("-inf")
+        self._known_programs: set[str] = set()
+
+    @property
+    def key_ids(self) -> Sequence[str]:
+        """Of the keys with which this process can check seals, as far as it has read them."""
+        return self._ring.ids() if self._ring is not None else ()
+
+    # -- what a store says --------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Reads the keys, and since when the store is sealed; at most every `LOOK_EVERY` seconds. Where there is a key
+        and the store is not sealed yet, sealing begins."""
+        now = self._clock.now()
+        if now < self._look_at or not self.keys.may_be_configured:
+            return
+        await self.read_keys()
+        self._sealing = await (self.begin() if self._ring is not None else self.sealing())
+        self._look_at = now + LOOK_EVERY
+
+    async def read_keys(self) -> None:
+        # In a thread: it may read a file, and a passphrase takes a tenth of a second.
+        found = None
+        if self.keys.is_configured:
+            found = await asyncio.to_thread(self.keys.ring, again=True)
+        if found is not self._ring:
+            self._ring, self._derived = found, {}
+
+    async def sealing(self) -> Sealing | None:
+        record = await self._records.get(SEALING, THE_STORE)
+        found = _decode_sealing(record.data) if record is not None else None
+        if found is None or self._ring is None:
+            return found
+        if self._refuses or found.seal is None or not self._fits(found.seal, _DATE_LABEL, found.message()):
+            return msgspec.structs.replace(found, accept_until=found.since)
+        return found
+
+    async def begin(self) -> Sealing:
+        """Sets the date, unless that was done before."""
+        found = await self.sealing()
+        while found is None:
+            now = self._clock.now()
+            new = self._with_seal(Sealing(now, now + self._unsealed_seconds))
+            if await self._records.put(SEALING, THE_STORE, _encode(new), 0) is not None:
+                logger.info("snapshots of Python workflows are sealed in this store from now on")
+            found = await self.sealing()
+        return found
+
+    async def accept_until(self, moment: float) -> Sealing:
+        """Changes the date until which what has no seal is accepted; the first call begins the sealing."""
+        await self.read_keys()
+        if self._ring is None:
+            raise KeyMissing("the date is sealed with the secret key, and this process has none", "")
+        begun = await self.begin()
+        changed = self._with_seal(msgspec.structs.replace(begun, accept_until=moment))
+        await self._records.put(SEALING, THE_STORE, _encode(changed))
+        self._look_at = float("-inf")
+        return changed
+
+    def _with_seal(self, sealing: Sealing) -> Sealing:
+        if self._ring is None:
+            return sealing
+        key = self._ring.first.id
+        seal = Seal(key, self._mac(key, _DATE_LABEL, sealing.message()))
+        return msgspec.structs.replace(sealing, seal=seal)
+
+    # -- snapshots ----------------------------------------------------------------------------------------------
+
+    def sealed(self, snapshot: bytes, execution: str, definition: str) -> bytes:
+        """With a seal, where there is a key. `prepare` comes before."""
+        if self._ring is None:
+            return snapshot
+        key = self._ring.first.id
+        mac = self._mac(key, _SNAPSHOT_LABEL, _message(snapshot, execution, definition))
+        return _head(Seal(key, mac)) + snapshot
+
+    async def opened(self, snapshot: bytes, execution: str, definition: str) -> bytes:
+        """Without its seal. Raises `SnapshotRefused` if it is not trusted, `KeyMissing` if it cannot be checked."""
+        if not is_sealed(snapshot):
+            await self._check_unsealed(snapshot, execution, definition)
+            return snapshot
+        head, body = snapshot[:_HEAD], snapshot[_HEAD:]
+        key = head[len(_PREFIX) : len(_PREFIX) + 12].decode("ascii", "replace")
+        seal = Seal(key, head[-65:-1].decode("ascii", "replace"))
+        is_whole = head == _head(seal)
+        await self._need_key(key, f"the snapshot of execution {execution}")
+        if not is_whole or not self._fits(seal, _SNAPSHOT_LABEL, _message(body, execution, definition)):
+            raise SnapshotRefused(
+                f"the seal of the snapshot of execution {execution} does not fit: the snapshot was changed in the "
+                "store, or belongs to another execution. Nothing was run. Restore it from a backup, or cancel the "
+                "execution"
+            )
+        return body
+
+    async def _check_unsealed(self, snapshot: bytes, execution: str, definition: str) -> None:
+        if self._sealing is None or self._clock.now() < self._sealing.accept_until:
+            return
+        if self._ring is None:
+            raise KeyMissing(
+                NO_KEY,
+                "",
+            )
+        record = await self._records.get(BY_HAND, execution)
+        message = _message(snapshot, execution, definition)
+        if record is not None and self._fits(_decode_seal(record.data), _SNAPSHOT_LABEL, message):
+            return
+        self._sealing = await self.begin()  # somebody may have set another date meanwhile
+        if self._clock.now() < self._sealing.accept_until:
+            return
+        raise SnapshotRefused(
+            f"the snapshot of execution {execution} has no seal, and such ones are accepted no more in this store. "
+            "Nothing was run. If you trust it, run `dalsegno snapshots seal`; otherwise cancel the execution"
+        )
+
+    def must_seal(self) -> bool:
+        """Whether this process must not store a snapshot: others would refuse it for want of a seal."""
+        sealing = self._sealing
+        return self._ring is None and sealing is not None and self._clock.now() >= sealing.accept_until
+
+    async def seal_by_hand(self, snapshot: bytes, execution: str, definition: str) -> None:
+        """Seals a stored snapshot as it stands. `prepare` comes before, and there is a key."""
+        if self._ring is None:
+            raise KeyMissing("there is no secret key to seal snapshots with", "")
+        key = self._ring.first.id
+        mac = self._mac(key, _SNAPSHOT_LABEL, _message(snapshot, execution, definition))
+        await self._records.put(BY_HAND, execution, _encode(Seal(key, mac)))
+
+    async def forget_by_hand(self, execution: str) -> None:
+        await self._records.remove(BY_HAND, execution)
+
+    async def sealed_by_hand(self, after: str = "", limit: int = 500) -> list[str]:
+        """Executions of which an operator has sealed the snapshot."""
+        return [record.id for record in await self._records.page(BY_HAND, after, limit)]
+
+    async def has_seal_by_hand(self, execution: str) -> bool:
+        return await self._records.get(BY_HAND, execution) is not None
+
+    # -- stored code --------------------------------------------------------------------------------------------
+
+    async def seal_program(self, hash: str, program: StoredProgram) -> None:
+        """Of code that this process has in its own program, or that an operator trusts."""
+        await self.prepare()
+        if self._ring is None:
+            return
+        key, message = self._ring.first.id, _program_message(hash, program)
+        new = Seal(key, self._mac(key, _PROGRAM_LABEL, message))
+        while True:
+            record = await self._records.get(PROGRAMS, hash)
+            seals = _decode_seals(record.data) if record is not None else ()
+            if new in seals:
+                return
+            kept = [seal for seal in seals if not self._fits(seal, _PROGRAM_LABEL, message)]
+            data = _encode([new, *kept][:MOST_SEALS])
+            version = record.version if record is not None else 0
+            if await self._records.put(PROGRAMS, hash, data, version) is not None:
+                return
+
+    async def check_program(self, definition: Definition) -> None:
+        """Code from the store, before it is run. Raises `SnapshotRefused`."""
+        if self._sealing is None or definition.hash in self._known_programs:
+            return
+        if self._ring is None and self._clock.now() < self._sealing.accept_until:
+            return
+        program = stored_program(definition.source)
+        record = await self._records.get(PROGRAMS, definition.hash)
+        seals = _decode_seals(record.data) if record is not None else ()
+        for seal in seals:
+            await self._need_key(seal.key, f"the stored code of '{definition.name}'")
+            if self._fits(seal, _PROGRAM_LABEL, _program_message(definition.hash, program)):
+                self._known_programs.add(definition.hash)
+                return
+        what = f"the stored code of version {definition.version} of '{definition.name}'"
+        if seals:
+            raise SnapshotRefused(
+                f"the seal of {what} does not fit: it was changed in the store. Nothing was run. Restore it from a "
+                "backup, or cancel the executions of this version"
+            )
+        if self._clock.now() >= self._sealing.accept_until:
+            raise SnapshotRefused(
+                f"{what} has no seal, and such code is accepted no more in this store. Nothing was run. If you trust "
+                "it, run `dalsegno snapshots seal`; otherwise cancel the executions of this version"
+            )
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    async def _need_key(self, id: str, what: str) -> None:
+        """A file may have got another key while this process ran."""
+        if self._ring is None or self._ring.find(id) is None:
+            await self.read_keys()
+        if self._ring is None or self._ring.find(id) is None:
+            has = f"has {', '.join(self.key_ids)}" if self._ring is not None else "has no secret key"
+            raise KeyMissing(
+                f"{what} is sealed with key {id}, and this process {has}; give every worker the same keys", id
+            )
+
+    def _fits(self, seal: Seal, label: bytes, message: bytes) -> bool:
+        if self._ring is None or self._ring.find(seal.key) is None:
+            return False
+        return hmac.compare_digest(self._mac(seal.key, label, message).encode(), seal.mac.encode())
+
+    def _mac(self, key: str, label: bytes, message: bytes) -> str:
+        derived = self._derived.get((key, label))
+        if derived is None:
+            found = self._ring.find(key) if self._ring is not None else None
+            if found is None:
+                raise KeyMissing(f"this process does not have key {key}", key)
+            derived = self._derived[key, label] = found.derived(label)
+        return hmac.digest(derived, message, "sha256").hex()
+
+
+def _head(seal: Seal) -> bytes:
+    return b"%b%b:%b\n" % (_PREFIX, seal.key.encode(), seal.mac.encode())
+
+
+def _message(snapshot: bytes, execution: str, definition: str) -> bytes:
+    """Neither ids nor hashes hold a NUL."""
+    return b"%b\0%b\0%b" % (execution.encode(), definition.encode(), snapshot)
+
+
+def _program_message(hash: str, program: StoredProgram) -> bytes:
+    return b"%b\0%b" % (hash.encode(), content_of(program))
+
+
+def check_blob(name: str, data: bytes, execution: str) -> None:
+    """A sealed snapshot names its blobs by their content."""
+    if sha256(data).hexdigest() != name:
+        raise SnapshotRefused(
+            f"a blob of execution {execution} was changed in the store: it does not have the content that its snapshot "
+            "names. Nothing was run. Restore it from a backup, or cancel the execution"
+        )
