@@ -210,7 +210,7 @@ def test_a_worker_without_the_key_leaves_a_sealed_snapshot_alone(
 def test_an_unsealed_snapshot_is_refused_after_the_date_until_an_operator_seals_it(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dalsegno.cli.snapshots import seal_all, survey  # noqa: PLC0415 - the command's own work
+    from dalsegno.cli.snapshots import seal_all, survey
 
     [execution] = suspend(url, "ab")
     monkeypatch.setattr(letting_go, "CANNOT_RUN_PAUSE", 0.05)
@@ -369,7 +369,7 @@ async def test_stored_code_without_a_seal_is_accepted_until_the_date(stack: Stac
 
 def changed_code(program: PythonProgram) -> bytes:
     """The same version with another word in one of its fragments."""
-    import msgspec  # noqa: PLC0415 - only here
+    import msgspec
 
     text = msgspec.json.encode(program.stored)
     edited = text.replace(b'"harmless"', b'"eval"')
