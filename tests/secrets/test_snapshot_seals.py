@@ -227,6 +227,26 @@ def test_an_unsealed_snapshot_is_refused_after_the_date_until_an_operator_seals_
         assert handle.result(30) == "harmless hello a"
 
 
+def test_what_an_old_key_sealed_is_sealed_anew_before_the_key_is_removed(
+    tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dalsegno.cli.snapshots import seal_all
+
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    [execution] = suspend(url, "ab")
+    new = new_key()
+    monkeypatch.setenv(KEY_VARIABLE, f"{new},{key}")
+    app = greeting_app(url)
+    with app.running(worker=False):
+        assert app.host.call(seal_all(app.client, app.engine.seals)) == (1, 1)
+    monkeypatch.setenv(KEY_VARIABLE, new)
+    again = greeting_app(url)
+    with again.running():
+        handle = again.handle(execution)
+        handle.signal("word", "hello")
+        assert handle.result(30) == "harmless hello a"
+
+
 # -- the seals themselves, at any time ----------------------------------------------------------------------------
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from dalsegno.engine.client import Client
-from dalsegno.engine.secrets.snapshot_seals import Sealing, SnapshotSeals, is_sealed
+from dalsegno.engine.secrets.snapshot_seals import Sealing, SnapshotSeals, is_sealed, key_of
 from dalsegno.errors import InvalidInput, NoSecretKey
 from dalsegno.lang.python.program import stored_program
 from dalsegno.model.execution import ExecutionView
@@ -22,7 +23,8 @@ class Survey:
     """How the snapshots of unfinished Python executions are sealed."""
 
     sealing: Sealing | None
-    sealed: int = 0
+    sealed: Counter[str] = field(default_factory=Counter)
+    """By the id of the key."""
     unsealed: list[str] = field(default_factory=list)
     """Executions whose snapshot has no seal of any kind."""
     by_hand: int = 0
@@ -43,7 +45,7 @@ async def survey(client: Client, seals: SnapshotSeals, most: int | None = None) 
         if machine is None or not machine.snapshot:
             continue
         if is_sealed(machine.snapshot):
-            found.sealed += 1
+            found.sealed[key_of(machine.snapshot)] += 1
         elif await seals.has_seal_by_hand(view.id):
             found.by_hand += 1
         else:
@@ -53,22 +55,28 @@ async def survey(client: Client, seals: SnapshotSeals, most: int | None = None) 
 
 async def seal_all(client: Client, seals: SnapshotSeals) -> tuple[int, int]:
     """Seals what is stored as it stands: snapshots of unfinished executions, and the code of their versions. How many
-    of each."""
+    of each. What an older key has sealed is sealed with the first one, if its seal fits; else `SnapshotRefused`."""
     if not seals.keys.is_configured:
         raise NoSecretKey(
             "there is no key to seal snapshots with: set DALSEGNO_SECRET_KEY or DALSEGNO_SECRET_KEY_FILE for this "
             "command and for every worker; `dalsegno credentials new-key` makes one"
         )
     await seals.prepare()
+    await seals.accept_until((await seals.begin()).accept_until)  # the date, too, with the first key
+    first = seals.key_ids[0]
     snapshots, definitions = 0, set()
     for execution in await seals.sealed_by_hand():
         await seals.forget_by_hand(execution)
     async for view in _unfinished(client):
         definitions.add(view.definition)
         machine = await client.stack.ledger.machine(view.id)
-        if machine is not None and machine.snapshot and not is_sealed(machine.snapshot):
-            await seals.seal_by_hand(machine.snapshot, view.id, view.definition)
-            snapshots += 1
+        if machine is None or not machine.snapshot or key_of(machine.snapshot) == first:
+            continue
+        snapshot = machine.snapshot
+        if is_sealed(snapshot):
+            snapshot = await seals.opened(snapshot, view.id, view.definition)
+        await seals.seal_by_hand(snapshot, view.id, view.definition)
+        snapshots += 1
     programs = 0
     for content_hash in sorted(definitions):
         definition = await client.stack.archive.definition_by_hash(content_hash)

@@ -45,7 +45,7 @@ def status(store: Store = None, json: Json = False) -> None:
         {
             "sealed_since": sealing.since if sealing is not None else None,
             "accept_until": sealing.accept_until if sealing is not None else None,
-            "sealed": found.sealed,
+            "sealed": dict(found.sealed),
             "sealed_by_hand": found.by_hand,
             "unsealed": found.unsealed,
         }
@@ -54,9 +54,10 @@ def status(store: Store = None, json: Json = False) -> None:
 
 @commands.command("seal")
 def seal(store: Store = None, json: Json = False) -> None:
-    """Seal what is stored as it stands: snapshots of unfinished executions without a seal, and the code they run.
+    """Seal what is stored as it stands: snapshots of unfinished executions, and the code they run, with the first key.
 
-    Do so only if you trust the content of the store. It may be run again.
+    Do so only if you trust the content of the store. It may be run again. Before an old key is removed, it seals with
+    the first key what the old one has sealed.
     """
     from dalsegno.cli.output import emit
     from dalsegno.cli.snapshots import seal_all

@@ -93,6 +93,13 @@ def is_sealed(snapshot: bytes) -> bool:
     return snapshot.startswith(_PREFIX)
 
 
+def key_of(snapshot: bytes) -> str:
+    """The id of the key that sealed it; empty if it has no seal."""
+    return (
+        snapshot[len(_PREFIX) : len(_PREFIX) + 12].decode("ascii", "replace") if is_sealed(snapshot) else ""
+    )
+
+
 def content(snapshot: bytes) -> bytes:
     """Without its seal, which is not checked: to be looked at, not to be run."""
     return snapshot[_HEAD:] if is_sealed(snapshot) else snapshot
@@ -190,10 +197,15 @@ class SnapshotSeals:
             await self._check_unsealed(snapshot, execution, definition)
             return snapshot
         head, body = snapshot[:_HEAD], snapshot[_HEAD:]
-        key = head[len(_PREFIX) : len(_PREFIX) + 12].decode("ascii", "replace")
+        key = key_of(snapshot)
         seal = Seal(key, head[-65:-1].decode("ascii", "replace"))
         is_whole = head == _head(seal)
-        await self._need_key(key, f"the snapshot of execution {execution}")
+        try:
+            await self._need_key(key, f"the snapshot of execution {execution}")
+        except KeyMissing:
+            if await self._fits_by_hand(body, execution, definition):
+                return body
+            raise
         if not is_whole or not self._fits(seal, _SNAPSHOT_LABEL, _message(body, execution, definition)):
             raise SnapshotRefused(
                 f"the seal of the snapshot of execution {execution} does not fit: the snapshot was changed in the "
@@ -210,9 +222,7 @@ class SnapshotSeals:
                 NO_KEY,
                 "",
             )
-        record = await self._records.get(BY_HAND, execution)
-        message = _message(snapshot, execution, definition)
-        if record is not None and self._fits(_decode_seal(record.data), _SNAPSHOT_LABEL, message):
+        if await self._fits_by_hand(snapshot, execution, definition):
             return
         self._sealing = await self.begin()  # somebody may have set another date meanwhile
         if self._clock.now() < self._sealing.accept_until:
@@ -222,13 +232,18 @@ class SnapshotSeals:
             "Nothing was run. If you trust it, run `dalsegno snapshots seal`; otherwise cancel the execution"
         )
 
+    async def _fits_by_hand(self, snapshot: bytes, execution: str, definition: str) -> bool:
+        record = await self._records.get(BY_HAND, execution)
+        message = _message(snapshot, execution, definition)
+        return record is not None and self._fits(_decode_seal(record.data), _SNAPSHOT_LABEL, message)
+
     def must_seal(self) -> bool:
         """Whether this process must not store a snapshot: others would refuse it for want of a seal."""
         sealing = self._sealing
         return self._ring is None and sealing is not None and self._clock.now() >= sealing.accept_until
 
     async def seal_by_hand(self, snapshot: bytes, execution: str, definition: str) -> None:
-        """Seals a stored snapshot as it stands. `prepare` comes before, and there is a key."""
+        """Seals a stored snapshot, without the seal it may have, as it stands. `prepare` comes before."""
         if self._ring is None:
             raise KeyMissing("there is no secret key to seal snapshots with", "")
         key = self._ring.first.id
@@ -274,12 +289,13 @@ class SnapshotSeals:
         program = stored_program(definition.source)
         record = await self._records.get(PROGRAMS, definition.hash)
         seals = _decode_seals(record.data) if record is not None else ()
-        for seal in seals:
-            await self._need_key(seal.key, f"the stored code of '{definition.name}'")
-            if self._fits(seal, _PROGRAM_LABEL, _program_message(definition.hash, program)):
-                self._known_programs.add(definition.hash)
-                return
+        message = _program_message(definition.hash, program)
+        if any(self._fits(seal, _PROGRAM_LABEL, message) for seal in seals):
+            self._known_programs.add(definition.hash)
+            return
         what = f"the stored code of version {definition.version} of '{definition.name}'"
+        for seal in seals:
+            await self._need_key(seal.key, what)
         if seals:
             raise SnapshotRefused(
                 f"the seal of {what} does not fit: it was changed in the store. Nothing was run. Restore it from a "
