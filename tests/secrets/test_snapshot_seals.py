@@ -120,7 +120,10 @@ def refused(app: App, handle: Handle) -> str:
 
     reason = until(look, "a dead letter")
     assert handle.status().state == "RUNNING"
-    assert any(wait.kind == "trouble" and reason in wait.sentence for wait in handle.why())
+    until(
+        lambda: any(wait.kind == "trouble" and reason in wait.sentence for wait in handle.why()),
+        "why gives the reason, but while the token is being tried",
+    )
     return reason
 
 
