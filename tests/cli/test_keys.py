@@ -67,6 +67,8 @@ def test_quotas_of_a_key_are_set_changed_and_taken_back(invoke: Invoke) -> None:
         (("keys", "set", "ci", "--bytes-per-minute", "many"), "that is not a number"),
         (("keys", "set", "ci", "--bytes-per-minute", "9" * 20), "a quota is a number from 0"),
         (("keys", "set", "nobody", "--open-streams", "1"), "there is no key 'nobody'"),
+        (("server", "--quota", "starts=1"), "there is no quota 'starts'"),
+        (("server", "--quota", "open-streams"), "that is not a number"),
     ):
         found = invoke(*arguments)
         assert found.exit_code == 2

@@ -61,6 +61,22 @@ def test_keys(server: str, invoke: Invoke, both: Any, monkeypatch: pytest.Monkey
     monkeypatch.setenv("DALSEGNO_KEY", made["key"])
     said(invoke, server, "keys", "add", "ci", "--expires", "30d")
     assert [key["name"] for key in both("keys", "ls")["keys"]] == ["ops", "ci"]
+    worker = (
+        "keys",
+        "add",
+        "node",
+        "--scope",
+        "worker",
+        "--queue",
+        "images",
+        "--open-streams",
+        "5",
+        "--json",
+    )
+    assert json.loads(said(invoke, server, *worker))["quotas"] == {"open_streams": 5}
+    said(invoke, server, "keys", "set", "node", "--queue", "mail", "--open-streams", "default")
+    limited = both("keys", "ls")["keys"][-1]
+    assert (limited["queues"], limited["quotas"]) == (["mail"], {})
     assert said(invoke, server, "keys", "revoke", "ci") == "ci: revoked\n"
     assert "revoked" in said(invoke, server, "keys", "ls", "--all")
     again = invoke("keys", "revoke", "ci", "--server", server)

@@ -22,7 +22,7 @@ from tests.server.test_definitions import GRAPH
 from tests.server.test_executions import ended
 from tests.server.test_keys import bearer, book_of, make_key
 from tests.server.test_waiting import WAITS
-from tests.waiting import come_about
+from tests.waiting import come_about, until
 
 IN_MEMORY = pytest.mark.parametrize("store_url", ["memory"], indirect=True)
 START = {"definition": GRAPH, "input": {"n": 1}}
@@ -88,9 +88,13 @@ def test_a_key_beyond_its_quota_is_refused_over_a_socket(app: App) -> None:
         assert [each.status_code for each in answers] == [201, 201, *[429] * 10]
         assert 25 <= int(answers[-1].headers["Retry-After"]) <= 30
         assert http.post("/v1/executions", json=START).status_code == 201
-        noted: list[dict[str, Any]] = []
-        while not any(each["status"] == 201 and each["who"] == "ops" for each in noted):
-            noted = http.get("/v1/audit").json()["items"]
+
+        def written() -> list[dict[str, Any]] | None:
+            noted: list[dict[str, Any]] = http.get("/v1/audit").json()["items"]
+            is_last = any(each["action"] == "executions.start" and each["who"] == "ops" for each in noted)
+            return noted if is_last else None
+
+        noted = until(written, "the last start is in the audit log")
         assert sum(each["status"] == 429 for each in noted) == 1, "a flood of refusals does not fill the log"
 
 

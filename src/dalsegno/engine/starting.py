@@ -146,13 +146,17 @@ def _new(
         input=raw,
         created_at=now,
         priority=options.priority,
-        tags=owned_tags(((str(name), str(tag)) for name, tag in options.tags.items()), options.starter),
+        tags=_tags_of(options) if options.tags or options.starter is not None else (),
         idempotency_key=key,
         parent=ancestry.parent,
         relation=ancestry.relation,
         kind=kind,
         notify=ancestry.notify,
     )
+
+
+def _tags_of(options: StartOptions) -> tuple[tuple[str, str], ...]:
+    return owned_tags(((str(name), str(tag)) for name, tag in options.tags.items()), options.starter)
 
 
 def _check(schema: Mapping[str, Any], raw: bytes, steps: int) -> None:
