@@ -34,6 +34,19 @@ def test_a_missing_store_is_a_warning_and_is_not_created(invoke: Invoke, folder:
     assert not (folder / "dalsegno.db").exists()
 
 
+def test_files_that_others_may_read_are_a_warning_with_a_cure(invoke: Invoke, folder: Path) -> None:
+    write(folder, hello_yaml=HELLO)
+    invoke("run", "hello.yaml")
+    assert statuses(invoke)["permissions"] == "ok"
+    key = folder / "dalsegno.db.key"
+    key.touch(0o640)
+    assert statuses(invoke)["permissions"] == "warn"
+    assert "chmod go=" in invoke("doctor").stdout
+    key.chmod(0o600)
+    (folder / "dalsegno.db").chmod(0o644)
+    assert statuses(invoke)["permissions"] == "warn"
+
+
 def test_work_that_nobody_serves_is_a_warning_with_a_cure(invoke: Invoke, folder: Path) -> None:
     write(folder, hello_yaml=HELLO)
     invoke("deploy", "hello.yaml")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -35,6 +36,16 @@ SELECT current_setting('server_version_num')::integer / 10000 AS major, current_
 """
 
 
+class Link(Struct, frozen=True):
+    """How a connection to the server travels."""
+
+    address: str
+    """Of the server; empty for a Unix socket."""
+    encrypted: bool
+    verified: bool
+    """Whether the server's certificate was checked."""
+
+
 class Facts(Struct, frozen=True):
     major: int
     version: str
@@ -47,14 +58,31 @@ class Facts(Struct, frozen=True):
     """Seconds by which its clock is before this machine's."""
     wakes: bool
     """Whether messages between processes arrive."""
+    links: tuple[Link, ...] = ()
+    """Of the store's URL, and of the one for wake-ups where that is another."""
 
 
 async def examine_database(url: str, listen_at: str) -> Facts:
     async with _connected(url) as connection:
         row = await connection.fetchrow(ABOUT)
+        links = [_link(connection)]
     ahead = row["now"] - time.time()
     wakes = await _wakes(listen_at)
-    return Facts(row["major"], row["version"], row["durable"], row["vacuums"], row["standby"], ahead, wakes)
+    if wakes and listen_at != url:
+        async with _connected(listen_at) as connection:
+            links.append(_link(connection))
+    about = (row["major"], row["version"], row["durable"], row["vacuums"], row["standby"])
+    return Facts(*about, ahead, wakes, tuple(links))
+
+
+def _link(connection: Any) -> Link:
+    """asyncpg has no public way to ask. Its default, ``sslmode=prefer``, takes plain text where TLS is refused."""
+    transport = connection._transport
+    secured = transport.get_extra_info("ssl_object")
+    peer = transport.get_extra_info("peername")
+    address = str(peer[0]) if isinstance(peer, tuple) else ""
+    verified = secured is not None and secured.context.verify_mode == ssl.CERT_REQUIRED
+    return Link(address, secured is not None, verified)
 
 
 class Refused(Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
 from pathlib import Path
 from urllib.parse import quote
@@ -23,10 +25,23 @@ WRITER_PRAGMAS = (
 READER_PRAGMAS = ("PRAGMA query_only = ON", "PRAGMA cache_size = -8192", "PRAGMA temp_store = MEMORY")
 
 
+OWNER_ONLY = 0o600
+
+
 def connect_writer(path: Path, *, create: bool) -> sqlite3.Connection:
+    if create:
+        _create_for_owner(path)
     connection = _connect(path, "rwc" if create else "rw")
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     return connection
+
+
+def _create_for_owner(path: Path) -> None:
+    """Create the file for its owner alone, whatever the umask: it holds inputs and outputs of all workflows. SQLite gives
+    its ``-wal`` and ``-shm`` the same mode. A file that exists is not opened: closing any descriptor of a file drops
+    all locks that this process holds on it."""
+    with contextlib.suppress(OSError):  # it exists, or SQLite says why it cannot be made
+        os.close(os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY))
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:

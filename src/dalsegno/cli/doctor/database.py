@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from dalsegno.cli.doctor.check import Check, judge
 from dalsegno.errors import DalSegnoError
+from dalsegno.server.settings import is_loopback
 from dalsegno.wiring import LISTEN_VARIABLE, require_postgres_driver
+
+if TYPE_CHECKING:
+    from dalsegno.adapters.postgres.examination import Link
 
 APART = 5.0
 """Seconds by which clocks may differ before it is worth a word."""
@@ -15,6 +21,12 @@ SHOWN = 5
 KEEP_MAKING = (
     "Nothing is lost, and a retention empties it. Keep a process running whose user owns the tables of the schema"
     " `dalsegno`: it makes partitions a week ahead."
+)
+
+
+VERIFY = (
+    "Add `sslmode=verify-full` to the store's URL, and `sslrootcert=FILE` where the authority is your own."
+    " Without it the driver falls back to plain text (`prefer`)."
 )
 
 
@@ -63,7 +75,23 @@ async def examine_server(url: str) -> list[Check]:
             warn=apart > APART,
             cure="Set the clocks of all machines by NTP.",
         ),
+        judge_links(facts.links),
     ]
+
+
+def judge_links(links: Iterable[Link]) -> Check:
+    """Whether what goes to the server over a network can be read or changed on its way."""
+    remote = [each for each in links if each.address and not is_loopback(each.address)]
+    wrong = next((each for each in remote if not each.verified), None)
+    if wrong is None:
+        detail = "encrypted, the server's certificate is verified" if remote else "stays on this machine"
+        return judge("encryption", detail)
+    detail = (
+        f"the certificate of the server at {wrong.address} is not verified: another machine can pose as it"
+        if wrong.encrypted
+        else f"the connection to {wrong.address} is plain text: passwords' hashes and all data can be read on its way"
+    )
+    return judge("encryption", detail, warn=True, cure=VERIFY)
 
 
 async def examine_rights(url: str) -> list[Check]:

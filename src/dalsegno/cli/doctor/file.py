@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sqlite3
 import tempfile
@@ -11,12 +12,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from dalsegno.cli.doctor.check import Check, judge
+from dalsegno.engine.secrets.key_source import FILE_VARIABLE, SUFFIX
 
 GIGABYTE = 1_000_000_000
 LITTLE = 100_000_000
 QUICK = 200_000_000
 """Files up to this size are checked page by page."""
 SLOW_SYNC = 0.03
+OTHERS = 0o077
+KEPT_BESIDE = ("-wal", "-shm", "-journal", SUFFIX)
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p")
 
 
@@ -29,8 +33,20 @@ def examine_file(path: Path) -> list[Check]:
     if os.access(folder, os.W_OK):
         checks.append(_sync(folder))
     if path.is_file():
-        checks += _content(path)
+        checks += [_readers(path), *_content(path)]
     return checks
+
+
+def _readers(path: Path) -> Check:
+    """Who may read the store and the key of its credentials, beside their owner."""
+    found = [path.with_name(path.name + suffix) for suffix in ("", *KEPT_BESIDE)]
+    if named := os.environ.get(FILE_VARIABLE):
+        found.append(Path(named))
+    read = [each for each in found if each.is_file() and each.stat().st_mode & OTHERS]
+    names = " ".join(shlex.quote(str(each)) for each in read)
+    detail = f"others may read or write {names}" if read else "only their owner may read the store's files"
+    cure = f"If no other user needs them: chmod go= {names}"
+    return judge("permissions", detail, warn=bool(read), cure=cure)
 
 
 def _place(path: Path) -> Check:
