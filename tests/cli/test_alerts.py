@@ -17,7 +17,13 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_alert_is_added_listed_and_removed(invoke: Invoke) -> None:
     added = invoke("alerts", "add", "chat", "--stdin", stdin="https://chat.example.com/T0/secret-part\n")
-    assert added.stdout == "added alert 'chat': https://chat.example.com/…\n"
+    told, secret = added.stdout.splitlines()
+    assert told == "added alert 'chat': https://chat.example.com/…"
+    assert secret.startswith("secret, which signs its messages and is shown this once: whsec_")
+    rotated = json.loads(invoke("alerts", "rotate", "chat", "--overlap", "1h", "--json").stdout)
+    assert rotated["secret"].startswith("whsec_")
+    assert rotated["secret"] not in secret
+    assert invoke("alerts", "rotate", "chat", "--overlap", "soon").exit_code == 2
     invoke("alerts", "add", "ops", "--mail", "ops@example.com", "--workflow", "checkout", "--every", "300")
     listed = invoke("alerts", "ls").stdout
     assert "ops@example.com" in listed
@@ -26,7 +32,9 @@ def test_an_alert_is_added_listed_and_removed(invoke: Invoke) -> None:
         ("chat", None, 60.0),
         ("ops", "checkout", 300.0),
     ]
+    assert [each["signed"] for each in shown] == [True, False]
     assert "secret-part" not in listed + str(shown)
+    assert "whsec_" not in listed + str(shown)
     assert invoke("alerts", "rm", "chat").stdout == "removed alert 'chat'\n"
     assert invoke("alerts", "rm", "chat").exit_code == 2
 

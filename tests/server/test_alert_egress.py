@@ -11,6 +11,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from dalsegno.errors import NotDelivered
 from dalsegno.nodes.egress import EgressDenied, blocking_policy
 from dalsegno.nodes.http_client import HttpClients
+from dalsegno.server.alerts import Receiver
 from dalsegno.server.messages import Failed, Message, post
 
 MESSAGE = Message("m1", "ops", 1, (Failed("e", "w", 1, "", "X", "no luck", "", ""),))
@@ -59,7 +60,7 @@ async def test_no_spelling_of_a_private_address_is_connected_to(
 ) -> None:
     port, met = listener
     with pytest.raises(NotDelivered, match="are blocked"):
-        await post(f"http://{host}:{port}/", MESSAGE, blocking_policy())
+        await post(Receiver(f"http://{host}:{port}/"), MESSAGE, blocking_policy(), 0.0)
     assert met == []
 
 
@@ -104,6 +105,6 @@ async def test_a_name_that_resolves_to_a_private_address_is_not_connected_to(
 
 async def test_what_the_operator_allows_is_connected_to(listener: tuple[int, list[str]]) -> None:
     port, met = listener
-    await post(f"http://１２７.0.0.1:{port}/", MESSAGE, blocking_policy("127.0.0.0/8"))
-    await post(f"http://ｌｏｃａｌｈｏｓｔ:{port}/", MESSAGE, blocking_policy("localhost"))
+    await post(Receiver(f"http://１２７.0.0.1:{port}/"), MESSAGE, blocking_policy("127.0.0.0/8"), 0.0)
+    await post(Receiver(f"http://ｌｏｃａｌｈｏｓｔ:{port}/"), MESSAGE, blocking_policy("localhost"), 0.0)
     assert len(met) == 2

@@ -35,7 +35,12 @@ def as_object(alert: Alert) -> dict[str, Any]:
         "every": alert.every,
         "enabled": alert.enabled,
         "created_at": iso(alert.created_at),
+        "signed": alert.signed,
     }
+
+
+def print_secret(secret: str) -> None:
+    print(f"secret, which signs its messages and is shown this once: {secret}")
 
 
 def print_alerts(found: Sequence[Alert]) -> None:
@@ -44,9 +49,10 @@ def print_alerts(found: Sequence[Alert]) -> None:
         console.print("no alerts; `dalsegno alerts add ID` adds one", style="dim", markup=False)
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("id", "workflow", "goes to", "every", "state"):
+    for title in ("id", "workflow", "goes to", "every", "state", "signed"):
         table.add_column(title)
     for each in found:
         state = "enabled" if each.enabled else "disabled"
-        table.add_row(each.id, each.workflow or "all", each.target, f"{each.every:g} s", state)
+        signed = "yes" if each.signed else "no"
+        table.add_row(each.id, each.workflow or "all", each.target, f"{each.every:g} s", state, signed)
     print_table(console, table)

@@ -61,7 +61,7 @@ def read_tags(given: Sequence[str] | None) -> dict[str, str]:
     return tags
 
 
-def read_seconds(given: str | None) -> float | None:
+def read_seconds(given: str | None, what: str = "timeout") -> float | None:
     if given is None:
         return None
     from dalsegno.graph.duration import BadDuration, parse_duration  # noqa: PLC0415 - it brings the languages
@@ -69,7 +69,7 @@ def read_seconds(given: str | None) -> float | None:
     try:
         return parse_duration(given)
     except BadDuration as error:
-        raise Refusal(f"the timeout {given!r} {error}") from None
+        raise Refusal(f"the {what} {given!r} {error}") from None
 
 
 def _read(file: str, what: str) -> bytes:

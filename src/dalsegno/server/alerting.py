@@ -14,6 +14,7 @@ import hashlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from secrets import token_hex
 
 import msgspec
 from msgspec import Struct
@@ -175,15 +176,15 @@ class Alerting:
         if alert.mail:
             await mail(alert.mail, message)
         else:
-            await post(await self.book.url(alert), message, self.office.app.egress)
+            now = self.clock.now()
+            await post(await self.book.receiver(alert, now), message, self.office.app.egress, now)
 
     async def test(self, alert: Alert) -> None:
         """A message like a real one, now, whatever waits."""
-        now = self.clock.now()
         view = Failed(
             "0" * 32, alert.workflow or "any", 1, "", "TEST", "This is a test.", "", f"{self._base()}/docs"
         )
-        await self.send(alert, Message(f"test-{now:.3f}", alert.id, 1, (view,)))
+        await self.send(alert, Message(f"test-{token_hex(8)}", alert.id, 1, (view,)))
 
 
 def _packed(alert: Alert, state: State, now: float) -> State:

@@ -20,7 +20,9 @@ from dalsegno.errors import NotDelivered
 from dalsegno.model.execution import ExecutionView
 from dalsegno.nodes.egress import ALLOW_EVERYTHING, EgressDenied, EgressPolicy
 from dalsegno.nodes.http_client import HttpClients
+from dalsegno.server.alerts import Receiver
 from dalsegno.server.schemas.values import moment
+from dalsegno.server.signatures import PRESETS, sign
 
 SMTP_VARIABLE = "DALSEGNO_SMTP_URL"
 FROM_VARIABLE = "DALSEGNO_MAIL_FROM"
@@ -64,15 +66,18 @@ def failed_of(view: ExecutionView, base: str) -> Failed:
     )
 
 
-async def post(url: str, message: Message, egress: EgressPolicy | None) -> None:
+async def post(receiver: Receiver, message: Message, egress: EgressPolicy | None, now: float) -> None:
     """Raises NotDelivered, without the URL: it may be a secret."""
     clients = HttpClients(egress or ALLOW_EVERYTHING)
+    body = msgspec.json.encode(message)
     headers = {"Content-Type": "application/json", "Idempotency-Key": message.id}
     try:
-        target = URL(url)  # as the client reads it: what it connects to is judged, not what was typed
+        headers |= signed(receiver.secrets, message.id, body, now)
+        target = URL(
+            receiver.url
+        )  # as the client reads it: what it connects to is judged, not what was typed
         clients.check_host(target.host or "")
         session, limit = clients.session(), aiohttp.ClientTimeout(total=SECONDS)
-        body = msgspec.json.encode(message)
         async with session.post(
             target, data=body, headers=headers, timeout=limit, allow_redirects=False
         ) as reply:
@@ -84,6 +89,17 @@ async def post(url: str, message: Message, egress: EgressPolicy | None) -> None:
         raise NotDelivered(f"the receiver cannot be reached ({type(error).__name__})") from None
     finally:
         await clients.close()
+
+
+def signed(secrets: Sequence[str], id: str, body: bytes, now: float) -> dict[str, str]:
+    """Headers as Standard Webhooks wants them. The time is that of the attempt; the id is the same for each of them."""
+    rule, found = PRESETS["standard"], dict[str, str]()
+    for secret in reversed(secrets):
+        before = found.get(rule.header)
+        found = sign(rule, secret, body, now, id)
+        if before is not None:
+            found[rule.header] += f" {before}"
+    return found
 
 
 async def mail(addresses: Sequence[str], message: Message) -> None:

@@ -37,9 +37,9 @@ def connect_writer(path: Path, *, create: bool) -> sqlite3.Connection:
 
 
 def _create_for_owner(path: Path) -> None:
-    """Create the file for its owner alone, whatever the umask: it holds inputs and outputs of all workflows. SQLite gives
-    its ``-wal`` and ``-shm`` the same mode. A file that exists is not opened: closing any descriptor of a file drops
-    all locks that this process holds on it."""
+    """Create the file for its owner alone, whatever the umask: it holds inputs and outputs of all workflows. SQLite
+    gives its ``-wal`` and ``-shm`` the same mode. A file that exists is not opened: closing any descriptor of a file
+    drops all locks that this process holds on it."""
     with contextlib.suppress(OSError):  # it exists, or SQLite says why it cannot be made
         os.close(os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY))
 

@@ -11,7 +11,7 @@ from dalsegno.app import App
 from dalsegno.cli.books.opening import PAGE, Shelf, all_told, read
 from dalsegno.errors import NotDelivered
 from dalsegno.server.alerting import Alerting
-from dalsegno.server.alerts import Alert, AlertBook
+from dalsegno.server.alerts import Alert, AlertBook, SavedAlert
 from dalsegno.server.office import Office
 from dalsegno.server.settings import ServerSettings
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 
 class Alerts(Protocol):
-    async def put(self, new: Alert, url: str | None) -> tuple[Alert, bool]:
-        """Whether it is new."""
+    async def put(self, new: Alert, url: str | None) -> SavedAlert: ...
+
+    async def rotate(self, id: str, overlap: float) -> str:
+        """The new secret."""
 
     async def all(self) -> list[Alert]: ...
 
@@ -36,10 +38,13 @@ class AlertsHere:
         self._app = app
         self._book = AlertBook(app.client.stack.records, app.engine.vault)
 
-    async def put(self, new: Alert, url: str | None) -> tuple[Alert, bool]:
+    async def put(self, new: Alert, url: str | None) -> SavedAlert:
         self._book.vault.keys.may_make = True  # one person, one machine
         now = self._app.client.stack.clock.now()
         return await self._book.put(structs.replace(new, created_at=now), url)
+
+    async def rotate(self, id: str, overlap: float) -> str:
+        return await self._book.rotate(id, overlap, self._app.client.stack.clock.now())
 
     async def all(self) -> list[Alert]:
         found: list[Alert] = []
@@ -59,14 +64,22 @@ class _Tested(Struct):
     error: str | None = None
 
 
+class _Rotated(Struct):
+    secret: str
+
+
 class AlertsThere:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def put(self, new: Alert, url: str | None) -> tuple[Alert, bool]:
+    async def put(self, new: Alert, url: str | None) -> SavedAlert:
         body = {"workflow": new.workflow, "url": url, "mail": list(new.mail), "every": new.every}
         told, is_new = await self._transport.put(_path(new.id), dict[str, Any], body)
-        return read(Alert, told), is_new
+        return SavedAlert(read(Alert, told), is_new, told.get("secret"))
+
+    async def rotate(self, id: str, overlap: float) -> str:
+        done = await self._transport.send("POST", f"{_path(id)}/secret", _Rotated, {"overlap": overlap})
+        return done.secret
 
     async def all(self) -> list[Alert]:
         return [read(Alert, told) for told in await all_told(self._transport, "alerts")]

@@ -49,20 +49,46 @@ def add(
     json: Json = False,
 ) -> None:
     """Add an alert, or change one. URLs of chats are secrets: they come from the environment or stdin."""
-    from dalsegno.cli.alerts import as_object, url_for
+    from dalsegno.cli.alerts import as_object, print_secret, url_for
     from dalsegno.cli.output import emit
     from dalsegno.server.alerts import Alert
 
     url = url_for(mail or (), env, from_stdin=stdin)
 
     async def put(alerts: Alerts) -> None:
-        alert, is_new = await alerts.put(Alert(id, workflow, tuple(mail or ()), every), url)
+        saved = await alerts.put(Alert(id, workflow, tuple(mail or ()), every), url)
         if json:
-            emit(as_object(alert))
-        else:
-            print(f"{'added' if is_new else 'changed'} alert '{id}': {alert.target}")
+            emit({**as_object(saved.alert), "secret": saved.secret})
+            return
+        print(f"{'added' if saved.is_new else 'changed'} alert '{id}': {saved.alert.target}")
+        if saved.secret is not None:
+            print_secret(saved.secret)
 
     _with_alerts(Place(store, server), put)
+
+
+@commands.command("rotate")
+def rotate(
+    id: Id,
+    overlap: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long the secret before signs as well.")
+    ] = "24h",
+    store: Store = None,
+    server: Server = None,
+    json: Json = False,
+) -> None:
+    """Make a new secret for the signatures of an alert's messages, and show it once."""
+    from dalsegno.cli.alerts import print_secret
+    from dalsegno.cli.documents import read_seconds
+    from dalsegno.cli.output import emit
+
+    seconds = read_seconds(overlap, "overlap")
+
+    async def change(alerts: Alerts) -> None:
+        secret = await alerts.rotate(id, seconds or 0.0)
+        emit({"id": id, "secret": secret}) if json else print_secret(secret)
+
+    _with_alerts(Place(store, server), change)
 
 
 @commands.command("ls")

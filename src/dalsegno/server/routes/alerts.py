@@ -7,14 +7,22 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Path, Response, status
 
-from dalsegno.errors import NotDelivered
+from dalsegno.errors import InvalidInput, NotDelivered
+from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.server.access import needs
 from dalsegno.server.alerting import Alerting, State
 from dalsegno.server.alerts import STATE, Alert
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.route import Route
-from dalsegno.server.schemas.alerts import AlertInfo, AlertSetting, Tested
+from dalsegno.server.schemas.alerts import (
+    AlertInfo,
+    AlertSaved,
+    AlertSetting,
+    RotatedSecret,
+    RotateRequest,
+    Tested,
+)
 
 router = APIRouter(prefix="/alerts", tags=["alerts"], route_class=Route)
 
@@ -35,15 +43,27 @@ async def alert(office: TheOffice, id: Id) -> AlertInfo:
     return await _info(office, await Alerting(office).book.get(id))
 
 
-@router.put("/{id}", dependencies=[needs("admin")], responses={201: {"model": AlertInfo}})
-async def put(office: TheOffice, id: Id, setting: AlertSetting, response: Response) -> AlertInfo:
+@router.put("/{id}", dependencies=[needs("admin")], responses={201: {"model": AlertSaved}})
+async def put(office: TheOffice, id: Id, setting: AlertSetting, response: Response) -> AlertSaved:
     """Creates an alert (201) or changes it (200). It tells of what fails from now on; a `warning` says why
-    it does not."""
+    it does not. For a new receiver a `secret` is made, which signs the messages to it and is shown this once."""
     now = office.client.stack.clock.now()
-    made, is_new = await Alerting(office).book.put(setting.named(id, now), setting.url)
-    if is_new:
+    saved = await Alerting(office).book.put(setting.named(id, now), setting.url)
+    if saved.is_new:
         response.status_code = status.HTTP_201_CREATED
-    return await _info(office, made)
+    info = await _info(office, saved.alert)
+    return AlertSaved(**info.model_dump(), secret=saved.secret)
+
+
+@router.post("/{id}/secret", dependencies=[needs("admin")])
+async def rotate(office: TheOffice, id: Id, request: RotateRequest) -> RotatedSecret:
+    """Makes a new secret for the signatures of its messages. For a while they are signed with the one before, too."""
+    try:
+        overlap = parse_duration(request.overlap)
+    except BadDuration as error:
+        raise InvalidInput(f"/body/overlap: {str(request.overlap)[:50]!r} {error}") from None
+    now = office.client.stack.clock.now()
+    return RotatedSecret(secret=await Alerting(office).book.rotate(id, overlap, now))
 
 
 @router.delete("/{id}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("admin")])

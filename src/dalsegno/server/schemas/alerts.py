@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dalsegno.server.alerting import State
 from dalsegno.server.alerts import MOST_ADDRESSES, Alert
-from dalsegno.server.schemas.values import PRINTABLE, Asked, maybe_moment, moment
+from dalsegno.server.schemas.values import PRINTABLE, Asked, Delay, maybe_moment, moment
 
 EXAMPLE: dict[str, Any] = {"workflow": "checkout", "url": "https://chat.example.com/hooks/1", "every": 60}
 
@@ -75,6 +75,9 @@ class AlertInfo(BaseModel):
     told_at: datetime | None = Field(default=None, description="When the last message was taken.")
     error: str | None = Field(default=None, description="Why the last one was not.")
     warning: str | None = Field(default=None, description="Why it tells of nothing, if it does not.")
+    signed: bool = Field(
+        default=False, description="Whether messages carry a signature (Standard Webhooks); mail does not."
+    )
 
     @classmethod
     def of(cls, alert: Alert, state: State | None, warning: str | None = None) -> AlertInfo:
@@ -89,7 +92,31 @@ class AlertInfo(BaseModel):
             told_at=maybe_moment((state.told_at or None) if state is not None else None),
             error=state.error if state is not None else None,
             warning=warning,
+            signed=alert.signed,
         )
+
+
+class AlertSaved(AlertInfo):
+    """An alert that was created or changed."""
+
+    secret: str | None = Field(
+        default=None,
+        description="The secret that signs its messages, where one was made now. It is shown this once.",
+    )
+
+
+class RotateRequest(Asked, BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"overlap": "24h"}})
+
+    overlap: Delay = Field(
+        default="24h", description="How long the secret before signs as well: seconds, or text such as `24h`."
+    )
+
+
+class RotatedSecret(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"example": {"secret": "whsec_…"}})
+
+    secret: str = Field(description="Signs from now on. It is shown this once.")
 
 
 class Tested(BaseModel):
