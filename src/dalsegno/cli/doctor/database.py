@@ -25,8 +25,8 @@ KEEP_MAKING = (
 
 
 VERIFY = (
-    "Add `sslmode=verify-full` to the store's URL, and `sslrootcert=FILE` where the authority is your own."
-    " Without it the driver falls back to plain text (`prefer`)."
+    "Add `sslmode=verify-full&sslrootcert=FILE` to the store's URL; the file has the certificate of the authority that"
+    " signed the server's. Without it the driver falls back to plain text (`prefer`)."
 )
 
 
