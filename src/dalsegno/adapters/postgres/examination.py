@@ -77,7 +77,7 @@ async def examine_database(url: str, listen_at: str) -> Facts:
 
 def _link(connection: Any) -> Link:
     """asyncpg has no public way to ask. Its default, ``sslmode=prefer``, takes plain text where TLS is refused."""
-    transport = connection._transport
+    transport = connection._transport  # noqa: SLF001 - see above
     secured = transport.get_extra_info("ssl_object")
     peer = transport.get_extra_info("peername")
     address = str(peer[0]) if isinstance(peer, tuple) else ""
