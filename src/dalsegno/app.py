@@ -25,7 +25,7 @@ from dalsegno.model.limits import Concurrency, read_concurrency
 from dalsegno.model.retry import RetryPolicy
 from dalsegno.nodes.builder import node_type
 from dalsegno.nodes.egress import ALLOW_EVERYTHING, EgressPolicy
-from dalsegno.nodes.http_service import HttpService
+from dalsegno.nodes.http_service import HttpLimits, HttpService
 from dalsegno.nodes.registry import NodeRegistry, builtin_registry
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.clock import Clock
@@ -324,7 +324,10 @@ class App:
 
     def services(self) -> dict[str, Any]:
         """What nodes and tasks find in their context."""
-        return {"tasks": self.tasks, "http": HttpService(self.egress or ALLOW_EVERYTHING)}
+        limits = self.settings.limits
+        allowed = HttpLimits(limits.http_timeout, limits.http_response_bytes)
+        http = HttpService(self.egress or ALLOW_EVERYTHING, limits=allowed)
+        return {"tasks": self.tasks, "http": http}
 
     async def _open_engine(self) -> Engine:
         stack = await open_stack(self.url, self._clock)

@@ -121,6 +121,34 @@ Grace: TypeAlias = Annotated[
     float | None,
     typer.Option(min=0, help="Seconds for what still runs at the end. Default: 10.", show_default=False),
 ]
+WorkflowShare: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--workflow-share",
+        min=0.01,
+        max=1.0,
+        help="Share of the steps at the same time that one workflow may hold; the rest is for others. Default: 0.8.",
+        show_default=False,
+    ),
+]
+HttpTimeout: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--http-timeout",
+        min=0.1,
+        help="Seconds that one run of an http node may take at most. Default: 300.",
+        show_default=False,
+    ),
+]
+HttpResponseBytes: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--http-response-bytes",
+        min=1,
+        help="Bytes that one run of an http node may read at most. Default: 64 MiB.",
+        show_default=False,
+    ),
+]
 HealthPort: TypeAlias = Annotated[
     str | None,
     typer.Option(

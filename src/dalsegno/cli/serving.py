@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from dalsegno.app import App
@@ -16,11 +16,44 @@ from dalsegno.cli.probing import health_address, health_port
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.session import stop_signals
 from dalsegno.engine.memory import tune_memory
+from dalsegno.engine.settings import EngineSettings
 from dalsegno.nodes.egress import ALLOW_VARIABLE, EgressPolicy, policy_from_environment
 from dalsegno.wiring import shown_url
 
 
-def configure(app: App, queues: str | None, concurrency: int | None, grace: float | None) -> App:
+@dataclass(frozen=True, slots=True)
+class OperatorLimits:
+    """What options of the command line allow workflows at most."""
+
+    workflow_share: float | None = None
+    http_timeout: float | None = None
+    http_response_bytes: int | None = None
+
+    def within(self, settings: EngineSettings) -> EngineSettings:
+        given = {"http_timeout": self.http_timeout, "http_response_bytes": self.http_response_bytes}
+        changed = {name: value for name, value in given.items() if value is not None}
+        if changed:
+            settings = replace(settings, limits=replace(settings.limits, **changed))
+        if self.workflow_share is not None:
+            settings = replace(settings, workflow_share=self.workflow_share)
+        return settings
+
+    def words(self) -> list[str]:
+        """The options as they are written."""
+        given = asdict(self).items()
+        return [f"--{name.replace('_', '-')}={value}" for name, value in given if value is not None]
+
+
+NO_LIMITS = OperatorLimits()
+
+
+def configure(
+    app: App,
+    queues: str | None,
+    concurrency: int | None,
+    grace: float | None,
+    limits: OperatorLimits = NO_LIMITS,
+) -> App:
     """The application's own settings, except for what the options say."""
     settings = app.settings
     if queues is not None:
@@ -32,7 +65,7 @@ def configure(app: App, queues: str | None, concurrency: int | None, grace: floa
         settings = replace(settings, concurrency=concurrency)
     if grace is not None:
         settings = replace(settings, grace=grace)
-    app.settings = settings
+    app.settings = limits.within(settings)
     if app.egress is None:
         app.egress = policy_from_environment(os.environ)
     return app

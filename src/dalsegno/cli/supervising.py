@@ -15,7 +15,7 @@ from typing import Any
 from dalsegno.cli.output import emit, span
 from dalsegno.cli.probing import health_address
 from dalsegno.cli.problems import Refusal
-from dalsegno.cli.serving import log_lines
+from dalsegno.cli.serving import NO_LIMITS, OperatorLimits, log_lines
 from dalsegno.cli.session import Stopping, stop_signals
 
 FIRST_PAUSE = 1.0
@@ -99,6 +99,7 @@ class Family:
     retention: Sequence[str] | None = None
     health_port: str | None = None
     quiet: bool = False
+    limits: OperatorLimits = NO_LIMITS
 
     def commands(self) -> list[list[str]]:
         return [self._command(number) for number in range(self.processes)]
@@ -114,6 +115,7 @@ class Family:
             "health-port": health,
         }
         words = [f"--{name}={value}" for name, value in options.items() if value is not None]
+        words += self.limits.words()
         words += [f"--retention={each}" for each in self.retention or ()]
         return [sys.executable, "-m", "dalsegno", "worker", *words, *(["--quiet"] if self.quiet else [])]
 

@@ -30,6 +30,10 @@ class EngineLimits:
     """Of checking one value against a JSON Schema: subschemas, members, items and names that are looked at."""
     snapshot_bytes: int = 4 * 1024 * 1024
     """Of a suspended script; values over 32 KiB in it are kept apart and do not count."""
+    http_timeout: float = 300.0
+    """Seconds that one run of an ``http`` node may take, pages and redirects included."""
+    http_response_bytes: int = 64 * 1024 * 1024
+    """Unpacked bytes that one run of an ``http`` node may read, over all pages."""
 
 
 DEFAULT_LIMITS = EngineLimits()
@@ -40,6 +44,9 @@ class EngineSettings:
     queues: tuple[str, ...] = ("default",)
     concurrency: int = 100
     """Steps in progress at the same time."""
+    workflow_share: float = 0.8
+    """How much of ``concurrency`` and of ``threads`` the steps of one workflow may hold; the rest is for others. Held
+    back is only a whole number of slots: none of fewer than five, with the default."""
     lease_seconds: float = 60.0
     """A worker that is silent for this long has lost its tokens."""
     grace: float = 10.0

@@ -32,4 +32,4 @@ async def http(ctx: NodeContext, parameters: HttpParameters) -> dict[str, Any]:
     service = ctx.services.get("http")
     if not isinstance(service, HttpService):
         raise InternalError("the engine gives the http node no HttpService as service 'http'")
-    return await run_http(ctx, parameters, service.clients())
+    return await run_http(ctx, parameters, service.clients(), service.limits)

@@ -47,6 +47,16 @@ def too_large(url: URL, limit: int) -> NodeError:
     )
 
 
+def over_limit(parameter: str, asked: str, setting: str, allowed: str) -> NodeError:
+    return NodeError(
+        f"parameter '{parameter}' asks for {asked}; this worker allows at most {allowed} (EngineLimits.{setting}). "
+        f"Lower '{parameter}', or ask the operator to raise the limit. Nothing was sent",
+        code="HTTP_LIMIT",
+        details={"parameter": parameter, "limit": setting},
+        retryable=False,
+    )
+
+
 def too_many_redirects(url: URL, limit: int) -> NodeError:
     return NodeError(
         f"more than {limit} redirects, the last from {shown_url(url)}",

@@ -40,7 +40,7 @@ class Response:
     headers: Mapping[str, str]
     content_type: str
     charset: str | None
-    content: bytes
+    content: bytes | bytearray
 
     @cached_property
     def body(self) -> Any:
@@ -95,7 +95,7 @@ async def read_response(reply: aiohttp.ClientResponse, limit: int) -> Response:
         headers=_joined_headers(reply.headers),
         content_type=reply.content_type if "Content-Type" in reply.headers else "",
         charset=reply.charset,
-        content=bytes(content),
+        content=content,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dalsegno.nodes.egress import ALLOW_EVERYTHING, EgressPolicy
@@ -11,13 +12,28 @@ if TYPE_CHECKING:
     from dalsegno.nodes.http_client import HttpClients
 
 
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """What operators allow one run of the node, whatever its document asks for."""
+
+    timeout: float = 300.0
+    response_bytes: int = 64 * 1024 * 1024
+
+
+DEFAULT_HTTP_LIMITS = HttpLimits()
+
+
 class HttpService:
     """``make`` is for tests that bring their own clients."""
 
     def __init__(
-        self, egress: EgressPolicy = ALLOW_EVERYTHING, make: Callable[[], HttpClients] | None = None
+        self,
+        egress: EgressPolicy = ALLOW_EVERYTHING,
+        make: Callable[[], HttpClients] | None = None,
+        limits: HttpLimits = DEFAULT_HTTP_LIMITS,
     ) -> None:
         self.egress = egress
+        self.limits = limits
         self._make = make
         self._clients: HttpClients | None = None
 

@@ -11,6 +11,8 @@ from dalsegno.cli.options import (
     Concurrency,
     DefaultQuotas,
     Grace,
+    HttpResponseBytes,
+    HttpTimeout,
     Json,
     Port,
     Queues,
@@ -18,6 +20,7 @@ from dalsegno.cli.options import (
     Retention,
     Store,
     Streams,
+    WorkflowShare,
 )
 
 
@@ -54,6 +57,9 @@ def server(
     ] = False,
     queues: Queues = None,
     concurrency: Concurrency = None,
+    workflow_share: WorkflowShare = None,
+    http_timeout: HttpTimeout = None,
+    http_response_bytes: HttpResponseBytes = None,
     grace: Grace = None,
     retention: Retention = None,
     streams: Streams = None,
@@ -71,12 +77,13 @@ def server(
     from dalsegno.cli.keys import read_default_quotas
     from dalsegno.cli.listening import Plan, listen, with_streams
     from dalsegno.cli.opening import make_app
-    from dalsegno.cli.serving import configure
+    from dalsegno.cli.serving import OperatorLimits, configure
     from dalsegno.engine.loop import run
     from dalsegno.server import ServerSettings
     from dalsegno.server.application import Roles
 
     settings = with_streams(ServerSettings(host, port, tuple(name or ()), tuple(origin or ())), streams)
     settings = replace(settings, quotas=read_default_quotas(quota or ()))
-    made = with_retention(configure(make_app(store, app), queues, concurrency, grace), retention)
+    limits = OperatorLimits(workflow_share, http_timeout, http_response_bytes)
+    made = with_retention(configure(make_app(store, app), queues, concurrency, grace, limits), retention)
     run(listen(Plan(made, settings, Roles(not no_worker, not no_scheduler), quiet, json)))

@@ -8,6 +8,8 @@ from dalsegno.cli.options import (
     AppName,
     Concurrency,
     Grace,
+    HttpResponseBytes,
+    HttpTimeout,
     HealthPort,
     Json,
     Processes,
@@ -15,6 +17,7 @@ from dalsegno.cli.options import (
     Quiet,
     Retention,
     Store,
+    WorkflowShare,
 )
 
 
@@ -28,6 +31,9 @@ def worker(
     queues: Queues = None,
     concurrency: Concurrency = None,
     processes: Processes = 1,
+    workflow_share: WorkflowShare = None,
+    http_timeout: HttpTimeout = None,
+    http_response_bytes: HttpResponseBytes = None,
     grace: Grace = None,
     retention: Retention = None,
     health_port: HealthPort = None,
@@ -41,10 +47,11 @@ def worker(
     """
     from dalsegno.cli.keeping import with_retention
     from dalsegno.cli.opening import make_app
-    from dalsegno.cli.serving import configure, serve
+    from dalsegno.cli.serving import OperatorLimits, configure, serve
     from dalsegno.engine.loop import run
 
-    made = with_retention(configure(make_app(store, app), queues, concurrency, grace), retention)
+    limits = OperatorLimits(workflow_share, http_timeout, http_response_bytes)
+    made = with_retention(configure(make_app(store, app), queues, concurrency, grace, limits), retention)
     if processes == 1:
         run(serve(made, quiet=quiet, as_json=json, health=health_port))
         return
@@ -52,5 +59,5 @@ def worker(
 
     from dalsegno.cli.supervising import Family, supervise
 
-    family = Family(processes, store, app, queues, concurrency, grace, retention, health_port, quiet)
+    family = Family(processes, store, app, queues, concurrency, grace, retention, health_port, quiet, limits)
     asyncio.run(supervise(family, made.url, as_json=json))

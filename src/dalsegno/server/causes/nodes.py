@@ -67,6 +67,10 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "The egress policy does not allow the address.",
         "See [Egress](../how-to/egress.md).",
     ),
+    "HTTP_LIMIT": (
+        "`timeout` or `max_response_bytes` asks for more than the worker allows (`EngineLimits`).",
+        "Lower it, or let the operator raise `http_timeout` or `http_response_bytes`.",
+    ),
     "HTTP_PAGINATION": (
         "A page does not hold what `pagination` says.",
         "",
