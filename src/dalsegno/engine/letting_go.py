@@ -8,8 +8,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-import msgspec
-
 from dalsegno.core.script_tasks import is_put_off, put_off
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.elsewhere import ComesBack, RunsElsewhere
@@ -17,8 +15,7 @@ from dalsegno.engine.outage import Pause
 from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.troubles import Trouble
 from dalsegno.errors import BadConfiguration, CodeMissing, InternalError, OperatorError
-from dalsegno.model.ids import task_execution_id
-from dalsegno.model.token import Lease, python_queue
+from dalsegno.model.token import Lease, python_queue, with_heirs
 from dalsegno.model.transition import Applied, Outcome, ReadyToken, Refused, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
@@ -103,7 +100,7 @@ class LettingGo:
         await self._release(name, leases, self._broker.announce)
 
     async def _release(self, name: str, leases: Sequence[Lease], announce: Announce) -> None:
-        leases = _also_handed_over(leases)
+        leases = with_heirs(leases)
         ready = _ready(leases)
         outage, these_leases = self._committer.outage, object()
         pause = Pause(BROKEN_PAUSE, LONGEST_PAUSE)
@@ -185,7 +182,7 @@ class LettingGo:
 
     async def release_at_last(self, name: str, leases: Sequence[Lease]) -> None:
         """Once: a process that stops does not wait for a store that is away."""
-        leases = _also_handed_over(leases)
+        leases = with_heirs(leases)
         try:
             await self._ledger.release(name, leases)
             await self._broker.offer(_ready(leases))
@@ -239,11 +236,3 @@ def grown(first: float, times: int, longest: float) -> float:
     return min(first * 2.0 ** min(times - 1, 10), longest)
 
 
-def _also_handed_over(leases: Sequence[Lease]) -> list[Lease]:
-    """A task whose script has ended meanwhile is an execution of its own, with the same token and the same lease."""
-    heirs = [
-        msgspec.structs.replace(lease, execution=task_execution_id(lease.token))
-        for lease in leases
-        if lease.kind == "task" and lease.execution_kind != "task"
-    ]
-    return [*leases, *heirs]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dalsegno.model.execution import ExecutionKind
+from dalsegno.model.ids import task_execution_id
 from dalsegno.model.limits import Allowance
 
 TokenKind = Literal[
@@ -87,6 +90,32 @@ class Lease(Struct, frozen=True, gc=False):
     epoch: int
     live: bool = True
     execution_kind: ExecutionKind = "graph"
+
+
+def may_run_long(kind: TokenKind, execution_kind: ExecutionKind) -> bool:
+    """Whether a step of it waits for something else than the store: all others are bookkeeping, or metered."""
+    return kind in ("node", "task") or (kind == "resume" and execution_kind == "python")
+
+
+def with_heirs(leases: Sequence[Lease]) -> list[Lease]:
+    """The leases, and those that tasks among them have once their script has ended: each is then an execution of its
+    own, with the same token and the same fence."""
+    heirs = [
+        replace(lease, execution=task_execution_id(lease.token))
+        for lease in leases
+        if lease.kind == "task" and lease.execution_kind != "task"
+    ]
+    return [*leases, *heirs]
+
+
+def not_among(leases: Sequence[Lease], valid: Collection[tuple[str, str, int]]) -> list[Lease]:
+    """Those of the leases that are not ``valid``, neither themselves nor as heirs; known by execution, token and
+    fence."""
+    return [
+        lease
+        for lease in leases
+        if not any((each.execution, each.token, each.fence) in valid for each in with_heirs([lease]))
+    ]
 
 
 class TokenView(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -96,11 +96,22 @@ class Ledger(Protocol):
     async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         """Leases ready tokens by priority, then age. Tokens that killed workers before come one at a time."""
 
+    async def claim_others(
+        self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str]
+    ) -> list[Lease]:
+        """As ``claim``, but passes over whatever may run long in executions of the workflows ``pass_over``: nodes,
+        tasks, and turns of Python workflows. Also passes over tokens that killed workers before."""
+
     async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
         """Leases those of the named tokens that are ready; the others are passed over."""
 
     async def release(self, worker: str, leases: Sequence[Lease]) -> None:
         """Hands leases back unharmed: ready again, no loss counted."""
+
+    async def obsolete(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Those whose run is of no use any more, since L4 or L5 would refuse its commit: the execution has ended, the
+        scope is closed, or the token is no longer leased under this fence. A paused execution goes on. A task that was
+        handed over counts as leased in the execution it has become. Reads only, in one query."""
 
     def heartbeat(self, worker: str, lease_seconds: float, info: bytes = b"") -> None:
         """Keeps a worker's leases alive. Blocking and thread-safe: called from a thread of its own, for the first time

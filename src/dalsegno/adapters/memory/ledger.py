@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from heapq import heappop
 from typing import Any
 
 from dalsegno.adapters.memory.lines import LineInClaim, PlainTokens, Suspicion
 from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore
 from dalsegno.adapters.memory.views import execution_view
+from dalsegno.adapters.others import lease_in_turn
 from dalsegno.core.settlement import (
     TokenRow,
     barrier_view,
@@ -25,11 +26,12 @@ from dalsegno.core.settlement import (
 from dalsegno.core.settlement.claim import SUSPECT_LOSSES
 from dalsegno.core.settlement.limits import bound_of, room
 from dalsegno.core.settlement.lines import Choice
+from dalsegno.core.settlement.scopes import is_closed
 from dalsegno.model.barrier import LeftView, SlotView
 from dalsegno.model.execution import ENDED
 from dalsegno.model.limits import UNBOUNDED
 from dalsegno.model.machine import MachineView
-from dalsegno.model.token import Lease
+from dalsegno.model.token import Lease, may_run_long, not_among, with_heirs
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import (
@@ -73,6 +75,21 @@ class MemoryLedger:
             limits.tell(min(opens))
         return leases
 
+    async def claim_others(
+        self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str]
+    ) -> list[Lease]:
+        ready = [
+            token
+            for token in self._tokens(lambda token: token.state == "ready" and token.queue in queues)
+            if token.losses < SUSPECT_LOSSES and not self._is_passed_over(token, pass_over)
+        ]
+        ready.sort(key=lambda token: (-token.priority, token.ready_at))
+        return await lease_in_turn(self.lease, worker, [ready_token(token) for token in ready], limit)
+
+    def _is_passed_over(self, token: TokenRow, workflows: Collection[str]) -> bool:
+        execution = self.store.executions[token.execution]
+        return execution.new.workflow in workflows and may_run_long(token.kind, execution.row.kind)
+
     def _leased_by(self, worker: str) -> Iterator[TokenRow]:
         return self._tokens(lambda token: token.state == "leased" and token.owner == worker)
 
@@ -105,6 +122,22 @@ class MemoryLedger:
         if free:
             limits.take(token, bound, now)
         return free
+
+    async def obsolete(self, leases: Sequence[Lease]) -> list[Lease]:
+        every = [lease for lease in with_heirs(leases) if self._is_leased(lease)]
+        valid = {(lease.execution, lease.token, lease.fence) for lease in every}
+        return not_among(leases, valid)
+
+    def _is_leased(self, lease: Lease) -> bool:
+        execution = self.store.execution(lease.execution)
+        token = self.store.token(lease.execution, lease.token)
+        return (
+            execution is not None
+            and token is not None
+            and (token.state, token.fence) == ("leased", lease.fence)
+            and execution.state not in ENDED
+            and not is_closed(self.store, lease.execution, lease.scope)
+        )
 
     async def release(self, worker: str, leases: Sequence[Lease]) -> None:
         for lease in leases:

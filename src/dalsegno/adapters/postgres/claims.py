@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from dalsegno.adapters.postgres.arrays import columns
 from dalsegno.adapters.postgres.commits import Commits
 from dalsegno.adapters.postgres.flight import Flight
 from dalsegno.adapters.postgres.limited_claims import LimitedClaims
@@ -29,7 +30,7 @@ from dalsegno.core.settlement import (
     ready_token,
     release_row,
 )
-from dalsegno.model.token import Lease
+from dalsegno.model.token import Lease, not_among, with_heirs
 from dalsegno.model.transition import ReadyToken
 
 FLAG, RUNS, LEASE = 0, 1, 2
@@ -64,6 +65,12 @@ class Claims:
                 break
         return leases
 
+    async def look_at_others(
+        self, queues: Sequence[str], pass_over: Collection[str], limit: int, since: float
+    ) -> tuple[list[Row], list[Row]]:
+        rows = await self.store.fetch("leases.ready_of_others", queues, limit, list(pass_over), since)
+        return [row for row in rows if not row[-1]], [row for row in rows if row[-1]]
+
     def given(self, worker: str, columns: Sequence[Any]) -> Lease:
         """The lease, and a note of it: its commit may then go the short way."""
         lease = Lease(*columns[:FLIGHT])
@@ -95,6 +102,11 @@ class Claims:
         if limited:
             given |= await self.limited.lease(worker, [key for key in keys if key in limited])
         return [given[key] for key in keys if key in given]
+
+    async def obsolete(self, leases: Sequence[Lease]) -> list[Lease]:
+        wanted = [(lease.execution, lease.token, lease.fence) for lease in with_heirs(leases)]
+        valid = await self.store.fetch("leases.validly_leased", *columns(wanted, 3))
+        return not_among(leases, {(execution, token, fence) for execution, token, fence in valid})
 
     async def _put_away(self, void: Sequence[Key]) -> bool:
         """Tokens whose execution is paused or has ended, or whose scope is closed: under its lock they go where claims

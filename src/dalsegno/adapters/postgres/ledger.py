@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from dalsegno.adapters.others import Others
 from dalsegno.adapters.postgres.claims import Claims
 from dalsegno.adapters.postgres.commits import Commits
 from dalsegno.adapters.postgres.heartbeats import Heartbeats
@@ -45,6 +46,7 @@ class PostgresLedger:
         self._claims = Claims(store, self.commits)
         self._waking = Waking(store, self._claims, self.takers)
         self._heartbeats = Heartbeats(store.url, store.way)
+        self._others = Others(self._claims.look_at_others, self.lease, self.now)
         self._forget_starts_at = 0.0
 
     def now(self) -> float:
@@ -62,10 +64,18 @@ class PostgresLedger:
         self.commits.suspects.note(leases)
         return leases
 
+    async def claim_others(
+        self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str]
+    ) -> list[Lease]:
+        return await self._others.claim(worker, queues, limit, pass_over)
+
     async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
         leases = await self._claims.lease(worker, tokens)
         self.commits.suspects.note(leases)
         return leases
+
+    async def obsolete(self, leases: Sequence[Lease]) -> list[Lease]:
+        return await self._claims.obsolete(leases)
 
     async def release(self, worker: str, leases: Sequence[Lease]) -> None:
         await self._claims.release(worker, leases)

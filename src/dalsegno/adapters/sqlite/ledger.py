@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
+from dalsegno.adapters.others import Others
 from dalsegno.adapters.sqlite import leases, looks
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.store import SqliteStore
@@ -36,6 +37,7 @@ class SqliteLedger:
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
         self.now: Callable[[], float] = store.clock.now
+        self._others = Others(self._look_at_others, self.lease, self.now)
 
     async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
         if not batch:
@@ -68,8 +70,23 @@ class SqliteLedger:
             self.store.tell_opening(claimed.opens_at)
         return claimed.leases
 
+    async def claim_others(
+        self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str]
+    ) -> list[Lease]:
+        return await self._others.claim(worker, queues, limit, pass_over)
+
+    async def _look_at_others(
+        self, queues: Sequence[str], pass_over: Collection[str], limit: int, since: float
+    ) -> tuple[list[looks.Row], list[looks.Row]]:
+        return await self.store.read(
+            lambda connection: looks.of_others(connection, queues, pass_over, limit, since)
+        )
+
     async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
         return await self.store.write(lambda rows: leases.lease_named(rows, worker, tokens, self.now()))
+
+    async def obsolete(self, leases_: Sequence[Lease]) -> list[Lease]:
+        return await self.store.read(lambda connection: looks.obsolete(connection, leases_))
 
     async def release(self, worker: str, leases_: Sequence[Lease]) -> None:
         await self.store.write(lambda rows: leases.release(rows, leases_, self.now()))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from dalsegno.adapters.sqlite.limits import view_of
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.views import execution_view, machine_view
 from dalsegno.core.settlement import BarrierRow, TokenRow, barrier_view, token_view
+from dalsegno.model.ids import scope_chain
 from dalsegno.model.machine import MachineView
+from dalsegno.model.token import Lease, not_among, with_heirs
 from dalsegno.ports.ledger import Inspection, QueueView
 
 Row = tuple[Any, ...]
@@ -61,6 +63,28 @@ def queues(connection: sqlite3.Connection) -> list[QueueView]:
         before = found.get(queue, QueueView(queue, 0, 0, None))
         found[queue] = QueueView(queue, before.ready, running, before.oldest)
     return [found[queue] for queue in sorted(found)]
+
+
+def obsolete(connection: sqlite3.Connection, leases: Sequence[Lease]) -> list[Lease]:
+    wanted = [
+        (lease.execution, lease.token, lease.fence, scope_chain(lease.scope)) for lease in with_heirs(leases)
+    ]
+    return not_among(leases, set(connection.execute(SQL["token.validly_leased"], (json.dumps(wanted),))))
+
+
+def of_others(
+    connection: sqlite3.Connection,
+    queues: Sequence[str],
+    pass_over: Collection[str],
+    limit: int,
+    since: float,
+) -> tuple[list[Row], list[Row]]:
+    asked = {"pass_over": json.dumps(list(pass_over)), "limit": limit, "since": since}
+    plain, in_line = (
+        [row for queue in queues for row in connection.execute(SQL[statement], asked | {"queue": queue})]
+        for statement in ("token.ready_of_others", "token.first_of_others")
+    )
+    return plain, in_line
 
 
 def gone_workers(connection: sqlite3.Connection, now: float, dead: Sequence[str]) -> list[str]:

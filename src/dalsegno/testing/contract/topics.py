@@ -57,6 +57,7 @@ from dalsegno.testing.contract.ledger_time import (
     LedgerTimers,
 )
 from dalsegno.testing.contract.ledger_waking import LedgerWaking
+from dalsegno.testing.contract.ledger_shares import LedgerObsoleteLeases, LedgerPassedOver
 from dalsegno.testing.contract.ledger_whole import LedgerOutbox, LedgerWhole
 from dalsegno.testing.contract.limits_model import LimitsComparison
 from dalsegno.testing.contract.model import ModelComparison, ScriptComparison
@@ -78,6 +79,8 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerFences,
     LedgerLostWorkers,
     LedgerNamedLeases,
+    LedgerObsoleteLeases,
+    LedgerPassedOver,
     LedgerQueues,
     LedgerTimers,
     LedgerLateTimers,

@@ -27,9 +27,9 @@ flight.id AS run, flight.kind AS run_kind, flight.definition, flight.epoch, flig
 flight.seq AS run_seq, flight.live AS run_live, flight.priority AS run_priority, flight.touched_at AS run_touched_at,
 flight.notify AS run_notify, flight.version AS run_version
 
--- :part may_run
--- Whether a candidate's execution goes on, and its scope, all scopes around it and the barriers they feed are open.
-flight.state IN ('RUNNING', 'PENDING') AND (candidate.scope = '' OR NOT EXISTS (
+-- :part in_open_scopes
+-- Whether a candidate's scope, all scopes around it and the barriers they feed are open.
+(candidate.scope = '' OR NOT EXISTS (
     SELECT 1
     FROM generate_series(1, array_length(string_to_array(candidate.scope, '/'), 1)) AS depth
     CROSS JOIN LATERAL (
@@ -43,7 +43,13 @@ flight.state IN ('RUNNING', 'PENDING') AND (candidate.scope = '' OR NOT EXISTS (
         SELECT barrier.state FROM barrier WHERE barrier.execution = scope.execution AND barrier.id = scope.barrier OFFSET 0
     ) AS barrier ON true
     WHERE around.path <> '' AND (scope.path IS NULL OR scope.ended OR barrier.state IS DISTINCT FROM 'waiting')
-)) AS runs
+))
+
+-- :part may_run
+-- Whether a candidate's execution goes on, and its scopes are open.
+flight.state IN ('RUNNING', 'PENDING') AND
+-- :include in_open_scopes
+AS runs
 
 -- :part in_line
 -- The next ready tokens without a limit key, and whether they may run. Nothing if `limited` says so.
@@ -174,6 +180,67 @@ SELECT
        , judged.execution, judged.turn, judged.allowance, judged.runs, judged.place
 FROM judged
 ORDER BY judged.place, judged.priority DESC, judged.ready_at, judged.turn;
+
+-- :part of_others
+-- A ready token that $3 does not pass over: see may_run_long.
+token.state = 'ready' AND (CASE WHEN token.losses >= 3 THEN 1 ELSE 0 END) = 0
+AND NOT (
+    token.kind IN ('node', 'task', 'resume') AND EXISTS (
+        SELECT 1
+        FROM execution
+        WHERE execution.number = token.execution AND execution.workflow = ANY ($3::text[])
+          AND (token.kind <> 'resume' OR execution.kind = 'python')
+    )
+)
+
+-- :name ready_of_others
+-- Ready tokens of the queues $1 without a limit key, of each the first $2 by priority, then age, that became ready since
+-- $4. Passed over is what may run long in executions of the workflows $3, and what killed workers before. Then, of each
+-- line of a key that may move, the first such token. The last column tells them apart.
+SELECT found.id, flight.id, found.queue, found.priority, found.ready_at, false
+FROM unnest($1::text[]) AS wanted (queue)
+CROSS JOIN LATERAL (
+    SELECT token.id, token.execution, token.queue, token.priority, token.ready_at
+    FROM token
+    WHERE token.limit_key IS NULL AND token.queue = wanted.queue AND token.ready_at >= $4::float8 AND
+    -- :include of_others
+    ORDER BY token.priority DESC, token.ready_at, token.turn
+    LIMIT $2
+) AS found
+JOIN flight ON flight.number = found.execution
+WHERE flight.state IN ('RUNNING', 'PENDING')
+UNION ALL
+SELECT found.id, flight.id, found.queue, found.priority, found.ready_at, true
+FROM unnest($1::text[]) AS wanted (queue)
+CROSS JOIN LATERAL (
+    SELECT first.*
+    FROM line
+    CROSS JOIN LATERAL (
+        SELECT token.id, token.execution, token.queue, token.priority, token.ready_at
+        FROM token
+        WHERE token.limit_key = line.key AND token.queue = line.queue AND
+        -- :include of_others
+        ORDER BY token.priority DESC, token.ready_at, token.turn
+        LIMIT 1
+    ) AS first
+    WHERE line.queue = wanted.queue AND NOT line.shut
+    ORDER BY line.priority DESC, line.turn_at, line.turn
+    LIMIT $2
+) AS found
+JOIN flight ON flight.number = found.execution
+WHERE flight.state IN ('RUNNING', 'PENDING');
+
+-- :name validly_leased
+-- Of the named tokens ($1 executions, $2 tokens, $3 fences) those whose commit would still be applied.
+SELECT flight.id, candidate.id, candidate.fence
+FROM unnest($1::text[], $2::text[], $3::integer[]) AS wanted (execution, token, fence)
+CROSS JOIN LATERAL (SELECT * FROM flight WHERE flight.id = wanted.execution OFFSET 0) AS flight
+CROSS JOIN LATERAL (
+    SELECT * FROM token WHERE token.execution = flight.number AND token.id = wanted.token OFFSET 0
+) AS candidate
+WHERE candidate.state = 'leased' AND candidate.fence = wanted.fence AND flight.ended_at IS NULL AND
+-- :include in_open_scopes
+;
 
 -- :name keys_of
 -- The limit keys of named tokens.

@@ -44,6 +44,46 @@ WHERE token.state = 'ready' AND limit_key IS NULL AND queue = ? AND (losses >= 3
 ORDER BY token.priority DESC, ready_at, turn
 LIMIT ?;
 
+-- :name ready_of_others
+-- Ready tokens of one queue without a limit key, by priority, then age, that became ready since :since. Passed over is
+-- what may run long in executions of the workflows :pass_over (JSON); see may_run_long. Those that killed workers before
+-- are not among them.
+SELECT token.id, flight.id, queue, token.priority, ready_at
+FROM token
+CROSS JOIN flight ON flight.number = token.execution
+WHERE token.state = 'ready' AND limit_key IS NULL AND queue = :queue AND (losses >= 3) = 0 AND ready_at >= :since
+  AND flight.state IN ('RUNNING', 'PENDING')
+  AND NOT (
+    (token.kind IN ('node', 'task') OR (token.kind = 'resume' AND flight.kind = 'python'))
+    AND (SELECT workflow FROM execution WHERE execution.number = token.execution)
+        IN (SELECT value FROM json_each(:pass_over))
+)
+ORDER BY token.priority DESC, ready_at, turn
+LIMIT :limit;
+
+-- :name first_of_others
+-- Of each line of a key in one queue that may move, the first such token.
+SELECT token.id, flight.id, token.queue, token.priority, token.ready_at
+FROM line
+JOIN token ON token.number = (
+    SELECT first.number
+    FROM token AS first
+    CROSS JOIN flight ON flight.number = first.execution
+    WHERE first.state = 'ready' AND first.queue = line.queue AND first.limit_key = line.key
+      AND (first.losses >= 3) = 0 AND flight.state IN ('RUNNING', 'PENDING')
+      AND NOT (
+        (first.kind IN ('node', 'task') OR (first.kind = 'resume' AND flight.kind = 'python'))
+        AND (SELECT workflow FROM execution WHERE execution.number = first.execution)
+            IN (SELECT value FROM json_each(:pass_over))
+    )
+    ORDER BY first.priority DESC, first.ready_at, first.turn
+    LIMIT 1
+)
+JOIN flight ON flight.number = token.execution
+WHERE line.queue = :queue AND line.shut = 0
+ORDER BY line.priority DESC, line.turn_at, line.turn
+LIMIT :limit;
+
 -- :name holds_suspect
 SELECT 1
 FROM worker
@@ -73,6 +113,21 @@ SELECT flight.id, token.id
 FROM token
 CROSS JOIN flight ON flight.number = token.execution
 WHERE token.state = 'leased' AND owner IN (SELECT value FROM json_each(?));
+
+-- :name validly_leased
+-- From a JSON list of [execution, token, fence, [its scopes]]: the tokens whose commit would still be applied.
+SELECT flight.id, token.id, token.fence
+FROM json_each(?) AS wanted
+CROSS JOIN flight ON flight.id = json_extract(wanted.value, '$[0]')
+CROSS JOIN token ON token.execution = flight.number AND token.id = json_extract(wanted.value, '$[1]')
+WHERE token.state = 'leased' AND token.fence = json_extract(wanted.value, '$[2]') AND flight.ended_at IS NULL
+  AND NOT EXISTS (
+    SELECT 1
+    FROM json_each(wanted.value, '$[3]') AS around
+    LEFT JOIN scope ON scope.execution = flight.number AND scope.path = around.value
+    LEFT JOIN barrier ON barrier.execution = flight.number AND barrier.id = scope.barrier
+    WHERE scope.path IS NULL OR scope.ended OR barrier.state IS NOT 'waiting'
+);
 
 -- :name ready_of
 SELECT token.id, flight.id, queue, token.priority

@@ -1,0 +1,71 @@
+"""Claims that pass over some workflows: what every adapter does alike.
+
+A workflow that is passed over may have very many ready tokens, and they stand before those of others. They are walked
+through from the first at times only; in between it is enough to look at what became ready since.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, TypeAlias
+
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import ReadyToken
+
+LATE = 2.0
+"""Seconds after its ``ready_at`` in which a token may become visible: clocks differ, and commits take time."""
+WALK_EVERY = 1.0
+WALK_SHARE = 20
+"""A walk through all ready tokens happens every second at most, and takes at most a twentieth of the time."""
+
+PRIORITY, READY_AT = 3, 4
+Row: TypeAlias = tuple[Any, ...]
+Look: TypeAlias = Callable[
+    [Sequence[str], Collection[str], int, float], Awaitable[tuple[Sequence[Row], Sequence[Row]]]
+]
+LeaseNamed: TypeAlias = Callable[[str, Sequence[ReadyToken]], Awaitable[list[Lease]]]
+
+
+async def lease_in_turn(
+    lease: LeaseNamed, worker: str, ready: Sequence[ReadyToken], limit: int
+) -> list[Lease]:
+    """At most ``limit`` of them: one whose limit is used up, or that somebody else took, gives way to the next."""
+    leases: list[Lease] = []
+    while ready and len(leases) < limit:
+        room = limit - len(leases)
+        leases += await lease(worker, ready[:room])
+        ready = ready[room:]
+    return leases
+
+
+class Others:
+    """Tokens of other workflows than those that are passed over, for one ledger.
+
+    ``look`` is given queues, workflows, a number and a time. It returns the first ready tokens without a limit key that
+    became ready since, at most so many of each queue, and the first of each line of a key that may move. A row has the
+    fields of a ReadyToken, and since when it is ready."""
+
+    def __init__(self, look: Look, lease: LeaseNamed, now: Callable[[], float]) -> None:
+        self._look = look
+        self._lease = lease
+        self._now = now
+        self._asked: tuple[frozenset[str], frozenset[str]] | None = None
+        self._since = 0.0
+        """Whatever became ready before and is still so belongs to the workflows that are passed over."""
+        self._walk_at = 0.0
+
+    async def claim(
+        self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str]
+    ) -> list[Lease]:
+        now, began = self._now(), time.monotonic()
+        asked = frozenset(queues), frozenset(pass_over)
+        is_walk = asked != self._asked or now >= self._walk_at or now < self._since
+        since = 0.0 if is_walk else self._since
+        plain, in_line = await self._look(queues, pass_over, limit, since)
+        self._asked = asked
+        self._since = now - LATE if len(plain) < limit else min(row[READY_AT] for row in plain)
+        if is_walk:
+            self._walk_at = now + max(WALK_EVERY, WALK_SHARE * (time.monotonic() - began))
+        found = sorted((*plain, *in_line), key=lambda row: (-row[PRIORITY], row[READY_AT]))
+        return await lease_in_turn(self._lease, worker, [ReadyToken(*row[:READY_AT]) for row in found], limit)

@@ -1,0 +1,185 @@
+"""What lets a worker be fair: runs that have become useless (L4, L5), and claims that pass over a workflow (L9)."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dalsegno.model.effect import CancelTokens, EndScope
+from dalsegno.model.execution import ExecutionKind
+from dalsegno.model.limits import Allowance
+from dalsegno.model.token import Lease, NewToken
+from dalsegno.model.transition import Transition
+from dalsegno.testing.contract.build import (
+    RUN,
+    cancel,
+    finish,
+    finisher,
+    new_execution,
+    pause,
+    start,
+    step,
+    token,
+)
+from dalsegno.testing.contract.capabilities import Topic
+from dalsegno.testing.contract.ledger_handover import T1, end_script, moved
+from dalsegno.testing.contract.ledger_leases import lose
+from dalsegno.testing.contract.ledger_sweep import sweep_all
+from dalsegno.testing.contract.scripts import new_script, resume_id, resume_token, suspend, task, tasks
+from dalsegno.testing.contract.split import item, open_split
+from dalsegno.testing.contract.stack import ALL_QUEUES, ContractStack
+
+
+class LedgerObsoleteLeases(Topic):
+    guarantees = frozenset(("L4", "L5"))
+    needs = frozenset(("commit", "leases", "cancelling", "pausing", "sweep", "scripts"))
+
+    async def test_l5_lease_of_a_running_or_paused_execution_is_of_use(self, stack: ContractStack) -> None:
+        leases = list((await stack.begin(token("a"), token("b"))).values())
+        assert await stack.ledger.obsolete(leases) == []
+        assert await stack.ledger.obsolete([]) == []
+
+        await stack.apply(pause())
+
+        assert await stack.ledger.obsolete(leases) == []
+
+    async def test_l5_leases_are_obsolete_once_their_execution_has_ended(self, stack: ContractStack) -> None:
+        await stack.apply(start("run-a", token("a")), start("run-b", token("b")))
+        leases = await stack.take()
+        await stack.apply(cancel("run-a"))
+
+        assert await stack.ledger.obsolete(list(leases.values())) == [leases["a"]]
+
+        await sweep_all(stack)
+        assert await stack.ledger.obsolete(list(leases.values())) == [leases["a"]]
+        strange = replace(leases["b"], execution="no-such")
+        assert await stack.ledger.obsolete([strange, leases["b"]]) == [strange]
+
+    async def test_l4_lease_is_obsolete_once_the_token_was_lost_or_handed_back(
+        self, stack: ContractStack
+    ) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        await stack.ledger.release("w1", [leases["b"]])
+        assert await stack.ledger.obsolete(list(leases.values())) == [leases["b"]]
+
+        await lose(stack)
+        again = (await stack.take("w2"))["a"]
+
+        assert await stack.ledger.obsolete([leases["a"], again]) == [leases["a"]]
+
+    async def test_l5_lease_is_obsolete_once_its_token_was_consumed_or_cancelled(
+        self, stack: ContractStack
+    ) -> None:
+        leases = await stack.begin(token("winner"), token("loser", node="x"), token("other"))
+
+        await stack.apply(step(leases["winner"], CancelTokens("", ("x",)), token("next")))
+
+        assert await stack.ledger.obsolete(list(leases.values())) == [leases["winner"], leases["loser"]]
+
+    async def test_l5_leases_in_an_item_that_was_halted_are_obsolete_and_those_below_it(
+        self, stack: ContractStack
+    ) -> None:
+        items = await open_split(stack, 2)
+        *inner, sibling = await open_split(stack, 2, parent=items[0], also=(token("sibling", item(0)),))
+        assert await stack.ledger.obsolete([*inner, sibling, items[1]]) == []
+
+        await stack.apply(step(sibling, EndScope(item(0), b"halted")))
+
+        assert await stack.ledger.obsolete([*inner, items[1]]) == inner
+
+    async def test_l5_task_that_was_handed_over_goes_on(self, stack: ContractStack) -> None:
+        await suspend(stack, task("t1"), task("last", queue="last"))
+        lease = (await tasks(stack))["t1"]
+        await end_script(stack)
+
+        assert await stack.ledger.obsolete([lease, moved(lease)]) == []
+
+        await stack.apply(cancel(T1))
+        assert await stack.ledger.obsolete([lease, moved(lease)]) == [lease, moved(lease)]
+
+
+def begin(workflow: str, *tokens: NewToken, kind: ExecutionKind = "graph") -> Transition:
+    """An execution whose id is its workflow's name."""
+    return start(new_execution(workflow, workflow=workflow, kind=kind), *tokens)
+
+
+async def claim_others(stack: ContractStack, *pass_over: str, limit: int = 100) -> list[str]:
+    leases = await stack.ledger.claim_others("w1", ALL_QUEUES, limit, pass_over)
+    return [lease.token for lease in leases]
+
+
+class LedgerPassedOver(Topic):
+    guarantees = frozenset(("L5", "L9"))
+    needs = frozenset(("commit", "leases", "limits", "scripts", "pausing"))
+
+    async def test_l9_others_are_claimed_by_priority_then_age(self, stack: ContractStack) -> None:
+        await stack.apply(begin("hog", *[token(f"h{number}", priority=9) for number in range(20)]))
+        for number in range(3):
+            stack.clock.advance(1)
+            await stack.apply(begin(f"o{number}", token(f"t{number}")))
+        await stack.apply(begin("urgent", token("first", priority=1)))
+
+        assert await claim_others(stack, "hog", limit=2) == ["first", "t0"]
+        assert await claim_others(stack, "hog", "o1") == ["t2"]
+        assert await claim_others(stack, "hog") == ["t1"]
+        assert await claim_others(stack, "hog") == []
+
+    async def test_l9_what_becomes_ready_later_is_found(self, stack: ContractStack) -> None:
+        await stack.apply(begin("hog", *[token(f"h{number}") for number in range(20)]))
+        for number in range(5):
+            assert await claim_others(stack, "hog") == []
+            await stack.apply(begin(f"o{number}", token(f"t{number}")))
+            assert await claim_others(stack, "hog") == [f"t{number}"]
+            stack.clock.advance(0.4)
+
+    async def test_l9_those_passed_over_keep_their_places(self, stack: ContractStack) -> None:
+        await stack.apply(begin("hog", token("h0"), token("h1")))
+        stack.clock.advance(1)
+        await stack.apply(begin("other", token("o0")))
+        assert await claim_others(stack, "hog", "other") == []
+
+        assert [lease.token for lease in await stack.claim(2)] == ["h0", "h1"]
+
+    async def test_l4_lease_of_another_is_as_good_as_a_claimed_one(self, stack: ContractStack) -> None:
+        await stack.apply(begin("hog", token("h")), begin("other", token("o")))
+        [lease] = await stack.ledger.claim_others("w1", ALL_QUEUES, 10, ["hog"])
+
+        assert (lease.execution, lease.definition, lease.fence) == ("other", "hash-of-orders", 1)
+        assert (await stack.tokens("other"))["o"].owner == "w1"
+        await stack.apply(step(lease, finish()))
+        assert (await stack.execution("other")).state == "COMPLETED"
+
+    async def test_l9_bookkeeping_and_metered_turns_are_not_passed_over(self, stack: ContractStack) -> None:
+        ticking = token("t", kind="deadline", node="", live=False)
+        await stack.apply(begin("hog", token("h"), finisher(), ticking))
+        for kind in ("script", "python"):
+            await stack.apply(start(replace(new_script(kind), workflow="hog", kind=kind), resume_token(kind)))
+
+        claimed = await claim_others(stack, "hog")
+
+        assert set(claimed) == {"t", finisher().id, resume_id(0, "script")}
+        assert await claim_others(stack) == [resume_id(0, "python"), "h"]
+
+    async def test_l9_others_in_the_line_of_a_key_go_past_those_that_wait_there(
+        self, stack: ContractStack
+    ) -> None:
+        two = Allowance(concurrency=2)
+        hogs = [token(f"h{number}", key="gmail", allows=two) for number in range(3)]
+        await stack.apply(begin("hog", *hogs))
+        stack.clock.advance(1)
+        others = [token(f"o{number}", key="gmail", allows=two) for number in range(3)]
+        await stack.apply(begin("other", *others), begin("plain", token("p")))
+
+        found = await stack.ledger.claim_others("w1", ALL_QUEUES, 1, ["hog"])
+        found += await stack.ledger.claim_others("w1", ALL_QUEUES, 10, ["hog"])
+        found += await stack.ledger.claim_others("w1", ALL_QUEUES, 10, ["hog"])
+        assert sorted(lease.token for lease in found) == ["o0", "o1", "p"], "the key has two slots"
+
+        by_name: dict[str, Lease] = {lease.token: lease for lease in found}
+        await stack.apply(step(by_name["o0"], token("done")))
+        assert [lease.token for lease in await stack.claim(10)] == ["h0", "done"]
+
+    async def test_l5_paused_and_ended_executions_are_passed_over(self, stack: ContractStack) -> None:
+        await stack.apply(begin("hog", token("h")), begin("a", token("a")), begin("b", token("b")))
+        await stack.apply(pause("a"), cancel("b"), start(RUN, token("c")))
+
+        assert await claim_others(stack, "hog") == ["c"]
