@@ -30,10 +30,12 @@ class OperatorLimits:
     http_response_bytes: int | None = None
 
     def within(self, settings: EngineSettings) -> EngineSettings:
-        given = {"http_timeout": self.http_timeout, "http_response_bytes": self.http_response_bytes}
-        changed = {name: value for name, value in given.items() if value is not None}
-        if changed:
-            settings = replace(settings, limits=replace(settings.limits, **changed))
+        limits = settings.limits
+        if self.http_timeout is not None:
+            limits = replace(limits, http_timeout=self.http_timeout)
+        if self.http_response_bytes is not None:
+            limits = replace(limits, http_response_bytes=self.http_response_bytes)
+        settings = replace(settings, limits=limits)
         if self.workflow_share is not None:
             settings = replace(settings, workflow_share=self.workflow_share)
         return settings

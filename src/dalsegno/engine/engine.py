@@ -153,6 +153,7 @@ class Engine:
         if self._tasks is not None:
             self.client.in_thread = self._tasks.call
             self._tasks.look_elsewhere = self.scripts.elsewhere.look_for_task
+            self._tasks.workflow_share = self.settings.workflow_share
         self.outbox = Outbox(self.client)
         self.troubles = Troubles(stack.records, stack.clock)
         self.outbox.trouble = self.troubles.note
@@ -232,7 +233,11 @@ class Engine:
             self.scripts,
             queues=settings.queues,
             concurrency=settings.concurrency,
+            # A worker for one execution has no others to think of.
+            workflow_share=settings.workflow_share if serves_others else 1.0,
         )
+        if self._tasks is not None:
+            self._tasks.workflow_of = self.worker.shares.current_workflow
         self.worker.modules = self.workflows.modules
         if serves_others:
             self.worker.offers = self._offers

@@ -234,5 +234,3 @@ def _would_forget(lease: Lease) -> bool:
 def grown(first: float, times: int, longest: float) -> float:
     """A pause that is twice as long each time."""
     return min(first * 2.0 ** min(times - 1, 10), longest)
-
-

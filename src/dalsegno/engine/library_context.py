@@ -75,6 +75,14 @@ class LibraryNodeContext(UsesTransactions):
         return self._working
 
     @property
+    def cancelled(self) -> bool:
+        return self._task.cancelled
+
+    @cancelled.setter
+    def cancelled(self, is_so: bool) -> None:
+        self._task.cancelled = is_so
+
+    @property
     def beats(self) -> int:
         return self._task.beats
 

@@ -27,6 +27,7 @@ class RunContext(UsesCredentials, UsesTransactions):
         "_payload",
         "_situation",
         "beats",
+        "cancelled",
         "lookup",
         "outputs",
         "program",
@@ -49,6 +50,7 @@ class RunContext(UsesCredentials, UsesTransactions):
         self.outputs = outputs
         self.services = services
         self.beats = 0
+        self.cancelled = False
         self.secrets = None
         self._payload = payload
         self._situation = situation

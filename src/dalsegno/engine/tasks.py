@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Optional, TypeAlias
 
 from msgspec.structs import replace
@@ -20,6 +22,7 @@ from dalsegno.model.limits import Concurrency, as_option
 from dalsegno.model.retry import NO_RETRY, RetryPolicy
 from dalsegno.model.suggestion import did_you_mean, listed
 from dalsegno.ports.node import NodeContext, NodeError
+from dalsegno.ports.shares import FairSlots
 
 UNCHECKED = (Any, object)
 """Annotations under which an input is taken as it comes."""
@@ -116,6 +119,14 @@ class Tasks:
         self._turns: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
         self.abandoned = 0
+        self._left: dict[str, int] = {}
+        """Abandoned threads that still run and were replaced, by workflow."""
+        self.workflow_share = 1.0
+        """How much of the threads one workflow may hold."""
+        self.workflow_of: Callable[[], str] = lambda: ""
+        """Whose work the current asyncio task does."""
+        self._thread_slots = _SlotsOfLoop(self, threads)
+        self._turn_slots = _SlotsOfLoop(self, TURN_THREADS)
         self.look_elsewhere: LookForTask | None = None
         """Asked about tasks that are not registered here."""
 
@@ -161,7 +172,7 @@ class Tasks:
                 return await self._watched(task, arguments, keywords, ctx)
             if task.is_async:
                 return await task.function(*arguments, **keywords)
-            return await self._in_thread(task, arguments, keywords)
+            return await self._in_thread(task, arguments, keywords, ctx)
         except SystemExit as error:
             raise _left(task, error) from None
         except asyncio.CancelledError:
@@ -187,7 +198,7 @@ class Tasks:
     ) -> Any:
         """Runs under a time limit, a heartbeat, or both."""
         run = self._awaited if task.is_async else self._in_thread
-        work = asyncio.ensure_future(_contained(run, task, arguments, keywords))
+        work = asyncio.ensure_future(_contained(run, task, arguments, keywords, ctx))
         limit = asyncio.timeout(task.timeout)
         try:
             async with limit:
@@ -214,37 +225,79 @@ class Tasks:
                 raise _silent(task)
             beats = seen
 
-    async def _awaited(self, task: Task, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+    async def _awaited(
+        self,
+        task: Task,
+        arguments: list[Any],
+        keywords: dict[str, Any],
+        ctx: NodeContext,
+    ) -> Any:
         return await task.function(*arguments, **keywords)
 
-    async def _in_thread(self, task: Task, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-        """A thread cannot be stopped: one that outlives its timeout is abandoned, and its place filled."""
-        pool = self._threads_pool()
-        context = copy_context()
-        future = pool.submit(context.run, _called, task, arguments, keywords)
-        try:
-            returned = await asyncio.shield(asyncio.wrap_future(future))
-        except asyncio.CancelledError:
-            if not future.cancel() and not future.done():
-                self.abandoned += 1
-                with self._lock:
-                    pool._max_workers += 1  # noqa: SLF001 - the pool has no other way to replace a lost thread
-                future.add_done_callback(lambda _: self._give_back())
-            raise
+    async def _in_thread(
+        self, task: Task, arguments: list[Any], keywords: dict[str, Any], ctx: NodeContext
+    ) -> Any:
+        returned = await self.run_blocking(partial(_called, task, arguments, keywords), ctx)
         if isinstance(returned, _Raised):
             raise returned.error
         return returned
 
-    def _give_back(self) -> None:
+    async def run_blocking(self, work: Callable[[], Any], ctx: NodeContext) -> Any:
+        """In one of the threads for blocking functions, of which no workflow holds more than its share. A thread cannot
+        be stopped: one whose run was given up is abandoned, and its place filled. ``ctx.cancelled`` tells it."""
+        slots, workflow = self._thread_slots.here(), self.workflow_of()
+        await slots.acquire(workflow)
+        future = self._threads_pool().submit(copy_context().run, work)
+        is_left = False
+        try:
+            return await asyncio.shield(asyncio.wrap_future(future))
+        except asyncio.CancelledError:
+            is_left = not future.cancel() and not future.done()
+            if is_left:
+                _tell_cancelled(ctx)
+                self._abandon(future, slots, workflow)
+            raise
+        finally:
+            if not is_left:
+                slots.release(workflow)
+
+    def _abandon(self, future: Future[Any], slots: FairSlots, workflow: str) -> None:
+        """Its thread is replaced; but a workflow that has left as many as there are threads waits for them to end."""
+        self.abandoned += 1
         with self._lock:
+            is_replaced = self._left.get(workflow, 0) < self._threads and self._pool is not None
+            if is_replaced and self._pool is not None:
+                self._left[workflow] = self._left.get(workflow, 0) + 1
+                self._pool._max_workers += 1  # noqa: SLF001 - the pool has no other way to replace a lost thread
+        if is_replaced:
+            slots.release(workflow)
+            future.add_done_callback(lambda _: self._give_back(workflow))
+        else:
+            _release_after(future, slots, workflow)
+
+    def _give_back(self, workflow: str) -> None:
+        with self._lock:
+            left = self._left.pop(workflow, 1) - 1
+            if left:
+                self._left[workflow] = left
             if self._pool is not None:
                 self._pool._max_workers -= 1  # noqa: SLF001 - see above
 
     async def call(self, work: Callable[[], None]) -> None:
-        """Runs a turn of a Python workflow beside the event loop, which renews leases and commits meanwhile."""
+        """Runs a turn of a Python workflow beside the event loop, which renews leases and commits meanwhile. A turn
+        that was given up keeps its thread until it ends."""
         if self._turns is None:
             self._turns = ThreadPoolExecutor(TURN_THREADS, thread_name_prefix="dalsegno-turn")
-        await asyncio.wrap_future(self._turns.submit(copy_context().run, work))
+        slots, workflow = self._turn_slots.here(), self.workflow_of()
+        await slots.acquire(workflow)
+        future = self._turns.submit(copy_context().run, work)
+        try:
+            await asyncio.wrap_future(future)
+        finally:
+            if future.done():
+                slots.release(workflow)
+            else:
+                _release_after(future, slots, workflow)
 
     def _threads_pool(self) -> ThreadPoolExecutor:
         if self._pool is None:
@@ -258,6 +311,39 @@ class Tasks:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+
+
+class _SlotsOfLoop:
+    """The slots of a pool of threads. Tasks outlive engines, and each has an event loop of its own."""
+
+    def __init__(self, tasks: Tasks, capacity: int) -> None:
+        self._tasks = tasks
+        self._capacity = capacity
+        self._slots: FairSlots | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def here(self) -> FairSlots:
+        loop = asyncio.get_running_loop()
+        if self._slots is None or self._loop is not loop:
+            self._slots, self._loop = FairSlots(self._capacity, self._tasks.workflow_share), loop
+        return self._slots
+
+
+def _release_after(future: Future[Any], slots: FairSlots, workflow: str) -> None:
+    """When the thread ends, which may be after its event loop."""
+    loop = asyncio.get_running_loop()
+
+    def release(_: Future[Any]) -> None:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(slots.release, workflow)
+
+    future.add_done_callback(release)
+
+
+def _tell_cancelled(ctx: NodeContext) -> None:
+    """A plain attribute, safe to read from any thread."""
+    if hasattr(ctx, "cancelled"):
+        ctx.cancelled = True  # type: ignore[misc]
 
 
 def _arguments(task: Task, payload: Any, ctx: NodeContext) -> tuple[list[Any], dict[str, Any]]:
@@ -304,11 +390,15 @@ class _Raised:
 
 
 async def _contained(
-    run: Callable[..., Awaitable[Any]], task: Task, arguments: list[Any], keywords: dict[str, Any]
+    run: Callable[..., Awaitable[Any]],
+    task: Task,
+    arguments: list[Any],
+    keywords: dict[str, Any],
+    ctx: NodeContext,
 ) -> Any | _Raised:
     """In an asyncio task of its own, which lets these two pass to the event loop and end that."""
     try:
-        return await run(task, arguments, keywords)
+        return await run(task, arguments, keywords, ctx)
     except (SystemExit, KeyboardInterrupt) as error:
         return _Raised(error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -18,8 +19,10 @@ from dalsegno.engine.heartbeat import Names
 from dalsegno.engine.letting_go import LettingGo
 from dalsegno.engine.long_runs import LongRuns
 from dalsegno.engine.observing import Observer
+from dalsegno.engine.obsolete_runs import ObsoleteRuns
 from dalsegno.engine.raised import is_failure
 from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
+from dalsegno.engine.slot_shares import UNKNOWN, SlotShares, current_lease
 from dalsegno.engine.steps import Steps
 from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.errors import (
@@ -29,10 +32,11 @@ from dalsegno.errors import (
     InvalidInput,
     OperatorError,
 )
+from dalsegno.model.effect import CreateExecution
 from dalsegno.model.execution import SCRIPTED, NewExecution
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import task_execution_id
-from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken, python_queue
+from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken, may_run_long, python_queue
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
@@ -41,6 +45,12 @@ from dalsegno.ports.transactions import WorkFailed
 SCRIPT_TOKENS = frozenset(("resume", "task", "timer", "schedule", "start"))
 NAME_LOOK = 0.05
 """Seconds between two looks whether the store has heard of a new name."""
+OTHERS_EVERY = 0.05
+"""Seconds between two claims for other workflows than those that hold their share."""
+UNKNOWN_LOOK = 0.01
+"""Seconds until definitions that are being loaded are looked at again."""
+INTERRUPT_AGAIN = 30.0
+"""Seconds for which a run that was called off may clean up."""
 
 
 class Worker:
@@ -61,6 +71,7 @@ class Worker:
         queues: Sequence[str] = ("default",),
         concurrency: int = 100,
         continues: bool = True,
+        workflow_share: float = 1.0,
     ) -> None:
         self.ledger = ledger
         self.broker = broker
@@ -87,11 +98,16 @@ class Worker:
         """Runs in progress, and the name under which each was leased."""
         self.names = Names(name, lambda: list(self._tasks.values()))
         self._runs: dict[str, asyncio.Task[None] | None] = {}
-        """Tasks of scripts in progress, by their tokens."""
-        self._called_off: set[str] = set()
+        """Runs in progress that may take long, by their tokens."""
+        self._called_off: dict[str, float] = {}
+        """When each was, by its token."""
+        self.shares = SlotShares(concurrency, workflow_share, steps.definitions)
+        self._others_at = 0.0
+        """When others than the workflows that hold their share are asked for again."""
         self.letting_go = LettingGo(ledger, broker, committer, scripts.elsewhere.colleagues)
         self._free = asyncio.Event()
         self._long_runs = LongRuns(self.running, self.started, committer, steps.definitions)
+        self._obsolete_runs = ObsoleteRuns(self.running, self.started, ledger, self._interrupt)
         self._stopping = False
 
     @property
@@ -106,7 +122,9 @@ class Worker:
 
     async def run(self) -> None:
         """Takes work until stopped. What is running then is finished by ``stop``."""
-        watch = asyncio.create_task(self._long_runs.show())
+        watches = [
+            asyncio.create_task(watch) for watch in (self._long_runs.show(), self._obsolete_runs.watch())
+        ]
         try:
             while not self._stopping:
                 room = self.concurrency - len(self.running)
@@ -115,14 +133,15 @@ class Worker:
                     await self._free.wait()
                 elif not self.names.may_lease():
                     await asyncio.sleep(NAME_LOOK)
+                elif full := self.shares.full():
+                    await self._receive_others(room, full)
                 else:
-                    await self._receive(room)
+                    await self._receive(min(room, self.shares.room_for_any()))
         finally:
-            watch.cancel()
+            for watch in watches:
+                watch.cancel()
 
     async def _receive(self, room: int) -> None:
-        """Work that arrives while the worker stops goes straight back; so does what is leased under a name that was
-        given up meanwhile: nothing has kept that alive."""
         name = self.name
         try:
             leases = await self.broker.take(name, self.queues, room)
@@ -130,13 +149,52 @@ class Worker:
             self.doubt(name)
             raise
         self.continuation.claimed(all_of_them=len(leases) < room)
-        # Executions started here meanwhile may have taken the slots this call was made for.
-        is_outdated = self._stopping or name != self.name
-        room = 0 if is_outdated else max(self.concurrency - len(self.running), 0)
-        for lease in leases[:room]:
-            self._launch(lease, None, name)
-        if len(leases) > room:
-            await self.letting_go.give_back(name, leases[room:])
+        await self._accept(leases, name)
+
+    async def _receive_others(self, room: int, full: list[str]) -> None:
+        """Some workflows hold their share of the slots: the rest is for others. Whether these have anything is asked at
+        intervals, so that it costs little where one workflow has much to do."""
+        clock = asyncio.get_running_loop().time
+        if clock() >= self._others_at:
+            wanted = min(room, self.shares.room_for_any())
+            found = await self._claim_others(wanted, [name for name in full if name != UNKNOWN])
+            self._others_at = clock() + (OTHERS_EVERY if found < wanted else 0.0)
+            if found:
+                return
+        self._free.clear()
+        if self.shares.full() == full:
+            pause = UNKNOWN_LOOK if UNKNOWN in full else self._others_at - clock()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(pause, 0.0)):
+                    await self._free.wait()
+
+    async def _claim_others(self, wanted: int, full: list[str]) -> int:
+        """How many were found. While it is not known whose runs hold the slots, nothing is claimed."""
+        name = self.name
+        if not full:
+            return 0
+        try:
+            leases = await self.ledger.claim_others(name, self.queues, wanted, full)
+        except OperatorError:
+            self.doubt(name)
+            raise
+        await self._accept(leases, name, are_allowed=True)
+        return len(leases)
+
+    async def _accept(self, leases: Sequence[Lease], name: str, *, are_allowed: bool = False) -> None:
+        """Work that arrives while the worker stops goes straight back; so does what is leased under a name that was
+        given up meanwhile: nothing has kept that alive. Executions started here meanwhile may have taken the slots that
+        it was claimed for."""
+        unwanted = []
+        for lease in leases:
+            is_outdated = self._stopping or name != self.name
+            is_allowed = are_allowed or self.shares.allows(lease)
+            if is_outdated or len(self.running) >= self.concurrency or not is_allowed:
+                unwanted.append(lease)
+            else:
+                self._launch(lease, None, name)
+        if unwanted:
+            await self.letting_go.give_back(name, unwanted)
 
     def doubt(self, name: str) -> None:
         """Tokens may be leased under this name without the worker's knowing: it gives it up."""
@@ -152,6 +210,9 @@ class Worker:
             return transition, []
         if not self.names.may_lease():
             return transition, []
+        if self.shares.is_bounded:
+            created = next((each for each in transition.effects if type(each) is CreateExecution), None)
+            room = min(room, self.shares.room(created.execution.workflow)) if created is not None else room
         return self.continuation.keeping(transition, room, self.name)
 
     def accept(self, new: NewExecution, kept: list[NewToken], applied: Applied, name: str) -> None:
@@ -162,16 +223,26 @@ class Worker:
             self._launch(lease, None, name)
 
     def call_off(self, execution: str, tokens: Sequence[str] | None = None) -> None:
-        """Tasks of a script that nobody is interested in any more are interrupted; what they return would be refused.
-        In other processes they are left to find that out themselves."""
-        for token, run in list(self._runs.items()):
+        """Interrupts runs of an execution or of some of its tokens that have become useless; what they return would be
+        refused. Other processes find out themselves."""
+        for token in list(self._runs):
             lease = self.running.get(token)
             if lease is None or (tokens is not None and token not in tokens):
                 continue
-            is_its = lease.execution == execution or task_execution_id(token) == execution
-            if is_its and run is not None and run is not asyncio.current_task():
-                self._called_off.add(token)
-                run.cancel()
+            if lease.execution == execution or task_execution_id(token) == execution:
+                self._interrupt(lease)
+
+    def _interrupt(self, lease: Lease) -> None:
+        """Not while its commit is under way: ``started`` knows only what still runs."""
+        token, now = lease.token, asyncio.get_running_loop().time()
+        run = self._runs.get(token)
+        if run is None or self.running.get(token) is not lease or token not in self.started:
+            return
+        if now - self._called_off.get(token, -INTERRUPT_AGAIN) < INTERRUPT_AGAIN:
+            return
+        if run is not asyncio.current_task():
+            self._called_off[token] = now
+            run.cancel()
 
     async def stop(self, grace: float = 10.0) -> None:
         """No more claims; running steps finish, or are handed back once the grace is over."""
@@ -191,7 +262,9 @@ class Worker:
 
     def _launch(self, lease: Lease, body: Body | None, name: str) -> None:
         self.running[lease.token] = lease
+        self.shares.take(lease)
         self._long_runs.busy.set()
+        self._obsolete_runs.busy.set()
         task = asyncio.get_running_loop().create_task(self._drive(lease, body, name))
         self._tasks[task] = name
         task.add_done_callback(self._tasks.pop)
@@ -208,8 +281,9 @@ class Worker:
                 now = self.started[lease.token] = clock()
                 if self.observer is not None:
                     self.observer.began(lease)
-                if lease.kind == "task":
+                if may_run_long(lease.kind, lease.execution_kind):
                     self._runs[lease.token] = this_run
+                    current_lease.set(lease)
                 going_on = self._continues and self.continuation.may_go_on(hops, now - began, lease.priority)
                 if lease.kind in SCRIPT_TOKENS or lease.execution_kind in SCRIPTED:
                     following = await self._advance_script(lease, going_on, name)
@@ -220,10 +294,10 @@ class Worker:
                 self._done(lease, now)
                 if following is not None:
                     self.running[following.token] = following
+                    self.shares.take(following)
         except asyncio.CancelledError:
             if lease.token not in self._called_off:
                 raise
-            self._called_off.discard(lease.token)
             self._done(lease, now)
         except (BadConfiguration, RunsElsewhere) as error:
             self._runs.pop(lease.token, None)  # there is nothing to call off any more
@@ -247,6 +321,9 @@ class Worker:
             del self.running[lease.token]
             self.started.pop(lease.token, None)
             self._runs.pop(lease.token, None)
+            self.shares.free(lease.token)
+            if self._called_off:
+                self._called_off.pop(lease.token, None)
             if self.observer is not None:
                 self.observer.stepped(lease, asyncio.get_running_loop().time() - since)
 
@@ -307,7 +384,10 @@ class Worker:
         and not sent again, so if its answer is lost nobody learns what it has kept."""
         if self._stopping or self.transactions.has(lease):
             return transition, []
-        room = self.concurrency - len(self.running) + 1
+        room = self.concurrency - len(self.running)
+        if self.shares.is_bounded:
+            room = min(room, self.shares.room(self.shares.workflow_of(lease)))
+        room = max(room, 0) + 1  # its own slot is free then
         return self.continuation.keeping(transition, room, name)
 
     def _commit(self, lease: Lease, transition: Transition) -> Awaitable[Outcome]:

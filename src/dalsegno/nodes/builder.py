@@ -24,7 +24,7 @@ Check = Callable[[Mapping[str, Any]], Sequence[ParameterProblem]]
 
 
 class ThreadedExecute:
-    """Runs a blocking function off the event loop. An engine with a thread pool of its own takes ``function``."""
+    """Runs a blocking function off the event loop: in the threads of the engine's tasks, where it has some."""
 
     __slots__ = ("function",)
 
@@ -32,7 +32,10 @@ class ThreadedExecute:
         self.function = function
 
     async def __call__(self, ctx: NodeContext, parameters: Any) -> Any:
-        return await asyncio.to_thread(self.function, ctx, parameters)
+        run_blocking = getattr(ctx.services.get("tasks"), "run_blocking", None)
+        if run_blocking is None:
+            return await asyncio.to_thread(self.function, ctx, parameters)
+        return await run_blocking(partial(self.function, ctx, parameters), ctx)
 
 
 def node_type(

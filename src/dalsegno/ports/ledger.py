@@ -100,7 +100,8 @@ class Ledger(Protocol):
         self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str]
     ) -> list[Lease]:
         """As ``claim``, but passes over whatever may run long in executions of the workflows ``pass_over``: nodes,
-        tasks, and turns of Python workflows. Also passes over tokens that killed workers before."""
+        tasks, and turns of Python workflows, unless such a one was asked to end. Also passes over tokens that killed
+        workers before."""
 
     async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
         """Leases those of the named tokens that are ready; the others are passed over."""

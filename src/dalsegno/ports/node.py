@@ -162,6 +162,11 @@ class NodeContext(Protocol):
         """Tells that a long run is alive."""
 
     @property
+    def cancelled(self) -> bool:
+        """Whether this run was given up: its execution has ended, or its time is over. What it returns is ignored. For
+        ordinary functions, which run in threads and cannot be interrupted; an async function is cancelled instead."""
+
+    @property
     def credential_name(self) -> str | None:
         """The credential that the document gives to the node, if it does."""
 

@@ -88,7 +88,9 @@ class MemoryLedger:
 
     def _is_passed_over(self, token: TokenRow, workflows: Collection[str]) -> bool:
         execution = self.store.executions[token.execution]
-        return execution.new.workflow in workflows and may_run_long(token.kind, execution.row.kind)
+        if execution.new.workflow not in workflows or not may_run_long(token.kind, execution.row.kind):
+            return False
+        return token.kind != "resume" or execution.machine is None or not execution.machine.cancel
 
     def _leased_by(self, worker: str) -> Iterator[TokenRow]:
         return self._tokens(lambda token: token.state == "leased" and token.owner == worker)

@@ -20,6 +20,7 @@ class TaskRunContext(UsesCredentials, UsesTransactions):
         "_key",
         "_log",
         "beats",
+        "cancelled",
         "input",
         "lease",
         "now",
@@ -46,6 +47,7 @@ class TaskRunContext(UsesCredentials, UsesTransactions):
         self.outputs: Mapping[str, Any] = {}
         self.retry: RetryPolicy | None = None
         self.beats = 0
+        self.cancelled = False
         self.secrets = None
         self.now = now
         self.workflow = workflow

@@ -24,7 +24,15 @@ from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.ledger_handover import T1, end_script, moved
 from dalsegno.testing.contract.ledger_leases import lose
 from dalsegno.testing.contract.ledger_sweep import sweep_all
-from dalsegno.testing.contract.scripts import new_script, resume_id, resume_token, suspend, task, tasks
+from dalsegno.testing.contract.scripts import (
+    ask_to_end,
+    new_script,
+    resume_id,
+    resume_token,
+    suspend,
+    task,
+    tasks,
+)
 from dalsegno.testing.contract.split import item, open_split
 from dalsegno.testing.contract.stack import ALL_QUEUES, ContractStack
 
@@ -158,6 +166,17 @@ class LedgerPassedOver(Topic):
 
         assert set(claimed) == {"t", finisher().id, resume_id(0, "script")}
         assert await claim_others(stack) == [resume_id(0, "python"), "h"]
+
+    async def test_l9_a_python_workflow_that_was_asked_to_end_is_not_passed_over(
+        self, stack: ContractStack
+    ) -> None:
+        new = replace(new_script("python"), workflow="hog", kind="python")
+        await stack.apply(start(new, resume_token("python")))
+        assert await claim_others(stack, "hog") == []
+
+        await stack.apply(ask_to_end("python"))
+
+        assert await claim_others(stack, "hog") == [resume_id(0, "python")]
 
     async def test_l9_others_in_the_line_of_a_key_go_past_those_that_wait_there(
         self, stack: ContractStack

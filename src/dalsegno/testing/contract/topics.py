@@ -46,6 +46,7 @@ from dalsegno.testing.contract.ledger_requests import (
     LedgerDroppedTokens,
     LedgerScriptSweep,
 )
+from dalsegno.testing.contract.ledger_shares import LedgerObsoleteLeases, LedgerPassedOver
 from dalsegno.testing.contract.ledger_signals import LedgerSignalledTokens, LedgerSignals
 from dalsegno.testing.contract.ledger_sleeping_joins import LedgerSleepingJoins
 from dalsegno.testing.contract.ledger_split import LedgerSplitBarriers
@@ -57,7 +58,6 @@ from dalsegno.testing.contract.ledger_time import (
     LedgerTimers,
 )
 from dalsegno.testing.contract.ledger_waking import LedgerWaking
-from dalsegno.testing.contract.ledger_shares import LedgerObsoleteLeases, LedgerPassedOver
 from dalsegno.testing.contract.ledger_whole import LedgerOutbox, LedgerWhole
 from dalsegno.testing.contract.limits_model import LimitsComparison
 from dalsegno.testing.contract.model import ModelComparison, ScriptComparison

@@ -189,7 +189,9 @@ AND NOT (
         SELECT 1
         FROM execution
         WHERE execution.number = token.execution AND execution.workflow = ANY ($3::text[])
-          AND (token.kind <> 'resume' OR execution.kind = 'python')
+          AND (token.kind <> 'resume' OR execution.kind = 'python' AND NOT EXISTS (
+              SELECT 1 FROM machine WHERE machine.execution = token.execution AND machine.cancel <> ''
+          ))
     )
 )
 

@@ -54,7 +54,9 @@ CROSS JOIN flight ON flight.number = token.execution
 WHERE token.state = 'ready' AND limit_key IS NULL AND queue = :queue AND (losses >= 3) = 0 AND ready_at >= :since
   AND flight.state IN ('RUNNING', 'PENDING')
   AND NOT (
-    (token.kind IN ('node', 'task') OR (token.kind = 'resume' AND flight.kind = 'python'))
+    (token.kind IN ('node', 'task') OR (token.kind = 'resume' AND flight.kind = 'python' AND NOT EXISTS (
+        SELECT 1 FROM machine WHERE machine.execution = token.execution AND cancel <> ''
+    )))
     AND (SELECT workflow FROM execution WHERE execution.number = token.execution)
         IN (SELECT value FROM json_each(:pass_over))
 )
@@ -72,7 +74,9 @@ JOIN token ON token.number = (
     WHERE first.state = 'ready' AND first.queue = line.queue AND first.limit_key = line.key
       AND (first.losses >= 3) = 0 AND flight.state IN ('RUNNING', 'PENDING')
       AND NOT (
-        (first.kind IN ('node', 'task') OR (first.kind = 'resume' AND flight.kind = 'python'))
+        (first.kind IN ('node', 'task') OR (first.kind = 'resume' AND flight.kind = 'python' AND NOT EXISTS (
+        SELECT 1 FROM machine WHERE machine.execution = first.execution AND cancel <> ''
+    )))
         AND (SELECT workflow FROM execution WHERE execution.number = first.execution)
             IN (SELECT value FROM json_each(:pass_over))
     )

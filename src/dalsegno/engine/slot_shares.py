@@ -1,0 +1,103 @@
+"""How many of a worker's slots each workflow holds, and which workflows hold their share."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+from dalsegno.engine.definitions import Definitions
+from dalsegno.model.token import Lease, may_run_long
+from dalsegno.ports.shares import share_of
+
+UNKNOWN = ""
+"""Workflows of definitions that are not loaded yet: together they count as one."""
+REMEMBERED = 10_000
+
+current_lease: ContextVar[Lease | None] = ContextVar("current_lease", default=None)
+"""What the current asyncio task runs."""
+
+
+class SlotShares:
+    """Counts leases that may run long, by the name of their workflow; its versions count together. Bookkeeping steps
+    and turns of scripts do not count: they are short, and cancellations and timeouts need them."""
+
+    def __init__(self, concurrency: int, share: float, definitions: Definitions) -> None:
+        self.most = share_of(concurrency, share)
+        self.is_bounded = self.most < concurrency
+        self._definitions = definitions
+        self._names: dict[str, str] = {}
+        """Of workflows, by the hashes of their definitions."""
+        self._held: dict[str, int] = {}
+        self._by_token: dict[str, str] = {}
+        self._unknown: dict[str, Lease] = {}
+
+    def take(self, lease: Lease) -> None:
+        """The lease is run from now on."""
+        if not self.is_bounded or lease.token in self._by_token:
+            return
+        if may_run_long(lease.kind, lease.execution_kind):
+            name = self.workflow_of(lease)
+            if name == UNKNOWN:
+                self._unknown[lease.token] = lease
+            self._count(lease.token, name)
+
+    def free(self, token: str) -> None:
+        """Its run is over."""
+        name = self._by_token.pop(token, None)
+        if name is not None:
+            self._unknown.pop(token, None)
+            left = self._held[name] - 1
+            if left:
+                self._held[name] = left
+            else:
+                del self._held[name]
+
+    def full(self) -> list[str]:
+        """Workflows that hold their share."""
+        if self._unknown:
+            self._name_unknown()
+        return [name for name, held in self._held.items() if held >= self.most]
+
+    def room(self, name: str) -> int:
+        """How many more leases the workflow may have."""
+        return self.most - self._held.get(name, 0)
+
+    def room_for_any(self) -> int:
+        """How many more leases may be claimed without knowing whose they are, those of full workflows aside."""
+        return self.most - max((held for held in self._held.values() if held < self.most), default=0)
+
+    def allows(self, lease: Lease) -> bool:
+        if not self.is_bounded or not may_run_long(lease.kind, lease.execution_kind):
+            return True
+        return self.room(self.workflow_of(lease)) > 0
+
+    def workflow_of(self, lease: Lease) -> str:
+        """A task that was handed over, or started alone, is a workflow of its own."""
+        if not lease.definition:
+            return lease.node
+        known = self._names.get(lease.definition)
+        return known if known is not None else self._look_up(lease.definition)
+
+    def current_workflow(self) -> str:
+        """Of what the current asyncio task runs."""
+        lease = current_lease.get()
+        return self.workflow_of(lease) if lease is not None else UNKNOWN
+
+    def _look_up(self, hash: str) -> str:
+        program = self._definitions.cached(hash) or self._definitions.cached_script(hash)
+        if program is None:
+            return UNKNOWN
+        if len(self._names) >= REMEMBERED:
+            self._names.clear()
+        name = self._names[hash] = program.definition.name
+        return name
+
+    def _count(self, token: str, name: str) -> None:
+        self._by_token[token] = name
+        self._held[name] = self._held.get(name, 0) + 1
+
+    def _name_unknown(self) -> None:
+        for token, lease in list(self._unknown.items()):
+            name = self.workflow_of(lease)
+            if name != UNKNOWN:
+                self.free(token)
+                self._count(token, name)

@@ -1,0 +1,208 @@
+"""Whatever runs for an execution or a scope that has ended is called off, whoever ended it, and its slot is free."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from dalsegno import App, EngineSettings, TaskContext
+from tests.scenarios.conftest import LASTING
+from tests.scenarios.documents import echo, graph, task
+from tests.scenarios.listeners import calling, silent_listener
+from tests.waiting import come_about
+
+SOON = 3.0
+"""Seconds in which slots are free; the worker looks twice a second."""
+
+CANCEL_ALL = """
+import asyncio, sys
+from dalsegno import App
+from dalsegno.ports.archive import ExecutionFilter
+
+async def cancel_all():
+    app = App(sys.argv[1])
+    async with app.running(worker=False, scheduler=False):
+        where = ExecutionFilter(None, ("RUNNING",))
+        for view in await app.client.executions(where, limit=500):
+            await app.client.cancel(view.id)
+
+asyncio.run(cancel_all())
+"""
+
+
+def brief(url: str, **more: Any) -> App:
+    return App(url, settings=EngineSettings(grace=0.0, **more))
+
+
+async def cancel_from_another_process(url: str) -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", CANCEL_ALL, url)
+    assert await process.wait() == 0
+
+
+@LASTING
+async def test_calls_of_executions_that_another_process_cancels_are_aborted(store_url: str) -> None:
+    app = brief(store_url)
+    async with silent_listener() as silent, app.running():
+        await app.client.deploy(calling("hog", silent.url))
+        for _ in range(100):
+            await app.client.start("hog")
+        await come_about(lambda: silent.open == 80, "the calls hold their share of the slots")
+
+        await cancel_from_another_process(store_url)
+
+        worker = app.engine.worker
+        assert worker is not None
+        await come_about(lambda: silent.open == 0 and not worker.running, "every slot is free", SOON)
+        assert not worker.shares.full()
+
+
+@LASTING
+async def test_tasks_of_executions_that_another_process_cancels_are_aborted(store_url: str) -> None:
+    """An async task is cancelled. The thread of a sync one goes on, which is told; its slot is free at once."""
+    app = brief(store_url)
+    gate, begun, ended = threading.Event(), [], []
+
+    @app.task
+    async def wait(value: Any) -> None:
+        begun.append("async")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    @app.task
+    def block(ctx: TaskContext, value: Any) -> None:
+        begun.append("sync")
+        while not gate.wait(0.01):
+            if ctx.cancelled:
+                ended.append("told")
+                gate.wait(60)
+
+    async with app.running():
+        try:
+            await app.client.deploy(graph("a, b", {"a": task("wait", 1), "b": task("block", 1)}))
+            await app.client.start("scenario")
+            await come_about(lambda: len(begun) == 2, "both tasks run", 10)
+
+            await cancel_from_another_process(store_url)
+
+            worker = app.engine.worker
+            assert worker is not None
+            await come_about(lambda: not worker.running, "both slots are free", SOON)
+            await come_about(lambda: sorted(ended) == ["cancelled", "told"], "both are told", SOON)
+            assert app.tasks.abandoned == 1
+        finally:
+            gate.set()
+
+
+@LASTING
+async def test_what_loses_a_race_or_stands_in_a_halted_item_is_aborted(store_url: str) -> None:
+    app = brief(store_url)
+    call: dict[str, Any]
+    async with silent_listener() as silent, app.running():
+        call = {"type": "http", "parameters": {"url": silent.url, "timeout": 300}}
+        race = graph(
+            "quick > first, call > first, first > sleep",
+            {
+                "quick": {"type": "wait", "parameters": {"amount": 1, "unit": "seconds"}},
+                "call": call,
+                "first": {
+                    "type": "merge",
+                    "parameters": {"wait_mode": "wait_for_any", "mode": "first", "losers": "cancel"},
+                },
+                "sleep": {"type": "wait", "parameters": {"amount": 1, "unit": "hours"}},
+            },
+            name="race",
+        )
+        late = graph(
+            "split > call > all, all !> sleep",
+            {
+                "split": {"type": "split", "parameters": {"input_array": [1, 2]}},
+                "call": call,
+                "all": {"type": "aggregator", "parameters": {"timeout": "1s"}},
+                "sleep": {"type": "wait", "parameters": {"amount": 1, "unit": "hours"}},
+            },
+            name="late",
+        )
+        overdue = graph("call", {"call": call}, name="overdue", timeout="1s")
+        for document, calls in ((race, 1), (late, 2), (overdue, 1)):
+            await app.client.deploy(document)
+            execution = await app.client.start(document["name"])
+            await come_about(lambda calls=calls: silent.open == calls, "it calls")  # type: ignore[misc]
+            await come_about(
+                lambda: silent.open == 0, f"the calls of {document['name']} are aborted", 1 + SOON
+            )
+            state = (await app.client.status(execution)).state
+            assert state == ("FAILED" if document["name"] == "overdue" else "RUNNING")
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+async def test_a_cancel_in_the_same_process_aborts_at_once(store_url: str) -> None:
+    app = brief(store_url)
+    async with silent_listener() as silent, app.running():
+        await app.client.deploy(calling("hog", silent.url))
+        execution = await app.client.start("hog")
+        await come_about(lambda: silent.open == 1, "it calls")
+        await app.client.cancel(execution)
+        await come_about(lambda: silent.open == 0, "the call is aborted", 0.4)
+
+
+async def test_nothing_is_asked_while_nothing_runs_long(monkeypatch: Any) -> None:
+    app = brief("memory:")
+    async with app.running():
+        asked = []
+        monkeypatch.setattr(app.engine.stack.ledger, "obsolete", asked.append)
+        await app.client.deploy(graph("a", {"a": echo("a")}))
+        until = time.monotonic() + 1.3
+        while time.monotonic() < until:
+            await app.client.wait(await app.client.start("scenario"), timeout=30)
+        assert asked == []
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+async def test_a_paused_execution_goes_on_with_what_runs(store_url: str) -> None:
+    app = brief(store_url)
+    async with silent_listener() as silent, app.running():
+        await app.client.deploy(calling("hog", silent.url))
+        execution = await app.client.start("hog")
+        await come_about(lambda: silent.open == 1, "it calls")
+        await app.client.pause(execution)
+        await asyncio.sleep(1.3)
+        assert silent.open == 1
+
+
+async def test_threads_that_a_workflow_leaves_behind_are_replaced_up_to_a_number() -> None:
+    """Blocking tasks that are cancelled again and again do not make threads without end."""
+    app = brief("memory:", threads=5)
+    gate, running = threading.Event(), []
+
+    @app.task
+    def block(value: Any) -> None:
+        running.append(value)
+        gate.wait(60)
+
+    @app.task
+    def answer(value: Any) -> int:
+        return 42
+
+    async with app.running():
+        try:
+            await app.client.deploy(graph("a", {"a": task("block", 1)}, name="hog"))
+            await app.client.deploy(graph("a", {"a": task("answer", 1)}, name="honest"))
+            for number in range(1, 10):
+                execution = await app.client.start("hog")
+                await come_about(lambda: len(running) == number, "it blocks")  # noqa: B023 - asked at once
+                await app.client.cancel(execution)
+            waiting = await app.client.start("hog")
+            view = await app.client.wait(await app.client.start("honest"), timeout=30)
+            assert view.state == "COMPLETED"
+            assert len(running) == 9, "five were replaced, four are its share"
+            await app.client.cancel(waiting)
+        finally:
+            gate.set()
