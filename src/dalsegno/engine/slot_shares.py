@@ -13,7 +13,17 @@ UNKNOWN = ""
 REMEMBERED = 10_000
 
 current_lease: ContextVar[Lease | None] = ContextVar("current_lease", default=None)
-"""What the current asyncio task runs."""
+"""What the current asyncio task began with: all it runs is of one execution."""
+
+
+class HeldSlot:
+    """A slot of the worker in use, and the workflow that it counts for."""
+
+    __slots__ = ("lease", "workflow")
+
+    def __init__(self, lease: Lease, workflow: str) -> None:
+        self.lease = lease
+        self.workflow = workflow
 
 
 class SlotShares:
@@ -27,29 +37,28 @@ class SlotShares:
         self._names: dict[str, str] = {}
         """Of workflows, by the hashes of their definitions."""
         self._held: dict[str, int] = {}
-        self._by_token: dict[str, str] = {}
-        self._unknown: dict[str, Lease] = {}
+        self._unknown: dict[HeldSlot, None] = {}
 
-    def take(self, lease: Lease) -> None:
-        """The lease is run from now on."""
-        if not self.is_bounded or lease.token in self._by_token:
-            return
-        if may_run_long(lease.kind, lease.execution_kind):
-            name = self.workflow_of(lease)
-            if name == UNKNOWN:
-                self._unknown[lease.token] = lease
-            self._count(lease.token, name)
+    def take(self, lease: Lease) -> HeldSlot | None:
+        """The lease is run from now on. None if it does not count."""
+        if not self.is_bounded or not may_run_long(lease.kind, lease.execution_kind):
+            return None
+        slot = HeldSlot(lease, self.workflow_of(lease))
+        if slot.workflow == UNKNOWN:
+            self._unknown[slot] = None
+        self._held[slot.workflow] = self._held.get(slot.workflow, 0) + 1
+        return slot
 
-    def free(self, token: str) -> None:
+    def free(self, slot: HeldSlot | None) -> None:
         """Its run is over."""
-        name = self._by_token.pop(token, None)
-        if name is not None:
-            self._unknown.pop(token, None)
-            left = self._held[name] - 1
-            if left:
-                self._held[name] = left
-            else:
-                del self._held[name]
+        if slot is None:
+            return
+        self._unknown.pop(slot, None)
+        left = self._held[slot.workflow] - 1
+        if left:
+            self._held[slot.workflow] = left
+        else:
+            del self._held[slot.workflow]
 
     def full(self) -> list[str]:
         """Workflows that hold their share."""
@@ -91,13 +100,10 @@ class SlotShares:
         name = self._names[hash] = program.definition.name
         return name
 
-    def _count(self, token: str, name: str) -> None:
-        self._by_token[token] = name
-        self._held[name] = self._held.get(name, 0) + 1
-
     def _name_unknown(self) -> None:
-        for token, lease in list(self._unknown.items()):
-            name = self.workflow_of(lease)
+        for slot in list(self._unknown):
+            name = self.workflow_of(slot.lease)
             if name != UNKNOWN:
-                self.free(token)
-                self._count(token, name)
+                self.free(slot)
+                slot.workflow = name
+                self._held[name] = self._held.get(name, 0) + 1

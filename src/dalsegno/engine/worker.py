@@ -22,7 +22,7 @@ from dalsegno.engine.observing import Observer
 from dalsegno.engine.obsolete_runs import ObsoleteRuns
 from dalsegno.engine.raised import is_failure
 from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
-from dalsegno.engine.slot_shares import UNKNOWN, SlotShares, current_lease
+from dalsegno.engine.slot_shares import UNKNOWN, HeldSlot, SlotShares, current_lease
 from dalsegno.engine.steps import Steps
 from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.errors import (
@@ -262,19 +262,21 @@ class Worker:
 
     def _launch(self, lease: Lease, body: Body | None, name: str) -> None:
         self.running[lease.token] = lease
-        self.shares.take(lease)
+        slot = self.shares.take(lease)
         self._long_runs.busy.set()
         self._obsolete_runs.busy.set()
-        task = asyncio.get_running_loop().create_task(self._drive(lease, body, name))
+        task = asyncio.get_running_loop().create_task(self._drive(lease, body, name, slot))
         self._tasks[task] = name
         task.add_done_callback(self._tasks.pop)
 
-    async def _drive(self, lease: Lease, body: Body | None, name: str) -> None:
-        """Runs a token, and then one of those it spawned, as long as it is fair to others."""
+    async def _drive(self, lease: Lease, body: Body | None, name: str, slot: HeldSlot | None) -> None:
+        """Runs a token, and then one of those it spawned, as long as it is fair to others. They are all of one
+        execution and use one slot, which counts for its workflow from the first step that may run long."""
         clock = asyncio.get_running_loop().time
         began = now = clock()
         hops, this_run = 0, asyncio.current_task()
         following: Lease | None = lease
+        current_lease.set(lease)
         try:
             while following is not None:
                 lease, hops = following, hops + 1
@@ -283,7 +285,7 @@ class Worker:
                     self.observer.began(lease)
                 if may_run_long(lease.kind, lease.execution_kind):
                     self._runs[lease.token] = this_run
-                    current_lease.set(lease)
+                    slot = slot or self.shares.take(lease)
                 going_on = self._continues and self.continuation.may_go_on(hops, now - began, lease.priority)
                 if lease.kind in SCRIPT_TOKENS or lease.execution_kind in SCRIPTED:
                     following = await self._advance_script(lease, going_on, name)
@@ -294,7 +296,6 @@ class Worker:
                 self._done(lease, now)
                 if following is not None:
                     self.running[following.token] = following
-                    self.shares.take(following)
         except asyncio.CancelledError:
             if lease.token not in self._called_off:
                 raise
@@ -311,6 +312,7 @@ class Worker:
             await self.letting_go.give_back_broken(name, lease)
             self._done(lease, now)
         finally:
+            self.shares.free(slot)
             self._free.set()
             if self.transactions.has(lease):
                 await self.transactions.abandon(lease)
@@ -321,7 +323,6 @@ class Worker:
             del self.running[lease.token]
             self.started.pop(lease.token, None)
             self._runs.pop(lease.token, None)
-            self.shares.free(lease.token)
             if self._called_off:
                 self._called_off.pop(lease.token, None)
             if self.observer is not None:

@@ -116,7 +116,7 @@ async def claim_others(stack: ContractStack, *pass_over: str, limit: int = 100) 
 
 
 class LedgerPassedOver(Topic):
-    guarantees = frozenset(("L5", "L9"))
+    guarantees = frozenset(("L4", "L5", "L9"))
     needs = frozenset(("commit", "leases", "limits", "scripts", "pausing"))
 
     async def test_l9_others_are_claimed_by_priority_then_age(self, stack: ContractStack) -> None:
