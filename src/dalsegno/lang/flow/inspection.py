@@ -23,15 +23,15 @@ _PER_ITEM = 4
 _ENOUGH = 2**60
 
 
-def plain_size(value: Value) -> int:
+def plain_size(value: Value, texts: set[int]) -> int:
     """About how many characters a list or object is as JSON, or `NOT_PLAIN`: it holds what JSON has no word for, is
-    very deep, or refers to the same parts so often that writing it out would multiply it."""
+    very deep, or refers to the same parts so often that writing it out would multiply it. ``texts`` are the identities
+    of long texts in what was looked at before; those in this value are added."""
     items: Collection[Value] = value if type(value) is list else value.values()
     if _ATOMS.issuperset(map(type, items)):  # a flat record, as most are
         size = _own_size(value, items)
-        return NOT_PLAIN if size > 2 * LONG and _repeats(items, set()) else size
+        return NOT_PLAIN if size > LONG and _repeats(items, texts) else size
     level = [value]
-    texts: set[int] = set()
     size = depth = containers = 0
     checked = False
     while level:

@@ -81,6 +81,7 @@ class Packer:
         self.heap: list[Packed] = []
         self.values: list[Packed] = []
         self.references: dict[int, Packed] = {}
+        self.texts: set[int] = set()
         self.open: list[tuple[int, Value]] = []
         self.promises: set[int] = set()
         self.signals: dict[int, Promise] = {}
@@ -105,7 +106,7 @@ class Packer:
             return reference
         if id(value) in self.before:
             return self.plain(value, stays)
-        size = plain_size(value)
+        size = plain_size(value, self.texts)
         if size == NOT_PLAIN:
             return {TAG: self.number(value)}
         if size > SMALL:
@@ -163,7 +164,7 @@ class Packer:
         """Written where it stands, however large."""
         if type(value) is str:
             return value
-        if type(value) not in (list, dict) or plain_size(value) == NOT_PLAIN:
+        if type(value) not in (list, dict) or plain_size(value, self.texts) == NOT_PLAIN:
             return self.value(value)
         return _quoted(value)
 
