@@ -32,6 +32,7 @@
     │       └── QuotaExceeded      a key has used what it may per minute, or at the same time
     ├── OperatorError              whoever runs the system must act
     │   ├── Unavailable            the store or broker cannot be reached or is busy
+    │   │   └── Overloaded         too much work of this caller, or of all, waits already
     │   ├── StoreFull              no space left
     │   ├── StoreReadOnly          the store cannot be written
     │   ├── StoreCorrupt           the store's content is damaged or is no Dal Segno store
@@ -192,6 +193,10 @@ class OperatorError(DalSegnoError):
 
 class Unavailable(OperatorError):
     code = "DS-210"
+
+
+class Overloaded(Unavailable):
+    code = "DS-211"
 
 
 class StoreFull(OperatorError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dalsegno.errors import InvalidInput
@@ -20,6 +20,17 @@ def check_decision(form: Mapping[str, Any] | None, payload: Any, steps: int = SC
 
     What comes with an approval must fit the form. A rejection needs no data; where it has some, they must fit too.
     """
+    decision = read_decision(payload)
+    if form and needs_form(decision):
+        from dalsegno.graph.input_schema import check_input  # noqa: PLC0415 - only approvals with a form need it
+
+        found = check_input(form, decision["data"], steps)
+        refuse_misfits([(each.pointer, each.message) for each in found])
+    return decision
+
+
+def read_decision(payload: Any) -> dict[str, Any]:
+    """``{decision, data, by}``, without a look at the form."""
     if not isinstance(payload, dict):
         raise InvalidInput(f"this is no decision: {_SHAPE}")
     unknown = sorted(set(payload) - set(_FIELDS))
@@ -30,17 +41,16 @@ def check_decision(form: Mapping[str, Any] | None, payload: Any, steps: int = SC
         raise InvalidInput(f"'decision' must be 'approved' or 'rejected', not {_shown(decision)}")
     if by is not None and (not isinstance(by, str) or len(by) > _LONGEST_NAME):
         raise InvalidInput(f"'by' must be a text of at most {_LONGEST_NAME} characters: who decided")
-    if form and not (decision == REJECTED and data is None):
-        _check_form(form, data, steps)
     return {"decision": decision, "data": data, "by": by}
 
 
-def _check_form(form: Mapping[str, Any], data: Any, steps: int) -> None:
-    from dalsegno.graph.input_schema import check_input  # noqa: PLC0415 - only approvals with a form need it
+def needs_form(decision: Mapping[str, Any]) -> bool:
+    return not (decision["decision"] == REJECTED and decision["data"] is None)
 
-    problems = check_input(form, data, steps)
+
+def refuse_misfits(problems: Sequence[tuple[str, str]]) -> None:
     if problems:
-        lines = [f"/data{problem.pointer}: {problem.message}" for problem in problems]
+        lines = [f"/data{pointer}: {message}" for pointer, message in problems]
         raise InvalidInput("the decision's data do not fit the form:\n" + "\n".join(lines))
 
 

@@ -13,9 +13,10 @@ from msgspec import Struct
 
 from dalsegno.core.await_outside import signal_of
 from dalsegno.core.body import decode_body
-from dalsegno.core.decisions import check_decision
+from dalsegno.core.decisions import needs_form, read_decision, refuse_misfits
 from dalsegno.core.script_bodies import succeeded
 from dalsegno.core.values import encode_value
+from dalsegno.engine.payload_schema import payload_problems
 from dalsegno.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
 from dalsegno.model.effect import DeliverToToken
 from dalsegno.model.event import NewEvent
@@ -140,8 +141,10 @@ class Approvals:
         if view.state in ENDED:
             raise Conflict(f"execution {execution} has ended ({view.state}): there is nothing to decide")
         approval = _the_one(await self._open(view), node, index)
-        given = {"decision": decision, "data": data, "by": by}
-        payload = check_decision(approval.form, given, self.client.limits.schema_steps)
+        payload = read_decision({"decision": decision, "data": data, "by": by})
+        if approval.form and needs_form(payload):
+            client, given = self.client, encode_value(data, "the decision's data")
+            refuse_misfits(await payload_problems(approval.form, given, client.limits, client.offload))
         raw = encode_value(payload, "the decision")
         result = await self.client.results.of_raw(execution, raw, "the decision")
         now = self.client.stack.ledger.now()

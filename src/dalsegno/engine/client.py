@@ -87,6 +87,8 @@ class Client:
         self.repetition = Repetition(self)
         self.cancel_grace = CANCEL_GRACE
         self.seals: SnapshotSeals | None = None
+        self.offload = definitions.offload
+        """Where work on callers' data goes that is too long for the loop."""
         self.in_thread: InThread[None] | None = None
         """Runs what may be the user's own code where turns of Python workflows run; None: here."""
         self.task_limit: Callable[[str], Mapping[str, Any] | None] = lambda name: None

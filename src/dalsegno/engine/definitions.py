@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
+from dalsegno.engine.offload import Offload
 from dalsegno.engine.scripting.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.shared_looks import SharedLooks
@@ -31,6 +32,8 @@ CURRENT_FOR = 0.5
 
 
 MOST_SUGGESTED = 1000
+LOADED_HERE = 32_768
+"""Bytes of a stored definition that is loaded without a thread: a few milliseconds."""
 
 
 class DefinitionList(Protocol):
@@ -75,6 +78,8 @@ class Definitions:
         self._limits = limits.document
         self._current: dict[str, tuple[Program | ScriptProgram, float]] = {}
         self._looks: SharedLooks[Program | ScriptProgram] = SharedLooks()
+        self._loads: SharedLooks[Program | ScriptProgram] = SharedLooks()
+        self.offload = Offload()
         self.types = types
         self._capacity = capacity
         self._programs: OrderedDict[str, Program] = OrderedDict()
@@ -88,12 +93,23 @@ class Definitions:
     async def script(self, hash: str) -> ScriptProgram:
         known = self._scripts.get(hash)
         if known is None:
-            known = self.add_script(await self._stored(hash))
+            await self._loaded(await self._stored(hash), self.add_script)
+            known = self._scripts[hash]
         return known
 
     async def any_by_hash(self, hash: str) -> Program | ScriptProgram:
         known = self._scripts.get(hash) or self._programs.get(hash)
-        return known if known is not None else self._load(await self._stored(hash))
+        return known if known is not None else await self._loaded(await self._stored(hash), self._load)
+
+    async def _loaded(
+        self, definition: Definition, load: Callable[[Definition], Program | ScriptProgram]
+    ) -> Program | ScriptProgram:
+        """A large one is loaded in a thread, once for all who ask for it at the same time."""
+        if len(definition.source) <= LOADED_HERE:
+            return load(definition)
+        return await self._loads.of(
+            definition.hash, lambda: self.offload.load(load, definition), lambda program: None
+        )
 
     async def _stored(self, hash: str) -> Definition:
         definition = await self.archive.definition_by_hash(hash)
@@ -113,6 +129,9 @@ class Definitions:
         """Loads a stored program; nothing is compiled again."""
         is_python = definition.kind == "python"
         code = self._load_python(definition) if is_python else FlowProgram.load(definition.source)
+        return self._keep_script(definition, code)
+
+    def _keep_script(self, definition: Definition, code: FlowProgram | PythonProgram) -> ScriptProgram:
         program = ScriptProgram(definition, code, self._machine_limits)
         program.is_own = is_python and self._own_version(definition) is not None
         self._scripts[definition.hash] = program
@@ -148,7 +167,8 @@ class Definitions:
     async def by_hash(self, hash: str) -> Program:
         program = self._programs.get(hash)
         if program is None:
-            program = self.add(await self._stored(hash))
+            loaded = await self._loaded(await self._stored(hash), self.add)
+            program = loaded if isinstance(loaded, Program) else self._programs[hash]
         return program
 
     async def by_name(self, name: str, version: Version = None) -> Program | ScriptProgram:
@@ -176,24 +196,38 @@ class Definitions:
                 raise NotFound(no_such_version(name, version))
             raise NotFound(no_such_workflow(name, await deployed_names(self.archive)))
         known = self._programs.get(definition.hash) or self._scripts.get(definition.hash)
-        return known if known is not None else self._load(definition)
+        return known if known is not None else await self._loaded(definition, self._load)
 
     def load(self, document: str | bytes | Mapping[str, Any], name: str | None = None) -> Compiled:
         """Checks and compiles a document; ``name`` is for those that have none."""
         return load_graph(document, self.types, default_name=name, limits=self._limits)
 
-    def provisional(self, checked: Compiled | FlowProgram) -> Program | ScriptProgram:
+    async def provisional(self, definition: Definition) -> Program | ScriptProgram:
         """A definition as it would run, of one that is not stored: to see whether a start of it is in order."""
-        if isinstance(checked, Compiled):
-            name, kind, source = checked.plan.name, "graph", checked.definition_source
-            return Program(Definition(name, 0, checked.hash, kind, source), checked.plan)
-        stored = Definition(checked.name, 0, checked.hash, checked.kind, b"")
-        return ScriptProgram(stored, checked, self._machine_limits)
+        known = self._programs.get(definition.hash) or self._scripts.get(definition.hash)
+        return known if known is not None else await self._loaded(definition, self._provisional)
+
+    def _provisional(self, definition: Definition) -> Program | ScriptProgram:
+        if definition.kind == "graph":
+            return Program(definition, self._plan(definition))
+        return ScriptProgram(definition, FlowProgram.load(definition.source), self._machine_limits)
+
+    def keep(self, definition: Definition, program: Program | ScriptProgram) -> None:
+        """What was provisional is stored now."""
+        if isinstance(program, Program):
+            self._keep_graph(definition, program.plan)
+        else:
+            self._keep_script(definition, program.code)
 
     def add(self, definition: Definition) -> Program:
         """Compiles a stored definition. It was valid when it was stored; a node type may be missing here, though."""
-        compiled = load_graph(definition.source, self.types, limits=self._limits, stored=True)
-        program = Program(definition, compiled.plan)
+        return self._keep_graph(definition, self._plan(definition))
+
+    def _plan(self, definition: Definition) -> Plan:
+        return load_graph(definition.source, self.types, limits=self._limits, stored=True).plan
+
+    def _keep_graph(self, definition: Definition, plan: Plan) -> Program:
+        program = Program(definition, plan)
         self._programs[definition.hash] = program
         if len(self._programs) > self._capacity:
             self._programs.popitem(last=False)

@@ -322,6 +322,7 @@ class Engine:
             close = getattr(service, "close", None)
             if close is not None:
                 await close()
+        await self.client.offload.close()
         await self.stack.close()
 
     async def _leave(self) -> None:

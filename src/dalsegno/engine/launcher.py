@@ -19,7 +19,7 @@ from dalsegno.engine.starting import (
     Ancestry,
     Started,
     StartOptions,
-    check_arguments,
+    check_input,
     limited,
     new_execution,
     new_task,
@@ -64,7 +64,7 @@ class Launcher:
         now = client.stack.ledger.now()
         due = begins_at(options.delay, options.start_at, now)
         new = new_execution(program, payload, options, now, client.limits, ancestry)
-        await check_arguments(program, new.input, client.in_thread)
+        await check_input(program, new.input, client.limits, client.offload, client.in_thread)
         limit = workflow_limit(program, new, now, client.limits)
         waits = due is not None or limit is not None
         return new, submit(new, now, due, limit=limit) if waits else start_transition(program, new, now)

@@ -17,7 +17,7 @@ from dalsegno.engine.starting import (
     Ancestry,
     Started,
     StartOptions,
-    check_arguments,
+    check_input,
     new_execution,
     workflow_limit,
 )
@@ -57,7 +57,7 @@ class Pending:
         now = client.stack.ledger.now()
         due = begins_at(options.delay, options.start_at, now)
         new = new_execution(program, payload, options, now, client.limits)
-        await check_arguments(program, new.input, client.in_thread)
+        await check_input(program, new.input, client.limits, client.offload, client.in_thread)
         limit = workflow_limit(program, new, now, client.limits) if due is not None else None
         return new, submit(new, now, due, limit=limit)
 
@@ -105,7 +105,8 @@ class Pending:
         program = await self.client.definitions.any_by_hash(view.definition)
         same = Ancestry(view.id)
         made = new_execution(program, payload, StartOptions(), view.created_at, self.client.limits, same)
-        await check_arguments(program, made.input, self.client.in_thread)
+        client = self.client
+        await check_input(program, made.input, client.limits, client.offload, client.in_thread)
         return msgspec.structs.replace(submitted, input=made.input)
 
     async def _limit(self, new: NewExecution, now: float) -> Concurrency | None:

@@ -30,7 +30,7 @@ from dalsegno.engine.schedule_request import NewSchedule
 from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS
 from dalsegno.engine.stack import Stack
-from dalsegno.engine.starting import StartOptions, check_arguments, new_execution
+from dalsegno.engine.starting import StartOptions, check_input, new_execution
 from dalsegno.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
 from dalsegno.model.definition import no_such_version
 from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView, NewExecution
@@ -253,7 +253,7 @@ class ScheduleBook:
         if not has_input and isinstance(program, ScriptProgram) and program.native:
             spec = msgspec.structs.replace(spec, input=NO_INPUT)
         new = new_execution(program, spec.input, StartOptions(), self.stack.ledger.now(), DEFAULT_LIMITS)
-        await check_arguments(program, new.input, asyncio.to_thread)
+        await check_input(program, new.input, DEFAULT_LIMITS, self.definitions.offload, asyncio.to_thread)
         return spec
 
 

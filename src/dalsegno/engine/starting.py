@@ -18,6 +18,8 @@ from dalsegno.core.task_options import task_options
 from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.delays import Duration, Moment
+from dalsegno.engine.offload import Offload
+from dalsegno.engine.payload_schema import payload_problems
 from dalsegno.engine.results import refuse_large
 from dalsegno.engine.scripting.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.scripting.turns import InThread
@@ -89,14 +91,11 @@ def new_execution(
     limits: EngineLimits,
     ancestry: Ancestry = NO_ANCESTRY,
 ) -> NewExecution:
-    """Raises InvalidInput where the payload does not fit the workflow's ``input_schema``."""
+    """As `check_input` has to approve it."""
     if payload is None and not (isinstance(program, ScriptProgram) and program.native):
         payload = {}  # to the parameters of a Python function, none is no object
     raw = bytes(payload if isinstance(payload, Raw) else encode_value(payload, "the input"))
     refuse_large(raw, "the input", limits)
-    schema = program.plan.input_schema if isinstance(program, Program) else program.input_schema
-    if schema is not None:
-        _check(schema, raw, limits.schema_steps)
     definition = program.definition
     return _new(
         definition.name, definition.version, definition.hash, raw, options, now, ancestry, _kind(program)
@@ -159,16 +158,24 @@ def _tags_of(options: StartOptions) -> tuple[tuple[str, str], ...]:
     return owned_tags(((str(name), str(tag)) for name, tag in options.tags.items()), options.starter)
 
 
-def _check(schema: Mapping[str, Any], raw: bytes, steps: int) -> None:
-    from dalsegno.graph.input_schema import check_input  # noqa: PLC0415 - only workflows with one need it
+async def check_input(
+    program: Program | ScriptProgram,
+    raw: bytes,
+    limits: EngineLimits,
+    offload: Offload,
+    in_thread: InThread[None] | None,
+) -> None:
+    """Raises InvalidInput where a workflow cannot take this input: by its ``input_schema``, or by its parameters."""
+    schema = program.plan.input_schema if isinstance(program, Program) else program.input_schema
+    if schema is not None:
+        problems = await payload_problems(schema, raw, limits, offload)
+        if problems:
+            lines = [f"{pointer or '/'}: {message}" for pointer, message in problems]
+            raise InvalidInput("the input does not fit the workflow's input_schema:\n" + "\n".join(lines))
+    await _check_arguments(program, raw, in_thread)
 
-    problems = check_input(schema, decode_value(raw), steps)
-    if problems:
-        lines = [f"{problem.pointer or '/'}: {problem.message}" for problem in problems]
-        raise InvalidInput("the input does not fit the workflow's input_schema:\n" + "\n".join(lines))
 
-
-async def check_arguments(
+async def _check_arguments(
     program: Program | ScriptProgram, raw: bytes, in_thread: InThread[None] | None
 ) -> None:
     """Raises InvalidInput where the parameters of a Python workflow cannot take this input, as far as the function is

@@ -30,12 +30,21 @@ def schema_problems(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def check_input(schema: Mapping[str, Any], payload: Any, steps: int = SCHEMA_STEPS) -> list[Finding]:
     """What keeps a payload from fitting ``schema``, with pointers into the payload."""
+    found = found_within(schema, payload, steps)
+    if found is None:
+        message = f"Checking the payload takes more than {steps:,} steps (limit 'schema_steps')."
+        return [Finding("", "input-schema", message)]
+    return found
+
+
+def found_within(schema: Mapping[str, Any], payload: Any, steps: int) -> list[Finding] | None:
+    """The same; None where that takes more steps."""
     errors = Errors(MAX_PROBLEMS)
     problem = None
     try:
         Evaluation(schema, steps).check(schema, payload, None, errors)
     except OutOfSteps:
-        problem = f"Checking the payload takes more than {steps:,} steps (limit 'schema_steps')."
+        return None
     except RecursionError:
         problem = _TOO_DEEP
     except Unresolved as error:

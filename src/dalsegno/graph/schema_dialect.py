@@ -107,6 +107,11 @@ def _anchor_names(value: Mapping[str, Any], dialect: int) -> Iterator[str]:
             yield named
 
 
+def size_of(root: Any, most: int) -> int:
+    """How many objects it has; more than ``most`` are not counted."""
+    return sum(1 for _ in islice(_objects(root), most + 1))
+
+
 def _objects(root: Any) -> Iterator[dict[str, Any]]:
     stack = [root]
     while stack:

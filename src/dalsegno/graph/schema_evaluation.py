@@ -26,6 +26,7 @@ from dalsegno.graph.schema_dialect import (
     pointer,
     shortened,
     shown,
+    size_of,
     target_of,
 )
 
@@ -112,16 +113,23 @@ class Evaluation:
         return not errors
 
     def target(self, reference: Any) -> Any:
-        if self._anchors is None:
-            self._anchors = anchors_of(self.root, self.dialect)
         self.charge(1 + len(reference))
+        if self._anchors is None:
+            self._anchors = self._named(reference)
         try:
-            found, _ = target_of(self.root, reference, self._anchors)
+            found, _ = target_of(self.root, reference, self._anchors or {})
         except LookupError:
             raise Unresolved(reference) from None
         if not is_schema(found):
             raise Unresolved(reference)
         return found
+
+    def _named(self, reference: str) -> dict[str, Any] | None:
+        """Only a reference by name needs to know all names, for which the whole document is read."""
+        if reference.startswith(("#/", "#%")) or reference == "#":
+            return None
+        self.charge(size_of(self.root, self.left))
+        return anchors_of(self.root, self.dialect)
 
     def matches(self, pattern: str, text: str) -> bool:
         search = self._patterns.get(pattern)

@@ -15,6 +15,9 @@ from dalsegno.nodes.parameters import RAW, NodeParameters, Seconds, Text
 from dalsegno.nodes.wait import SignalName
 from dalsegno.ports.node import AwaitSignal, NodeContext, Unacceptable
 
+SIGNAL_STEPS = 50_000
+"""Of checking a decision that comes as a signal: within the worker's event loop, therefore few."""
+
 
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
@@ -61,7 +64,7 @@ def _steps(pointer: str) -> tuple[str, ...]:
 
 def _receive(raw: Mapping[str, Any], payload: Any) -> dict[str, Any]:
     try:
-        return check_decision(raw.get("form"), payload)
+        return check_decision(raw.get("form"), payload, SIGNAL_STEPS)
     except InvalidInput as error:
         raise Unacceptable(str(error)) from None
 

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from dalsegno.app import App
+from dalsegno.engine.offload import OffloadLimits
 from dalsegno.server import problems, reference
 from dalsegno.server.access_log import redact_access_log
 from dalsegno.server.alerting import alerting
@@ -83,6 +84,15 @@ ROUTERS = (
 )
 
 
+def checks_of(settings: ServerSettings) -> OffloadLimits:
+    return OffloadLimits(
+        processes=settings.check_processes,
+        seconds=settings.check_seconds,
+        memory_bytes=settings.check_memory,
+        queue=settings.check_queue,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Roles:
     """What runs in this process beside the server itself."""
@@ -103,6 +113,7 @@ def create_application(
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         async with app.running(worker=roles.worker, scheduler=roles.scheduler):
             application.state.office = office
+            app.client.offload.configure(checks_of(settings))
             app.client.launcher.announce = will_make
             async with on_duty(office), operated(office), alerting(office), office.errands:
                 yield
@@ -113,7 +124,7 @@ def create_application(
         description=DESCRIPTION,
         lifespan=lifespan,
         responses=problems.REFUSALS,
-        openapi_url="/v1/openapi.json",
+        openapi_url=None,  # see `reference`: the framework renders it in the event loop, with every request
         docs_url=None,  # the framework's page loads scripts from elsewhere
         redoc_url=None,
     )

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator
+from functools import cache
 from typing import Any
 
 import msgspec
+from fastapi.responses import StreamingResponse
 
-from dalsegno.engine.comparing import compare, source_text
 from dalsegno.engine.definitions import Program
-from dalsegno.engine.scripting.sources import check_script, compile_checked, examine
-from dalsegno.engine.written import text_of
-from dalsegno.errors import DalSegnoError, InvalidDefinition, InvalidInput, NotFound
-from dalsegno.graph.build import Compiled
-from dalsegno.lang import Finding, FlowProgram, FlowSyntaxError
-from dalsegno.model.definition import Definition, check_alias, no_such_version, read_version
-from dalsegno.server.aside import aside
+from dalsegno.engine.written import keep_text, text_of
+from dalsegno.errors import Conflict, DalSegnoError, InvalidInput, NotFound
+from dalsegno.job_process import JOBS, NAMELESS, Checked, Given, Prepared, prepared, validated, value_of
+from dalsegno.model.definition import PART_KIND, Definition, check_alias, no_such_version, read_version
+from dalsegno.nodes.registry import builtin_registry
 from dalsegno.server.office import Office
 from dalsegno.server.problems import Place
+from dalsegno.server.schemas.definitions import Checked as CheckedReply
 from dalsegno.server.schemas.definitions import (
-    Checked,
     DefinitionDetail,
     DefinitionInfo,
     DefinitionSource,
     DeployedDefinition,
     Difference,
 )
+
+SMALL_SCRIPT = 8_192
+SMALL_GRAPH = 32_768
+"""Bytes of what is checked in a thread: a fraction of a second. The rest goes to a process."""
+SMALL_STORED = 65_536
+"""Bytes of a stored definition that is written out in a thread."""
+PIECE = 32_768
+"""Bytes of a large reply that are packed and sent at a time."""
 
 
 def is_script(source: DefinitionSource) -> bool:
@@ -38,105 +46,132 @@ def is_script(source: DefinitionSource) -> bool:
     return not text.startswith("{") and "\nnodes:" not in f"\n{text}" and "\ndag:" not in f"\n{text}"
 
 
-NAMELESS = "(unnamed)"
-"""Stands where a name would, while a definition that has none is compiled; nothing is stored under it."""
 NAME_WANTED = (
     "the definition has no name: write 'name' into the graph or into the script's front matter, wrap the script in"
     " 'workflow NAME(inputs) { … }', or give 'name' beside the definition ('?name=…' where it is the whole body)"
 )
-SHOWN_OF_HASH = 16
 
 
-def check_source(office: Office, source: DefinitionSource) -> Checked:
-    if is_script(source):
-        return _check_script(source)
-    try:
-        compiled = office.client.definitions.load(_graph(source), source.name or NAMELESS)
-    except InvalidDefinition as error:
-        return Checked(valid=False, kind="graph", findings=[_graph_place(each) for each in error.findings])
-    warnings = [_graph_place(each) for each in compiled.warnings]
-    return Checked(valid=True, kind="graph", name=_shown(compiled.plan.name), findings=warnings)
+# -- checks -----------------------------------------------------------------------------------------------------
 
 
-def _shown(name: str) -> str | None:
-    return name if name != NAMELESS else None
+async def check_source(office: Office, source: DefinitionSource) -> CheckedReply:
+    given = _given(office, source, source.name or NAMELESS)
+    if _is_small(office, given):
+        found = await office.client.offload.small(validated, given, office.client.definitions.types)
+    else:
+        reply = await office.client.offload.large("validate", _portable(given))
+        found = msgspec.convert(value_of(reply), Checked)
+    places = [Place(**each) for each in found.findings]
+    return CheckedReply(valid=found.valid, kind=found.kind, name=found.name, findings=places)  # type: ignore[arg-type]
 
 
-def _graph(source: DefinitionSource) -> Any:
-    return source.document if source.document is not None else source.source
+async def _prepare(office: Office, given: Given) -> Prepared:
+    """As it would be stored."""
+    if _is_small(office, given):
+        return await office.client.offload.small(prepared, given, office.client.definitions.types)
+    reply = await office.client.offload.large("prepare", _portable(given))
+    return msgspec.convert(value_of(reply), Prepared)
 
 
-def _graph_place(finding: Any) -> Place:
-    return Place(pointer=finding.pointer, message=finding.message, rule=finding.rule)
+def _given(office: Office, source: DefinitionSource, name: str, *, names_itself: bool = False) -> Given:
+    limits = office.client.limits.document
+    script = is_script(source)
+    tasks = [] if script else list(office.app.tasks.names())
+    queues = {task: queue for task in tasks if (queue := office.app.task_queue(task)) is not None}
+    allowed = {task: dict(limit) for task in tasks if (limit := office.client.task_limit(task)) is not None}
+    content = source.raw if source.raw is not None else source.document
+    return Given(
+        script,
+        content if content is not None else source.source or "",
+        name,
+        limits.max_bytes,
+        limits.max_depth,
+        queues,
+        allowed,
+        names_itself,
+    )
 
 
-def _check_script(source: DefinitionSource) -> Checked:
-    text = source.source or ""
-    try:
-        found, program = examine(text, source.name or NAMELESS)
-    except FlowSyntaxError:
-        return Checked(valid=False, kind="script", findings=_script_places(check_script(text)))
-    except InvalidInput as error:
-        place = Place(pointer="/name", message=str(error))
-        return Checked(valid=False, kind="script", findings=[*_script_places(check_script(text)), place])
-    places = _script_places(found)
-    if any(each.severity == "error" for each in found):
-        return Checked(valid=False, kind="script", findings=places)
-    return Checked(valid=True, kind="script", name=_shown(program.name), findings=places)
+def _is_small(office: Office, given: Given) -> bool:
+    """Node types that only this application has are not known in other processes."""
+    if not given.is_script and _has_own_types(office):
+        return True
+    if isinstance(given.content, dict):
+        return _holds_few(given.content)
+    return len(given.content) <= (SMALL_SCRIPT if given.is_script else SMALL_GRAPH)
 
 
-def _script_places(findings: Sequence[Finding]) -> list[Place]:
-    return [
-        Place(pointer="", message=each.message, rule=each.rule, line=each.line, column=each.column)
-        for each in findings
-    ]
+def _has_own_types(office: Office) -> bool:
+    return set(office.client.definitions.types.types()) != _everywhere()
 
 
-def compile_named(office: Office, source: DefinitionSource) -> Compiled | FlowProgram:
-    """Raises InvalidInput for one without a name: unrelated ones must not become versions of each other."""
-    checked = _compile(office, source, source.name or NAMELESS)
-    if name_of(checked) == NAMELESS:
-        raise InvalidInput(NAME_WANTED)
-    return checked
+@cache
+def _everywhere() -> frozenset[str]:
+    return frozenset(builtin_registry().types())
 
 
-def compile_inline(office: Office, given: dict[str, Any] | str) -> Compiled | FlowProgram:
+def _holds_few(document: dict[str, Any]) -> bool:
+    """Whether its JSON is short: counted no further than that takes."""
+    left, stack = SMALL_GRAPH, [document]
+    while stack and left > 0:
+        value: Any = stack.pop()
+        left -= len(value) + 4 if isinstance(value, str) else 4
+        if isinstance(value, dict):
+            stack.extend(value.values())
+            left -= sum(map(len, value))
+        elif isinstance(value, list):
+            stack.extend(value)
+    return left > 0
+
+
+def _portable(given: Given) -> Given:
+    """For another process."""
+    if not isinstance(given.content, dict):
+        return given
+    return msgspec.structs.replace(given, content=msgspec.json.encode(given.content))
+
+
+async def prepare_inline(office: Office, given: dict[str, Any] | str) -> Prepared:
     """A document, or the text of a script or graph, that comes with a start. One without a name is named after its
     content."""
     source = DefinitionSource(source=given) if isinstance(given, str) else DefinitionSource(document=given)
-    checked = _compile(office, source, NAMELESS)
-    if name_of(checked) != NAMELESS:
-        return checked
-    kind = "graph" if isinstance(checked, Compiled) else "script"
-    return _compile(office, source, f"{kind}-{checked.hash[:SHOWN_OF_HASH]}")
+    return await _prepare(office, _given(office, source, NAMELESS, names_itself=True))
 
 
-def _compile(office: Office, source: DefinitionSource, name: str) -> Compiled | FlowProgram:
-    """As it would be stored."""
-    if is_script(source):
-        return compile_checked(source.source or "", name)
-    compiled = office.client.definitions.load(_graph(source), name)
-    return office.client.with_queues(compiled, office.app.task_queue)
+# -- the store --------------------------------------------------------------------------------------------------
 
 
-def name_of(checked: Compiled | FlowProgram) -> str:
-    return checked.plan.name if isinstance(checked, Compiled) else checked.name
-
-
-async def store(office: Office, checked: Compiled | FlowProgram, text: str | None) -> Definition:
-    """``text``: what it was compiled from, unless that was data."""
-    if isinstance(checked, Compiled):
-        return (await office.client.deploy(checked, text=text))[0]
-    return await office.client.deploy_script(checked)
+async def store(office: Office, checked: Prepared, text: str | None) -> Definition:
+    """``text``: what it was compiled from, unless that was data. Parts first: no stored graph lacks one."""
+    client = office.client
+    archive = client.stack.archive
+    for name, node, _, _ in checked.parts:
+        current = await archive.definition(name)
+        if current is not None and current.kind != PART_KIND:
+            raise Conflict(
+                f"the script of node '{node}' is stored under the name '{name}', which is taken by a workflow; "
+                "rename the node"
+            )
+    for name, _, content, program in checked.parts:
+        await archive.put_definition(name, content, PART_KIND, program)
+    definition = await archive.put_definition(checked.name, checked.hash, checked.kind, checked.source)
+    if text is not None and checked.kind == "graph":
+        await keep_text(client.stack.records, definition, text)
+    client.definitions.forget(definition.name)
+    return definition
 
 
 async def deploy_source(office: Office, source: DefinitionSource) -> DeployedDefinition:
-    """Everything is checked before anything is stored."""
+    """Everything is checked before anything is stored. Raises InvalidInput for one without a name: unrelated ones must
+    not become versions of each other."""
     archive = office.client.stack.archive
     if source.alias is not None:
         check_alias(source.alias)
-    checked = await aside(compile_named, office, source)
-    name = name_of(checked)
+    checked = await _prepare(office, _given(office, source, source.name or NAMELESS))
+    name = checked.name
+    if name == NAMELESS:
+        raise InvalidInput(NAME_WANTED)
     before = await archive.definition(name)
     known = {each.version for each in await archive.versions(name)}
     after = await store(office, checked, source.source)
@@ -147,7 +182,7 @@ async def deploy_source(office: Office, source: DefinitionSource) -> DeployedDef
         **DefinitionInfo.of(after).model_dump(),
         status=status,
         previous=before.version if before is not None else None,
-        warnings=[_graph_place(each) for each in checked.warnings] if isinstance(checked, Compiled) else [],
+        warnings=[Place(**each) for each in checked.warnings],
     )
 
 
@@ -168,18 +203,76 @@ async def version_of(office: Office, name: str, version: str | None) -> Definiti
     return found
 
 
-async def detail_of(office: Office, name: str, version: str | None) -> DefinitionDetail:
+# -- replies ----------------------------------------------------------------------------------------------------
+
+
+async def detail_of(office: Office, name: str, version: str | None) -> DefinitionDetail | StreamingResponse:
     found = await version_of(office, name, version)
+    aliases = await office.client.stack.archive.aliases(name)
+    written = await text_of(office.client.stack.records, found)
+    size = len(found.source) + len(written or "")
+    text = (
+        msgspec.json.encode(written)
+        if written is not None
+        else await _job(office, size, "text", _fields(found))
+    )
+    info = DefinitionInfo.of(found).model_dump(mode="json")
+    if size > SMALL_STORED:
+        return _streamed({**info, "aliases": aliases}, await _large_parts(office, found, text))
     return DefinitionDetail(
-        **DefinitionInfo.of(found).model_dump(),
-        aliases=await office.client.stack.archive.aliases(name),
-        source=await text_of(office.client.stack.records, found) or source_text(found),
+        **info,
+        aliases=aliases,
+        source=msgspec.json.decode(text),
         document=msgspec.json.decode(found.source) if found.kind == "graph" else None,
         input_schema=await _input_schema(office, found),
     )
 
 
+async def _large_parts(office: Office, found: Definition, text: bytes) -> dict[str, bytes]:
+    """Fields of a reply as JSON that is not read again."""
+    schema = msgspec.json.encode(await _input_schema(office, found))
+    return {
+        "source": text,
+        "document": found.source if found.kind == "graph" else b"null",
+        "input_schema": schema,
+    }
+
+
+def _streamed(small: dict[str, Any], large: dict[str, bytes]) -> StreamingResponse:
+    """One JSON object, piece by piece: packing and sending all of it at once would hold up everybody else."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield msgspec.json.encode(small)[:-1]
+        for name, raw in large.items():
+            yield b',"%b":' % name.encode()
+            view = memoryview(raw)
+            for start in range(0, len(raw), PIECE):
+                yield bytes(view[start : start + PIECE])
+                await asyncio.sleep(0)
+        yield b"}"
+
+    return StreamingResponse(pieces(), media_type="application/json")
+
+
+def _fields(definition: Definition) -> dict[str, Any]:
+    return msgspec.structs.asdict(definition)
+
+
+async def _job(office: Office, size: int, name: str, *arguments: Any) -> Any:
+    if size <= SMALL_STORED:
+        return await office.client.offload.small(JOBS[name], *arguments)
+    return value_of(await office.client.offload.large(name, *arguments))
+
+
+class _Header(msgspec.Struct):
+    """All that is read of a graph here; the rest is skipped."""
+
+    input_schema: dict[str, Any] | None = None
+
+
 async def _input_schema(office: Office, definition: Definition) -> dict[str, Any] | None:
+    if definition.kind == "graph":
+        return msgspec.json.decode(definition.source, type=_Header).input_schema or None
     try:
         program = await office.client.definitions.any_by_hash(definition.hash)
     except DalSegnoError:
@@ -188,9 +281,11 @@ async def _input_schema(office: Office, definition: Definition) -> dict[str, Any
     return dict(schema) if schema is not None else None
 
 
-async def difference_of(office: Office, name: str, before: str, after: str) -> Difference:
+async def difference_of(office: Office, name: str, before: str, after: str) -> Difference | StreamingResponse:
     old, new = await version_of(office, name, before), await version_of(office, name, after)
-    changes = compare(old, new)
-    return Difference(
-        name=name, before=old.version, after=new.version, changed=bool(changes), changes=changes.as_object()
-    )
+    size = len(old.source) + len(new.source)
+    changed, changes = await _job(office, size, "compare", _fields(old), _fields(new))
+    small = {"name": name, "before": old.version, "after": new.version, "changed": changed}
+    if len(changes) > SMALL_STORED:
+        return _streamed(small, {"changes": changes})
+    return Difference(**small, changes=msgspec.json.decode(changes))

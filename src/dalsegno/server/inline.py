@@ -9,15 +9,13 @@ from typing import Any, TypeAlias
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.repeats import check_same_start, used_before
 from dalsegno.engine.scripting.programs import ScriptProgram
-from dalsegno.engine.scripting.sources import definition_hash
 from dalsegno.engine.starting import Started, StartOptions
-from dalsegno.graph.build import Compiled
+from dalsegno.model.definition import Definition
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.ids import execution_id_for_key
 from dalsegno.model.transition import Transition
 from dalsegno.server.access import Caller
-from dalsegno.server.aside import aside
-from dalsegno.server.deploying import compile_inline, name_of, store
+from dalsegno.server.deploying import prepare_inline, store
 from dalsegno.server.office import Office
 from dalsegno.server.repeating import starter_of
 
@@ -38,15 +36,18 @@ async def start_inline(
     """With a key that was used before, its execution, and nothing is stored; with such a key and anything else than
     was asked for then, KeyReused."""
     client = office.client
-    checked = await aside(compile_inline, office, given)
-    known = await used_before(client, name_of(checked), options.idempotency_key)
-    content = checked.hash if isinstance(checked, Compiled) else definition_hash(checked)
+    checked = await prepare_inline(office, given)
+    content = checked.hash
+    known = await used_before(client, checked.name, options.idempotency_key)
     if known is not None:
         await check_same_start(client, known, payload, options, content)
         return Started(known.id, is_new=False)
-    options = await counted_options(office, caller, name_of(checked), options)
-    await plan(client.definitions.provisional(checked), payload, options)
+    options = await counted_options(office, caller, checked.name, options)
+    unstored = Definition(checked.name, 0, checked.hash, checked.kind, checked.source)
+    provisional = await client.definitions.provisional(unstored)
+    await plan(provisional, payload, options)
     definition = await store(office, checked, given if isinstance(given, str) else None)
+    client.definitions.keep(definition, provisional)
     program = await client.definitions.by_name(definition.name, definition.version)
     started = await create_planned(office, program, payload, options, plan)
     if not started.is_new:  # somebody with the same key was faster

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import Awaitable, Callable
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
 
 from dalsegno.server import examples
 from dalsegno.server.sessions import COOKIE
 
+OPENAPI = "/v1/openapi.json"
 FOLDER = Path(__file__).parent / "static"
 SCRIPT = "text/javascript; charset=utf-8"
 STYLE = "text/css; charset=utf-8"
@@ -45,6 +48,7 @@ EITHER: list[dict[str, list[str]]] = [{"key": []}, {"session": []}, {}]
 
 def install(application: FastAPI) -> None:
     _describe_access(application)
+    application.add_api_route(OPENAPI, _Document(application).reply, include_in_schema=False)
     application.add_api_route("/", _to_the_reference, include_in_schema=False)
     for path, (name, media) in FILES.items():
         application.add_api_route(path, _served(_File(FOLDER / name, media)), include_in_schema=False)
@@ -54,6 +58,7 @@ def _describe_access(application: FastAPI) -> None:
     """The guard stands before the framework, which therefore cannot know of it; and each answer gets an example."""
     plain = application.openapi
 
+    @cache
     def with_access() -> dict[str, Any]:
         document = plain()
         examples.complete(document)
@@ -62,6 +67,22 @@ def _describe_access(application: FastAPI) -> None:
         return document
 
     application.openapi = with_access  # type: ignore[method-assign]
+
+
+class _Document:
+    """The OpenAPI document as JSON: made once, in a thread, when it is first asked for."""
+
+    def __init__(self, application: FastAPI) -> None:
+        self._application = application
+        self._made: asyncio.Task[bytes] | None = None
+
+    async def reply(self) -> Response:
+        if self._made is None or self._made.get_loop() is not asyncio.get_running_loop():
+            self._made = asyncio.create_task(asyncio.to_thread(self._render))
+        return Response(await asyncio.shield(self._made), media_type="application/json")
+
+    def _render(self) -> bytes:
+        return msgspec.json.encode(self._application.openapi())
 
 
 class _File:

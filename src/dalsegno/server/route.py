@@ -13,6 +13,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.params import Depends as Dependency
 from fastapi.routing import APIRoute
 
+from dalsegno.engine.offload import Requester, requester
 from dalsegno.server.access import caller_of, check_scope, scope_of
 from dalsegno.server.parameters import refuse_too_many, refuse_unknown
 from dalsegno.server.texts import refuse_nul
@@ -48,9 +49,21 @@ class Route(APIRoute):
             refuse_unknown(request, self.known)
             for scope in self.scopes:
                 check_scope(caller_of(request), scope)
+            requester.set(requester_of(request))
             return await handle(request)
 
         return checked
+
+
+def requester_of(request: Request) -> Requester:
+    """Whose jobs those of this request are, and when they are not wanted any more."""
+    address = request.client.host if request.client is not None else ""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    return Requester(caller_of(request).key or address, gone)
 
 
 def _query_names(dependant: Dependant) -> Iterable[str]:

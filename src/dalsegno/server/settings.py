@@ -60,6 +60,15 @@ class ServerSettings:
     quotas: Quotas = NO_QUOTAS
     """Of keys that have none of their own; without limits unless they are set."""
 
+    check_processes: int = 2
+    """Processes for large checks: definitions, schemas, YAML. They start when they are needed."""
+    check_seconds: float = 15.0
+    """Of one check."""
+    check_memory: int = 1024 * 1024 * 1024
+    """Address space of one such process, in bytes."""
+    check_queue: int = 16
+    """Checks of one caller that wait; beyond that a 503."""
+
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach it."""

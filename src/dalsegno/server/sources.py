@@ -17,6 +17,8 @@ JSON = "application/json"
 YAML = ("application/yaml", "application/x-yaml", "text/yaml")
 SCRIPT = ("application/vnd.dalsegno.flow", "text/x-flow")
 
+LARGE = 32_768
+"""Bytes of a body from which its document is left unread: whoever checks it reads it."""
 BARE = [{"required": ["nodes"]}, {"required": ["dag"]}]
 YAML_EXAMPLE = "name: hello\nnodes:\n  - {id: greet, type: log, parameters: {message: hello}}\n"
 SCRIPT_EXAMPLE = "workflow hello(inputs) {\n  return `Hello, ${inputs.name}!`\n}\n"
@@ -51,8 +53,11 @@ def _text(body: bytes) -> str:
 
 
 def _from_json(body: bytes, name: str | None, alias: str | None) -> DefinitionSource:
+    large = len(body) > LARGE
     try:
-        found: Any = msgspec.json.decode(body)
+        found: Any = msgspec.json.decode(body, type=dict[str, msgspec.Raw] if large else Any)
+    except msgspec.ValidationError:
+        found = None
     except RecursionError:
         raise NotJson(f"the body is nested more than {MAX_DEPTH} levels deep") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -60,7 +65,29 @@ def _from_json(body: bytes, name: str | None, alias: str | None) -> DefinitionSo
     if not isinstance(found, dict):
         raise InvalidInput("/body: send an object: a graph document, or {document: …} or {source: …}")
     if "nodes" in found or "dag" in found:
+        if large:
+            return DefinitionSource.unread(body, name=name, alias=alias)
         return DefinitionSource(document=found, name=name, alias=alias)
+    if large:
+        return _from_parts(found)
+    return _checked(found)
+
+
+def _from_parts(parts: dict[str, msgspec.Raw]) -> DefinitionSource:
+    """The document of a large body stays unread."""
+    document = parts.pop("document", None)
+    fields = {key: msgspec.json.decode(value) for key, value in parts.items()}
+    raw = bytes(document) if document is not None else b"null"
+    if raw == b"null":
+        return _checked(fields)
+    if not raw.startswith(b"{"):
+        raise InvalidInput("/body/document: a graph document is an object")
+    return DefinitionSource.unread(
+        raw, **_checked({**fields, "document": {}}).model_dump(exclude={"document"})
+    )
+
+
+def _checked(found: dict[str, Any]) -> DefinitionSource:
     try:
         given = DefinitionSource.model_validate(found)
     except ValidationError as error:

@@ -24,6 +24,7 @@ class InvalidScript(UsageError):
     code = "DS-183"
 
     def __init__(self, name: str, findings: Sequence[Finding]) -> None:
+        self.name = name
         self.findings = tuple(findings)
         noun = "error" if len(self.findings) == 1 else "errors"
         told = [

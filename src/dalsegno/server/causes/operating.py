@@ -7,6 +7,17 @@ OPERATING: dict[str, tuple[str, str]] = {
         "The common class of the errors below: whoever runs the system must act.",
         "Workers go on trying on their own; calls from outside raise it at once.",
     ),
+    "DS-211": (
+        (
+            "Checks of definitions, schemas and payloads run beside the server's event loop, in a queue that callers "
+            "share fairly. Too many jobs of this caller wait in it, or the job did not begin in time."
+        ),
+        (
+            "Send fewer at a time, and repeat the request after the seconds that `Retry-After` gives: nothing was "
+            "done. If honest callers see it, raise `check_processes` or `check_queue` of the server; see "
+            "[Limits](../limits.md)."
+        ),
+    ),
     "DS-210": (
         (
             "The store cannot be reached, or was locked by another process (a SQLite file for ten seconds, rows of "

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response, status
+from fastapi.responses import StreamingResponse
 
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import no_such_version
 from dalsegno.server.access import needs
-from dalsegno.server.aside import aside
 from dalsegno.server.deploying import check_source, deploy_source, detail_of, difference_of
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
@@ -36,7 +36,7 @@ VersionName = Annotated[str, Query(max_length=100, description="A number or an a
 @router.post("/validate", dependencies=[needs("read")], openapi_extra=openapi_body())
 async def validate(office: TheOffice, source: Source) -> Checked:
     """Everything that is wrong with a document, at once. Nothing is stored."""
-    return await aside(check_source, office, source)
+    return await check_source(office, source)
 
 
 @router.post(
@@ -81,10 +81,10 @@ async def versions(office: TheOffice, name: WorkflowName) -> list[VersionInfo]:
     ]
 
 
-@router.get("/{name:whole}/diff", dependencies=[needs("read")])
+@router.get("/{name:whole}/diff", dependencies=[needs("read")], response_model=Difference)
 async def diff(
     office: TheOffice, name: WorkflowName, before: VersionName, after: VersionName = "latest"
-) -> Difference:
+) -> Difference | StreamingResponse:
     """What changed between two versions, each a number or an alias."""
     return await difference_of(office, name, before, after)
 
@@ -121,9 +121,9 @@ async def remove(office: TheOffice, name: WorkflowName) -> None:
     await remove_definition(office, name)
 
 
-@router.get("/{name:whole}", dependencies=[needs("read")])
+@router.get("/{name:whole}", dependencies=[needs("read")], response_model=DefinitionDetail)
 async def definition(
     office: TheOffice, name: WorkflowName, version: Annotated[str | None, Query(max_length=100)] = None
-) -> DefinitionDetail:
+) -> DefinitionDetail | StreamingResponse:
     """One version with its source: a number, an alias, or the current one."""
     return await detail_of(office, name, version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from dalsegno.model.definition import Definition
 from dalsegno.server.problems import Place
@@ -42,6 +42,18 @@ class DefinitionSource(Asked, BaseModel):
     alias: str | None = Field(
         default=None, description="An alias that is to mean this version, such as `stable`."
     )
+    _raw: bytes | None = PrivateAttr(None)
+
+    @property
+    def raw(self) -> bytes | None:
+        """The JSON of a large document, which is not read in this process."""
+        return self._raw
+
+    @classmethod
+    def unread(cls, raw: bytes, **fields: Any) -> DefinitionSource:
+        made = cls(document={}, **fields)
+        made._raw = raw
+        return made
 
 
 class Checked(BaseModel):

@@ -1,0 +1,345 @@
+"""Work on callers' data, beside the event loop: a fair queue, a thread for small jobs and processes for large ones.
+
+* A job is one of the named pure functions of `dalsegno.job_process`: plain values in, plain values out.
+* Callers take turns, and none of them has all processes to itself. A caller whose queue is full gets `Overloaded`.
+* A large job runs in a process, which is killed when its time is over or its caller has gone. The process has a memory
+  limit and none of this process's secrets. It starts when it is needed and ends when it has been idle for a while.
+* Threads cannot be killed and share the interpreter with the loop. Only what is small by its size runs there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import struct
+import sys
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from dalsegno.errors import InternalError, LimitExceeded, Overloaded, TooSlow
+
+T = TypeVar("T")
+
+MODULE: Final = "dalsegno.job_process"
+LENGTH = struct.Struct(">Q")
+KEPT_VARIABLES = ("LANG", "LC_", "LD_LIBRARY_PATH", "PATH", "PYTHON", "SYSTEMROOT", "TEMP", "TMP")
+SMALL_LANE: Final = "thread"
+LARGE_LANE: Final = "process"
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadLimits:
+    processes: int = 2
+    seconds: float = 15.0
+    """Of one job."""
+    wait_seconds: float = 10.0
+    """In which a job must have begun."""
+    queue: int = 16
+    """Jobs of one caller that wait."""
+    memory_bytes: int = 1024 * 1024 * 1024
+    """Address space of one process."""
+    idle_seconds: float = 60.0
+    """After which a process without work ends."""
+
+
+class Requester:
+    """For whom a job runs. ``gone`` returns when its result is not wanted any more."""
+
+    def __init__(self, key: str = "", gone: Callable[[], Awaitable[None]] | None = None) -> None:
+        self.key = key
+        self.gone = gone
+
+
+requester: ContextVar[Requester] = ContextVar("dalsegno-requester", default=Requester())  # noqa: B039 - immutable
+
+
+class _Turn:
+    """A job that waits for a place, and then has one."""
+
+    __slots__ = ("granted", "key")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class Lane:
+    """Places for jobs, given to callers in turn: first in, first out only among jobs of the same caller."""
+
+    def __init__(self, places: int, limits: OffloadLimits) -> None:
+        self._free = places
+        self._most = max(1, places - 1)
+        """Places of one caller, so that another finds one."""
+        self._limits = limits
+        self._waiting: OrderedDict[str, deque[_Turn]] = OrderedDict()
+        self._running: dict[str, int] = {}
+
+    @contextlib.asynccontextmanager
+    async def place(self, key: str) -> AsyncIterator[None]:
+        await self._enter(key)
+        try:
+            yield
+        finally:
+            self._leave(key)
+
+    async def _enter(self, key: str) -> None:
+        queue = self._waiting.setdefault(key, deque())
+        if len(queue) >= self._limits.queue:
+            raise Overloaded(
+                f"{len(queue)} jobs of this caller wait already; send fewer at a time, and try again later"
+            )
+        turn = _Turn(key)
+        queue.append(turn)
+        self._grant()
+        try:
+            async with asyncio.timeout(self._limits.wait_seconds):
+                await turn.granted
+        except TimeoutError:
+            self._withdraw(turn)
+            raise Overloaded(
+                f"the job did not begin within {self._limits.wait_seconds:g} s; nothing was done, try again later"
+            ) from None
+        except asyncio.CancelledError:
+            self._withdraw(turn)
+            raise
+
+    def _withdraw(self, turn: _Turn) -> None:
+        if turn.granted.done() and not turn.granted.cancelled():
+            self._leave(turn.key)
+        else:
+            turn.granted.cancel()
+            self._forget(turn)
+
+    def _forget(self, turn: _Turn) -> None:
+        queue = self._waiting.get(turn.key)
+        if queue is not None:
+            with contextlib.suppress(ValueError):
+                queue.remove(turn)
+            if not queue:
+                del self._waiting[turn.key]
+
+    def _leave(self, key: str) -> None:
+        self._free += 1
+        self._running[key] -= 1
+        if not self._running[key]:
+            del self._running[key]
+        self._grant()
+
+    def _grant(self) -> None:
+        """Each free place to the caller whose turn it is; after that it is the last in line."""
+        for key in list(self._waiting):
+            if not self._free:
+                return
+            if self._running.get(key, 0) >= self._most:
+                continue
+            queue = self._waiting[key]
+            turn = queue.popleft()
+            self._waiting.move_to_end(key)
+            if not queue:
+                del self._waiting[key]
+            self._free -= 1
+            self._running[key] = self._running.get(key, 0) + 1
+            turn.granted.set_result(None)
+
+
+class _Process:
+    """One child. It does one job at a time."""
+
+    def __init__(self, child: asyncio.subprocess.Process) -> None:
+        self._child = child
+        self.ends: asyncio.TimerHandle | None = None
+
+    @classmethod
+    async def start(cls, limits: OffloadLimits) -> _Process:
+        environment = {name: value for name, value in os.environ.items() if name.startswith(KEPT_VARIABLES)}
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            MODULE,
+            str(limits.memory_bytes),
+            str(max(1, round(limits.seconds) + 5)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**environment, "PYTHONSAFEPATH": "1"},
+            start_new_session=True,  # an interrupt from the terminal is the parent's to handle
+        )
+        return cls(child)
+
+    async def ready(self) -> None:
+        """Returns when the child has loaded what it works with: that is no part of a job's time."""
+        assert self._child.stdout is not None  # noqa: S101 - a pipe, see `start`
+        await self._child.stdout.readexactly(1)
+
+    async def call(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        assert self._child.stdin is not None  # noqa: S101 - a pipe, see `start`
+        assert self._child.stdout is not None  # noqa: S101
+        body = msgspec.msgpack.encode((name, arguments))
+        self._child.stdin.write(LENGTH.pack(len(body)))
+        self._child.stdin.write(body)
+        await self._child.stdin.drain()
+        (length,) = LENGTH.unpack(await self._child.stdout.readexactly(LENGTH.size))
+        return msgspec.msgpack.decode(await self._child.stdout.readexactly(length))
+
+    @property
+    def is_alive(self) -> bool:
+        return self._child.returncode is None
+
+    def kill(self) -> None:
+        if self.ends is not None:
+            self.ends.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            self._child.send_signal(signal.SIGKILL)
+
+    async def over(self) -> None:
+        await self._child.wait()
+
+
+class Offload:
+    """Of one client: nothing is started before the first job."""
+
+    def __init__(self, limits: OffloadLimits | None = None) -> None:
+        self.configure(limits or OffloadLimits())
+        self._idle: list[_Process] = []
+        self._all: set[_Process] = set()
+        self._ends: set[asyncio.Task[None]] = set()
+        """Of children that were killed and are waited for."""
+        self._thread: ThreadPoolExecutor | None = None
+        self._loader: ThreadPoolExecutor | None = None
+
+    def configure(self, limits: OffloadLimits) -> None:
+        """Before the first job."""
+        self.limits = limits
+        self._lanes = {SMALL_LANE: Lane(1, limits), LARGE_LANE: Lane(limits.processes, limits)}
+
+    @property
+    def processes(self) -> int:
+        """Children that are alive now."""
+        return sum(each.is_alive for each in self._all)
+
+    # -- jobs -------------------------------------------------------------------------------------------------
+
+    async def small(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Runs a pure function in a thread. Its time must be limited by the size of what it is given."""
+
+        async def run() -> T:
+            async with self._lanes[SMALL_LANE].place(requester.get().key):
+                if self._thread is None:
+                    self._thread = ThreadPoolExecutor(1, "dalsegno-checks")
+                return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+        return await self._while_wanted(run())
+
+    async def large(self, name: str, *arguments: Any) -> Any:
+        """Runs a function of `dalsegno.job_process` in a process: ``{"value": …}`` or ``{"raised": …}``."""
+
+        async def run() -> Any:
+            async with self._lanes[LARGE_LANE].place(requester.get().key):
+                return await self._in_process(name, arguments)
+
+        return await self._while_wanted(run())
+
+    async def load(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Builds objects from stored data, which were checked when they were stored, in a thread of its own."""
+        if self._loader is None:
+            self._loader = ThreadPoolExecutor(1, "dalsegno-load")
+        return await asyncio.get_running_loop().run_in_executor(self._loader, work, *arguments)
+
+    async def _while_wanted(self, work: Coroutine[Any, Any, T]) -> T:
+        """Ends the job when its caller has gone."""
+        gone = requester.get().gone
+        if gone is None:
+            return await work
+        job = asyncio.ensure_future(work)
+        watch = asyncio.ensure_future(gone())
+        try:
+            await asyncio.wait({job, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if not job.done():
+                raise TooSlow("the caller has gone, and its job was cancelled")
+            return job.result()
+        finally:
+            for each in (job, watch):
+                if not each.done():
+                    each.cancel()
+                    with contextlib.suppress(asyncio.CancelledError, Exception):
+                        await each
+
+    async def _in_process(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        process = await self._take()
+        is_kept = False
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                found = await process.call(name, arguments)
+            self._keep(process)
+            is_kept = True
+            return found
+        except TimeoutError:
+            raise LimitExceeded(
+                f"the work on this takes more than {self.limits.seconds:g} s (limit 'check_seconds'); make it smaller"
+            ) from None
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise LimitExceeded(
+                f"the work on this takes more than {self.limits.memory_bytes:,} bytes of memory (limit"
+                " 'check_memory'), or ended its process; make it smaller"
+            ) from None
+        finally:
+            if not is_kept:
+                self._end(process)
+
+    async def _take(self) -> _Process:
+        while self._idle:
+            process = self._idle.pop()
+            if process.ends is not None:
+                process.ends.cancel()
+                process.ends = None
+            if process.is_alive:
+                return process
+            self._end(process)
+        process = await _Process.start(self.limits)
+        self._all.add(process)
+        try:
+            async with asyncio.timeout(60):
+                await process.ready()
+        except (asyncio.IncompleteReadError, TimeoutError) as error:
+            self._end(process)
+            raise InternalError("a process for checks cannot be started") from error
+        except BaseException:
+            self._end(process)
+            raise
+        return process
+
+    def _keep(self, process: _Process) -> None:
+        loop = asyncio.get_running_loop()
+        process.ends = loop.call_later(self.limits.idle_seconds, self._retire, process)
+        self._idle.append(process)
+
+    def _retire(self, process: _Process) -> None:
+        if process in self._idle:
+            self._idle.remove(process)
+            self._end(process)
+
+    def _end(self, process: _Process) -> None:
+        process.kill()
+        self._all.discard(process)
+        end = asyncio.get_running_loop().create_task(process.over())
+        self._ends.add(end)
+        end.add_done_callback(self._ends.discard)
+
+    async def close(self) -> None:
+        processes, self._idle = list(self._all), []
+        for process in processes:
+            self._end(process)
+        if self._ends:
+            await asyncio.wait(self._ends, timeout=5)
+        for threads in (self._thread, self._loader):
+            if threads is not None:
+                threads.shutdown(wait=False, cancel_futures=True)
+        self._thread = self._loader = None

@@ -1,0 +1,315 @@
+"""Pure functions on callers' data, and the process that runs them: ``python -m dalsegno.job_process MEMORY SECONDS``.
+
+Each takes and returns plain values. `JOBS` is the closed set of what a parent may ask for: requests arrive on the
+standard input and results leave by the standard output, both as MessagePack behind their length. The process ends when
+its input does, and is ended by an alarm when one job takes too long.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import msgspec
+
+from dalsegno import errors
+from dalsegno.engine.comparing import compare, source_text
+from dalsegno.engine.offload import LENGTH
+from dalsegno.engine.parts import SCRIPT_TYPE
+from dalsegno.engine.scripting.sources import (
+    InvalidScript,
+    check_script,
+    compile_checked,
+    definition_hash,
+    examine,
+)
+from dalsegno.errors import DalSegnoError, Finding, InvalidDefinition, InvalidInput, LimitExceeded
+from dalsegno.graph.build import Compiled, load_graph
+from dalsegno.graph.catalog import Catalog
+from dalsegno.graph.document import DocumentLimits
+from dalsegno.graph.input_schema import check_input
+from dalsegno.lang import Finding as ScriptFinding
+from dalsegno.lang import FlowSyntaxError
+from dalsegno.lang import compile as compile_script
+from dalsegno.model.definition import Definition, part_hash, part_name
+
+NAMELESS = "(unnamed)"
+"""Stands where a name would, while a definition that has none is compiled; nothing is stored under it."""
+SHOWN_OF_HASH = 16
+
+Place = dict[str, Any]
+"""``pointer``, ``message`` and ``rule`` of a finding, and ``line`` and ``column`` of one in a script."""
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A checked definition as it is stored."""
+
+    kind: str
+    name: str
+    hash: str
+    source: bytes
+    content: str
+    """Hash of the content alone, whatever its name."""
+    warnings: list[Place] = []
+    parts: list[tuple[str, str, str, bytes]] = []
+    """Scripts inside a graph: (name, node, hash, program)."""
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What validation found."""
+
+    valid: bool
+    kind: str
+    name: str | None = None
+    findings: list[Place] = []
+
+
+class Given(msgspec.Struct, frozen=True):
+    """A definition as a caller sent it: the text of a script or graph, or the JSON of a graph document."""
+
+    is_script: bool
+    content: Any
+    """Text, JSON as bytes, or the document itself."""
+    name: str = NAMELESS
+    max_bytes: int = 10_000_000
+    max_depth: int = 200
+    queues: dict[str, str] = {}
+    """Of tasks, where the graph leaves them open."""
+    concurrency: dict[str, dict[str, Any]] = {}
+    names_itself: bool = False
+    """Whether one without a name is named after its content."""
+
+
+# -- definitions --------------------------------------------------------------------------------------------------
+
+
+def validated(given: Given, catalog: Catalog) -> Checked:
+    if given.is_script:
+        return _validated_script(str(given.content), given.name)
+    try:
+        compiled = _graph(given, catalog, given.name)
+    except InvalidDefinition as error:
+        return Checked(False, "graph", None, [_place(each) for each in error.findings])
+    return Checked(True, "graph", _shown(compiled.plan.name), [_place(each) for each in compiled.warnings])
+
+
+def _shown(name: str) -> str | None:
+    return name if name != NAMELESS else None
+
+
+def _place(finding: Finding) -> Place:
+    return {"pointer": finding.pointer, "message": finding.message, "rule": finding.rule}
+
+
+def _script_place(finding: ScriptFinding) -> Place:
+    where = {"line": finding.line, "column": finding.column}
+    return {"pointer": "", "message": finding.message, "rule": finding.rule, **where}
+
+
+def _validated_script(text: str, name: str) -> Checked:
+    try:
+        found, program = examine(text, name)
+    except FlowSyntaxError:
+        return Checked(False, "script", None, [_script_place(each) for each in check_script(text)])
+    except InvalidInput as error:
+        places = [_script_place(each) for each in check_script(text)]
+        return Checked(False, "script", None, [*places, {"pointer": "/name", "message": str(error)}])
+    places = [_script_place(each) for each in found]
+    if any(each.severity == "error" for each in found):
+        return Checked(False, "script", None, places)
+    return Checked(True, "script", _shown(program.name), places)
+
+
+def prepared(given: Given, catalog: Catalog) -> Prepared:
+    """Raises InvalidDefinition, InvalidScript, FlowSyntaxError or InvalidInput."""
+    found = _prepared(given, catalog, given.name)
+    if found.name != NAMELESS or not given.names_itself:
+        return found
+    return _prepared(given, catalog, f"{found.kind}-{found.content[:SHOWN_OF_HASH]}")
+
+
+def _prepared(given: Given, catalog: Catalog, name: str) -> Prepared:
+    if given.is_script:
+        program = compile_checked(str(given.content), name)
+        return Prepared("script", program.name, definition_hash(program), program.dump(), program.hash)
+    compiled = _with_queues(_graph(given, catalog, name), given, catalog)
+    return Prepared(
+        "graph",
+        compiled.plan.name,
+        compiled.hash,
+        compiled.definition_source,
+        compiled.hash,
+        [_place(each) for each in compiled.warnings],
+        _parts(compiled),
+    )
+
+
+def _graph(given: Given, catalog: Catalog, name: str) -> Compiled:
+    limits = DocumentLimits(given.max_bytes, given.max_depth)
+    return load_graph(given.content, catalog, default_name=name, limits=limits)
+
+
+def _with_queues(compiled: Compiled, given: Given, catalog: Catalog) -> Compiled:
+    """With the queues and limits that its tasks have where it is deployed."""
+    if not given.queues and not given.concurrency:
+        return compiled
+    document = msgspec.json.decode(compiled.definition_source)
+    changed = False
+    for node in document.get("nodes", ()):
+        parameters = node.get("parameters") or {}
+        task = parameters.get("task", parameters.get("name"))
+        if node.get("type") != "task" or not isinstance(task, str):
+            continue
+        if task in given.queues and "queue" not in node:
+            node["queue"] = given.queues[task]
+            changed = True
+        if task in given.concurrency and "concurrency" not in node:
+            node["concurrency"] = {"key": f"task:{task}", **given.concurrency[task]}
+            changed = True
+    return load_graph(document, catalog) if changed else compiled
+
+
+def _parts(compiled: Compiled) -> list[tuple[str, str, str, bytes]]:
+    plan = compiled.plan
+    found = []
+    for node in plan.nodes.values():
+        source = node.parameters.raw.get("source")
+        if node.type == SCRIPT_TYPE and isinstance(source, str):
+            name = part_name(plan.name, node.id)
+            found.append((name, node.id, part_hash(name, source), compile_script(source, name).dump()))
+    return found
+
+
+# -- what a process does --------------------------------------------------------------------------------------------
+
+
+def _catalog() -> Catalog:
+    from dalsegno.nodes.registry import builtin_registry  # noqa: PLC0415 - only processes need it
+
+    global _registry  # noqa: PLW0603 - one for all jobs of this process
+    if _registry is None:
+        _registry = builtin_registry()
+    return _registry
+
+
+_registry: Catalog | None = None
+
+
+def _validate(given: Any) -> Any:
+    return validated(msgspec.convert(given, Given), _catalog())
+
+
+def _prepare(given: Any) -> Any:
+    return prepared(msgspec.convert(given, Given), _catalog())
+
+
+def _fit(schema: bytes, raw: bytes, steps: int) -> list[list[str]]:
+    found = check_input(msgspec.json.decode(schema), msgspec.json.decode(raw), steps)
+    return [[each.pointer, each.message] for each in found]
+
+
+def _definition(fields: Mapping[str, Any]) -> Definition:
+    return Definition(**fields)
+
+
+def _text(definition: Mapping[str, Any]) -> bytes:
+    """As a JSON string, to be put into a reply as it is."""
+    return msgspec.json.encode(source_text(_definition(definition)))
+
+
+def _compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Any]:
+    changes = compare(_definition(before), _definition(after))
+    return [bool(changes), msgspec.json.encode(changes.as_object())]
+
+
+JOBS: dict[str, Callable[..., Any]] = {
+    "compare": _compare,
+    "fit": _fit,
+    "prepare": _prepare,
+    "text": _text,
+    "validate": _validate,
+}
+
+
+def answer(name: str, arguments: Sequence[Any]) -> dict[str, Any]:
+    try:
+        return {"value": JOBS[name](*arguments)}
+    except DalSegnoError as error:
+        return {"raised": _packed(error)}
+    except (MemoryError, RecursionError):
+        return {"raised": {"class": "LimitExceeded", "message": "the work on this takes too much memory"}}
+
+
+def _packed(error: DalSegnoError) -> dict[str, Any]:
+    if isinstance(error, InvalidDefinition):
+        return {"class": "InvalidDefinition", "findings": [each.as_dict() for each in error.findings]}
+    if isinstance(error, InvalidScript):
+        found = [
+            [each.rule, each.severity, each.message, each.line, each.column, each.excerpt]
+            for each in error.findings
+        ]
+        return {"class": "InvalidScript", "name": error.name, "findings": found}
+    if isinstance(error, FlowSyntaxError):
+        where = {"line": error.line, "column": error.column}
+        return {"class": "FlowSyntaxError", "message": error.message, **where}
+    return {"class": type(error).__name__, "message": str(error)}
+
+
+def value_of(reply: Mapping[str, Any]) -> Any:
+    """What a function returned in its process; or raises what it raised there."""
+    raised = reply.get("raised")
+    if raised is None:
+        return reply["value"]
+    match raised["class"]:
+        case "InvalidDefinition":
+            raise InvalidDefinition([Finding(**each) for each in raised["findings"]])
+        case "InvalidScript":
+            raise InvalidScript(raised["name"], [ScriptFinding(*each) for each in raised["findings"]])
+        case "FlowSyntaxError":
+            raise FlowSyntaxError(raised["message"], raised["line"], raised["column"])
+    kind = getattr(errors, raised["class"], None)
+    if isinstance(kind, type) and issubclass(kind, errors.UsageError):
+        raise kind(raised["message"])
+    raise LimitExceeded(raised["message"])
+
+
+def _read(stream: BinaryIO) -> bytes | None:
+    head = stream.read(LENGTH.size)
+    return stream.read(LENGTH.unpack(head)[0]) if len(head) == LENGTH.size else None
+
+
+def _confine(memory: int) -> None:
+    try:
+        import resource  # noqa: PLC0415 - not on every platform
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def main(memory: int, seconds: int) -> None:
+    import signal  # noqa: PLC0415 - only the process itself needs it
+
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints does not disturb the protocol
+    _confine(memory)
+    _catalog()
+    sink.write(b"!")
+    sink.flush()
+    while (body := _read(source)) is not None:
+        name, arguments = msgspec.msgpack.decode(body)
+        del body
+        if hasattr(signal, "alarm"):
+            signal.alarm(seconds)
+        result = msgspec.msgpack.encode(answer(name, arguments))
+        if hasattr(signal, "alarm"):
+            signal.alarm(0)
+        sink.write(LENGTH.pack(len(result)))
+        sink.write(result)
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
