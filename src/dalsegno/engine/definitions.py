@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from dalsegno.engine.offload import Offload
 from dalsegno.engine.scripting.programs import AbsentProgram, ScriptProgram
@@ -23,6 +23,8 @@ from dalsegno.model.suggestion import no_such_workflow
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.node import NodeTypes
+
+P = TypeVar("P", bound="Program | ScriptProgram")
 
 Resolve: TypeAlias = Callable[[str, str], Any]
 """From a module and a qualified name to the Python workflow of the running program, or None."""
@@ -78,7 +80,7 @@ class Definitions:
         self._limits = limits.document
         self._current: dict[str, tuple[Program | ScriptProgram, float]] = {}
         self._looks: SharedLooks[Program | ScriptProgram] = SharedLooks()
-        self._loads: SharedLooks[Program | ScriptProgram] = SharedLooks()
+        self._loads: SharedLooks[Any] = SharedLooks()
         self.offload = Offload()
         self.types = types
         self._capacity = capacity
@@ -93,23 +95,22 @@ class Definitions:
     async def script(self, hash: str) -> ScriptProgram:
         known = self._scripts.get(hash)
         if known is None:
-            await self._loaded(await self._stored(hash), self.add_script)
-            known = self._scripts[hash]
+            known = await self._loaded(await self._stored(hash), self.add_script)
         return known
 
     async def any_by_hash(self, hash: str) -> Program | ScriptProgram:
         known = self._scripts.get(hash) or self._programs.get(hash)
         return known if known is not None else await self._loaded(await self._stored(hash), self._load)
 
-    async def _loaded(
-        self, definition: Definition, load: Callable[[Definition], Program | ScriptProgram]
-    ) -> Program | ScriptProgram:
-        """A large one is loaded in a thread, once for all who ask for it at the same time."""
-        if len(definition.source) <= LOADED_HERE:
+    async def _loaded(self, definition: Definition, load: Callable[[Definition], P]) -> P:
+        """A large graph or script is loaded in a thread, once for all who ask for it at the same time."""
+        if len(definition.source) <= LOADED_HERE or definition.kind == "python":
             return load(definition)
-        return await self._loads.of(
-            definition.hash, lambda: self.offload.load(load, definition), lambda program: None
+        key = f"{load.__name__} {definition.hash}"  # the same definition is loaded for different purposes
+        loaded: P = await self._loads.of(
+            key, lambda: self.offload.load(load, definition), lambda program: None
         )
+        return loaded
 
     async def _stored(self, hash: str) -> Definition:
         definition = await self.archive.definition_by_hash(hash)
@@ -133,7 +134,7 @@ class Definitions:
 
     def _keep_script(self, definition: Definition, code: FlowProgram | PythonProgram) -> ScriptProgram:
         program = ScriptProgram(definition, code, self._machine_limits)
-        program.is_own = is_python and self._own_version(definition) is not None
+        program.is_own = definition.kind == "python" and self._own_version(definition) is not None
         self._scripts[definition.hash] = program
         if len(self._scripts) > self._capacity:
             self._scripts.popitem(last=False)
@@ -167,8 +168,7 @@ class Definitions:
     async def by_hash(self, hash: str) -> Program:
         program = self._programs.get(hash)
         if program is None:
-            loaded = await self._loaded(await self._stored(hash), self.add)
-            program = loaded if isinstance(loaded, Program) else self._programs[hash]
+            program = await self._loaded(await self._stored(hash), self.add)
         return program
 
     async def by_name(self, name: str, version: Version = None) -> Program | ScriptProgram:
