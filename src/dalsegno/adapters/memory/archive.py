@@ -193,8 +193,10 @@ class MemoryArchive:
         gone = set(executions)
         for name in gone:
             del self.store.executions[name]
+            self.store.stored_bytes.pop(name, None)
         for key in [key for key in self.store.blobs if key[0] in gone]:
             del self.store.blobs[key]
+            self.store.blob_turns.pop(key, None)
         return len(gone)
 
 

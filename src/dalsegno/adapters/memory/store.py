@@ -87,6 +87,9 @@ class MemoryStore:
         """The highest version of each name that was removed: its number is not given again."""
         self.outbox: dict[str, OutboxEntry] = {}
         self.blobs: dict[tuple[str, str], bytes] = {}
+        self.blob_turns: dict[tuple[str, str], int] = {}
+        """The turns of scripts that put blobs, where nothing but their snapshots refers to them."""
+        self.stored_bytes: dict[str, int] = {}
         self.records: dict[tuple[str, str], Record] = {}
         self.logs: dict[str, list[LogEntry]] = {}
         self.log_number = 0

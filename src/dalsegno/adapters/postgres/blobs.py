@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from hashlib import sha256
 
 from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.errors import LimitExceeded, NotFound
+from dalsegno.ports.blobs import refuse_over
 
 MAX_BYTES = 512 * 1024 * 1024
 """PostgreSQL itself ends at a billion bytes per value, and a value is in memory as a whole."""
@@ -17,13 +19,21 @@ class PostgresBlobs:
         self.store = store
         self.max_bytes = max_bytes
 
-    async def put(self, execution: str, data: bytes) -> str:
+    async def put(
+        self, execution: str, data: bytes, *, turn: int | None = None, limit: int | None = None
+    ) -> str:
         if len(data) > self.max_bytes:
             raise LimitExceeded(
                 f"a value of {len(data)} bytes is larger than the limit of {self.max_bytes} bytes per blob"
             )
         blob = await asyncio.to_thread(lambda: sha256(data).hexdigest())
-        await self.store.fetch("blobs.put", execution, blob, data)
+        if limit is not None and len(data) > limit:
+            refuse_over(await self._stored(execution), len(data), limit)  # before the bytes travel
+        async with self.store.transaction() as rows:
+            [stored] = await rows.fetch("blobs.put", execution, blob, data, turn)
+            if stored["is_new"]:
+                [count] = await rows.fetch("blobs.charge", execution, len(data))
+                refuse_over(count["bytes"] - len(data), len(data), limit)
         return blob
 
     async def get(self, execution: str, blob: str) -> bytes:
@@ -31,3 +41,15 @@ class PostgresBlobs:
         if not rows:
             raise NotFound(f"execution {execution} has no blob {blob}")
         return bytes(rows[0][0])
+
+    async def charge(self, execution: str, size: int, *, limit: int | None = None) -> None:
+        async with self.store.transaction() as rows:
+            [count] = await rows.fetch("blobs.charge", execution, size)
+            refuse_over(count["bytes"] - size, size, limit)
+
+    async def prune(self, execution: str, turn: int, keep: Collection[str]) -> None:
+        await self.store.fetch("blobs.prune", execution, turn, list(keep))
+
+    async def _stored(self, execution: str) -> int:
+        rows = await self.store.fetch("blobs.stored", execution)
+        return rows[0][0] if rows else 0

@@ -101,7 +101,7 @@ class Removal:
         await _remove_words_and_tags(rows, found)
         numbers = [row["number"] for row in found]
         history = [number for number in numbers if not self.days.go_whole(number)]
-        for table in ("left", "blob"):
+        for table in ("left", "blob", "stored_bytes"):
             await rows.fetch(f"removal.delete_{table}_of_all", numbers)
         for table in HISTORY if history else ():
             await rows.fetch(f"removal.delete_{table}_of_all", history)
@@ -115,7 +115,7 @@ class Removal:
         for row in found:
             number = row["number"]
             history = () if self.days.go_whole(number) else HISTORY
-            for table in (*IN_FLIGHT, "blob", *history):
+            for table in (*IN_FLIGHT, "blob", "stored_bytes", *history):
                 gone = await rows.fetch(f"removal.delete_{table}", number, REMOVED_ROWS - spent)
                 spent += len(gone)
                 if table == "token":

@@ -15,7 +15,7 @@ from dalsegno.model.search import error_words
 IN_FLIGHT = ("scope", "barrier", "slot", "gate", "left_context", "inbox", "mailbox", "machine")
 SMALL = 200
 """Events of an execution that is removed together with others."""
-KEPT_AFTER_THE_END = ("left_at_root", "output", "blob", "event")
+KEPT_AFTER_THE_END = ("left_at_root", "output", "blob", "stored_bytes", "event")
 
 
 def sweep(rows: SqliteWorkspace, now: float, limit: int) -> int:
@@ -120,7 +120,7 @@ def _remove_together(connection: sqlite3.Connection, found: Sequence[tuple[int, 
     connection.executemany(SQL["sweep.delete_word"], words)
     numbers = json.dumps([row[0] for row in found])
     _remove_tags(connection, numbers)
-    for table in ("left", "output", "blob", "event", "execution"):
+    for table in ("left", "output", "blob", "stored_bytes", "event", "execution"):
         connection.execute(SQL[f"sweep.delete_{table}_of_all"], (numbers,))
 
 

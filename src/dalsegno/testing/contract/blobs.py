@@ -1,4 +1,4 @@
-"""K1, K2 and K3: large values by content, owned by one execution, whole or not at all."""
+"""K1 to K5: large values by content, owned by one execution, whole or not at all, counted, and removed in time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dalsegno.errors import NotFound
+from dalsegno.errors import LimitExceeded, NotFound
 from dalsegno.testing.contract.build import start
 from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.stack import ContractStack
@@ -15,7 +15,7 @@ MEBIBYTE = bytes(range(256)) * 4096
 
 
 class BlobStorage(Topic):
-    guarantees = frozenset(("K1", "K2", "K3"))
+    guarantees = frozenset(("K1", "K2", "K3", "K4", "K5"))
     needs = frozenset(("commit", "blobs"))
 
     async def test_k1_content_storing_it_again_is_harmless(self, stack: ContractStack) -> None:
@@ -69,3 +69,60 @@ class BlobStorage(Topic):
 
         with pytest.raises(NotFound):
             await stack.blobs.get("run-1", "0" * 64)
+
+    async def test_k4_counted_each_blob_once(self, stack: ContractStack) -> None:
+        await asyncio.gather(*(stack.blobs.put("run-1", b"x" * 60, limit=100) for _ in range(4)))
+
+        with pytest.raises(LimitExceeded, match="stored_bytes"):
+            await stack.blobs.put("run-1", b"y" * 41, limit=100)
+
+        await stack.blobs.put("run-1", b"z" * 40, limit=100)
+        await stack.blobs.put("run-2", b"y" * 41, limit=100)
+
+    async def test_k4_counted_with_what_was_charged(self, stack: ContractStack) -> None:
+        await stack.blobs.charge("run-1", 70, limit=100)
+        with pytest.raises(LimitExceeded):
+            await stack.blobs.put("run-1", b"x" * 40, limit=100)
+        with pytest.raises(LimitExceeded):
+            await stack.blobs.charge("run-1", 31, limit=100)
+
+        await stack.blobs.charge("run-1", -70, limit=100)
+        blob = await stack.blobs.put("run-1", b"x" * 100, limit=100)
+
+        assert await stack.blobs.get("run-1", blob) == b"x" * 100
+
+    async def test_k4_counted_a_refused_blob_is_not_stored(self, stack: ContractStack) -> None:
+        other = await stack.blobs.put("run-2", b"x" * 200)
+        with pytest.raises(LimitExceeded):
+            await stack.blobs.put("run-1", b"x" * 200, limit=100)
+
+        with pytest.raises(NotFound):
+            await stack.blobs.get("run-1", other)
+
+    async def test_k5_pruned_frees_what_earlier_turns_put(self, stack: ContractStack) -> None:
+        blobs = stack.blobs
+        old, kept = [await blobs.put("run-1", data * 40, turn=1, limit=100) for data in (b"a", b"b")]
+
+        await blobs.prune("run-1", 2, [kept])
+        new = await blobs.put("run-1", b"c" * 60, turn=2, limit=100)
+
+        assert await blobs.get("run-1", kept) == b"b" * 40
+        assert await blobs.get("run-1", new) == b"c" * 60
+        with pytest.raises(NotFound):
+            await blobs.get("run-1", old)
+
+    async def test_k5_pruned_leaves_what_is_put_again_or_belongs_to_others(
+        self, stack: ContractStack
+    ) -> None:
+        blobs = stack.blobs
+        again = await blobs.put("run-1", b"again", turn=1)
+        await blobs.put("run-1", b"again", turn=5)
+        output = await blobs.put("run-1", b"output", turn=1)
+        await blobs.put("run-1", b"output")
+        foreign = await blobs.put("run-2", b"foreign", turn=1)
+
+        await blobs.prune("run-1", 5, [])
+
+        assert await blobs.get("run-1", again) == b"again"
+        assert await blobs.get("run-1", output) == b"output"
+        assert await blobs.get("run-2", foreign) == b"foreign"

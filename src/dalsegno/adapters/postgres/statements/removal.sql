@@ -62,6 +62,10 @@ WHERE failure_word.word = gone.word AND failure_word.created_at = gone.created_a
 DELETE FROM left_context
 WHERE execution = ANY ($1::bigint[]);
 
+-- :name delete_stored_bytes_of_all
+DELETE FROM stored_bytes
+WHERE execution = ANY (ARRAY(SELECT id FROM execution WHERE number = ANY ($1::bigint[])));
+
 -- :name delete_blob_of_all
 DELETE FROM blob
 WHERE execution = ANY (ARRAY(SELECT id FROM execution WHERE number = ANY ($1::bigint[])));
@@ -130,6 +134,11 @@ RETURNING 1;
 -- :name delete_slot_holder
 DELETE FROM slot_holder
 WHERE ctid = ANY (ARRAY(SELECT ctid FROM slot_holder WHERE execution = $1 LIMIT $2))
+RETURNING 1;
+
+-- :name delete_stored_bytes
+DELETE FROM stored_bytes
+WHERE execution = ANY (ARRAY(SELECT id FROM execution WHERE number = $1 LIMIT $2))
 RETURNING 1;
 
 -- :name delete_blob

@@ -33,10 +33,38 @@ FROM output
 WHERE execution = (SELECT number FROM execution WHERE execution.id = ?) AND id = ?;
 
 -- :name put_blob
--- The id names the content, so a second put changes nothing (K1).
-INSERT INTO blob (execution, id, data)
-VALUES (?, ?, ?)
-ON CONFLICT DO NOTHING;
+INSERT INTO blob (execution, id, data, turn)
+VALUES (?, ?, ?, ?);
+
+-- :name has_blob
+SELECT 1
+FROM blob
+WHERE execution = ? AND id = ?;
+
+-- :name touch_blob
+-- The id names the content: a second put changes at most the turn (K1, K5).
+UPDATE blob
+SET turn = CASE WHEN :turn IS NOT NULL THEN max(turn, :turn) END
+WHERE execution = :execution AND id = :id AND turn IS NOT NULL;
+
+-- :name stored_bytes
+SELECT bytes
+FROM stored_bytes
+WHERE execution = ?;
+
+-- :name charge
+INSERT INTO stored_bytes (execution, bytes)
+VALUES (:execution, max(:size, 0))
+ON CONFLICT DO UPDATE SET bytes = max(bytes + :size, 0);
+
+-- :name prunable_bytes
+SELECT coalesce(sum(length(data)), 0)
+FROM blob
+WHERE execution = :execution AND turn < :turn AND id NOT IN (SELECT value FROM json_each(:keep));
+
+-- :name prune_blobs
+DELETE FROM blob
+WHERE execution = :execution AND turn < :turn AND id NOT IN (SELECT value FROM json_each(:keep));
 
 -- :name blob
 SELECT data

@@ -81,6 +81,10 @@ DELETE FROM output
 WHERE execution = :execution
   AND id IN (SELECT id FROM output WHERE execution = :execution LIMIT :limit);
 
+-- :name delete_stored_bytes
+DELETE FROM stored_bytes
+WHERE execution IN (SELECT execution.id FROM execution WHERE execution.number = :execution LIMIT :limit);
+
 -- :name delete_blob
 DELETE FROM blob
 WHERE rowid IN (
@@ -177,6 +181,14 @@ WHERE execution IN (SELECT value FROM json_each(?));
 -- :name delete_output_of_all
 DELETE FROM output
 WHERE execution IN (SELECT value FROM json_each(?));
+
+-- :name delete_stored_bytes_of_all
+DELETE FROM stored_bytes
+WHERE execution IN (
+    SELECT execution.id
+    FROM json_each(?) AS wanted
+    CROSS JOIN execution ON execution.number = wanted.value
+);
 
 -- :name delete_blob_of_all
 DELETE FROM blob

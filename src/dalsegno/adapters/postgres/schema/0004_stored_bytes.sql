@@ -1,0 +1,11 @@
+-- stage: pre
+--
+-- The turn of a script that put a blob for its snapshot; NULL where something else refers to it, too. Blobs of turns that
+-- are over go when the script's present snapshot does not name them.
+ALTER TABLE blob ADD COLUMN turn bigint;
+
+-- Bytes that count towards the limit of an execution. A blob may be put before its execution is committed.
+CREATE TABLE stored_bytes (
+    execution text COLLATE "C" NOT NULL PRIMARY KEY,
+    bytes     bigint NOT NULL
+);
