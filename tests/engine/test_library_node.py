@@ -11,9 +11,10 @@ from aiohttp.test_utils import TestServer
 
 from dalsegno.engine.library_node import run_library_node
 from dalsegno.engine.scripting.task_context import TaskRunContext
+from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.tasks import Tasks, make_task
 from dalsegno.errors import NotFound
-from dalsegno.lang import ExpressionFailed, Limits
+from dalsegno.lang import ExpressionFailed
 from dalsegno.model.retry import RetryPolicy
 from dalsegno.model.token import Lease
 from dalsegno.nodes.egress import ALLOW_EVERYTHING
@@ -32,7 +33,7 @@ def context(payload: Any, services: dict[str, Any] | None = None) -> TaskRunCont
 
 
 async def run(type_name: str, payload: Any, **services: Any) -> Any:
-    return await run_library_node(REGISTRY, type_name, context(payload, services), Limits())
+    return await run_library_node(REGISTRY, type_name, context(payload, services), EngineLimits())
 
 
 def prices(output: dict[str, Any]) -> list[int]:
@@ -121,7 +122,7 @@ async def test_a_task_runs_under_its_own_retry_policy() -> None:
     tasks = Tasks()
     tasks.register(make_task(double, retry=RetryPolicy(max_attempts=4)))
     ctx = context({"task": "double", "input": 4}, {"tasks": tasks})
-    assert await run_library_node(REGISTRY, "python", ctx, Limits()) == 8
+    assert await run_library_node(REGISTRY, "python", ctx, EngineLimits()) == 8
     assert ctx.retry == RetryPolicy(max_attempts=4)
 
 
@@ -150,7 +151,7 @@ async def test_http_sends_its_request_with_a_stable_key(server: TestServer) -> N
         {"http": service},
     )
     try:
-        answered = await run_library_node(REGISTRY, "http", ctx, Limits())
+        answered = await run_library_node(REGISTRY, "http", ctx, EngineLimits())
     finally:
         await service.close()
     assert (answered["status"], answered["body"]) == (200, {"key": "t1"})

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dalsegno.engine.budget import StepMeter, evaluated_each
+from dalsegno.engine.heavy_work import heavy_work
+from dalsegno.engine.settings import EngineLimits
 from dalsegno.errors import CredentialNotFound
 from dalsegno.graph.parameters import unwrapped
 from dalsegno.graph.templates import compile_template
@@ -54,15 +57,28 @@ class FakeContext:
         self.expressions: dict[str, Expression] = {}
         self.lines: list[tuple[str, str]] = []
         self.heartbeats = 0
+        self.meter = StepMeter(EngineLimits())
 
     def lookup(self, root: str) -> Any:
         return self.roots[root]
 
     def evaluate(self, parameter: str, local: Mapping[str, Any] | None = None) -> Any:
         own = local or {}
+        self.meter.renew()
         return self.expressions[parameter].evaluate(
-            lambda root: own[root] if root in own else self.lookup(root), now=self.now, local=own
+            lambda root: own[root] if root in own else self.lookup(root),
+            now=self.now,
+            local=own,
+            meter=self.meter,
         )
+
+    async def evaluate_each(self, parameter: str, names: Iterable[Mapping[str, Any] | None]) -> list[Any]:
+        return await evaluated_each(
+            self.meter, "fake", lambda local: self.evaluate(parameter, local), names, self.heartbeat
+        )
+
+    async def give_way(self) -> None:
+        await heavy_work().turn("fake")
 
     def has_expression(self, parameter: str) -> bool:
         return parameter in self.expressions
@@ -90,6 +106,10 @@ class FakeContext:
 
     def prepare(self, node_type: NodeType, parameters: Mapping[str, Any]) -> Any:
         """Typed parameters of a node as a document writes them."""
+        return node_type.parse(self.compile(node_type, parameters))
+
+    def compile(self, node_type: NodeType, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Rendered parameters; those that are expressions are kept for later."""
         spec = node_type.spec
         names = RootNames.of(root for root in self.roots if not root.startswith("$"))
         local = names.with_variables(*spec.local_names)
@@ -105,7 +125,7 @@ class FakeContext:
                     self.expressions[key] = compile_expression(source, names=local)
                 case _:
                     ready[key] = compile_template(value, names, "").render(self.lookup, now=self.now)
-        return node_type.parse(ready)
+        return ready
 
 
 async def run_node(

@@ -192,9 +192,9 @@ async def test_what_is_no_list_fails_for_good(node_type: str) -> None:
 
 
 async def test_long_lists_let_others_run() -> None:
-    ctx = FakeContext({"$json": list(range(1200))})
+    ctx = FakeContext({"$json": list(range(12_000))})
     await run_node("map", {"expression": "item + 1"}, ctx)
-    assert ctx.heartbeats == 2
+    assert ctx.heartbeats >= 2
 
 
 JSON_VALUES = st.recursive(

@@ -96,6 +96,12 @@ def switch(value: Any, *cases: Any, **fields: Any) -> Fields:
     return {"type": "switch", "parameters": {"rules": rules}, **fields}
 
 
+def edit(values: Mapping[str, Any]) -> Fields:
+    """Sets these fields."""
+    assignments = [{"name": name, "value": value} for name, value in values.items()]
+    return {"type": "edit", "parameters": {"assignments": assignments}}
+
+
 def merge(**parameters: Any) -> Fields:
     return _control("merge", parameters)
 

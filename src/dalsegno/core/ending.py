@@ -12,7 +12,7 @@ from dalsegno.core.context import KEY, VALUE, Context, Entry, reference_name
 from dalsegno.core.orders import order_cancel_abandoned, order_cancel_children
 from dalsegno.core.situation import Situation, encode_record, system_token
 from dalsegno.graph.plan import Edge, Plan
-from dalsegno.lang import Limits
+from dalsegno.lang import Meter
 from dalsegno.model.effect import EndIfLast, FinishExecution, WriteOutbox
 from dalsegno.model.event import NewEvent
 from dalsegno.model.failure import Failure
@@ -94,10 +94,10 @@ def output_roots(plan: Plan) -> frozenset[str]:
     return frozenset(plan.output_nodes or plan.leaves)
 
 
-def output_value(plan: Plan, lookup: Callable[[str], Any], now: float, limits: Limits | None = None) -> Any:
+def output_value(plan: Plan, lookup: Callable[[str], Any], now: float, meter: Meter | None = None) -> Any:
     """The ``output`` expression, else the output node's or only leaf's output, else an object of the leaves'."""
     if plan.output is not None:
-        return plan.output.evaluate(lookup, now=now, limits=limits)
+        return plan.output.evaluate(lookup, now=now, meter=meter)
     sources = plan.output_nodes or plan.leaves
     found = {}
     for node in sources:

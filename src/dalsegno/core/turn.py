@@ -38,5 +38,7 @@ class Turn(Struct, gc=False):
     interrupted: bool = False
     weight: int = 0
     """Bytes that the machine takes while it waits: its snapshot, and blobs beside it."""
+    blobs: frozenset[str] = frozenset()
+    """Names in the snapshot."""
     dropped: tuple[str, ...] = ()
     """Tokens of timers that nothing waits for any more."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
+from array import array
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import msgspec
 
-from dalsegno.errors import NotJson
+from dalsegno.errors import LimitExceeded, NotJson
 
 MAX_DEPTH = 200
 
@@ -26,19 +29,166 @@ def _convert(value: Any) -> Any:
 _encode = msgspec.json.Encoder(enc_hook=_convert).encode
 
 
-def encode_value(value: Any, what: str = "the value") -> bytes:
-    """JSON of a value, or NotJson that names the place inside ``what`` that JSON cannot carry."""
+def encode_value(value: Any, what: str = "the value", limit: int | None = None) -> bytes:
+    """JSON of a value, or NotJson that names the place inside ``what`` that JSON cannot carry.
+
+    LimitExceeded where it would be longer than ``limit``: that is found out before anything is encoded.
+    """
     if value is None:
         return b"null"
+    survey = None
+    if not is_small(value):
+        survey = Survey(limit)
+        for _ in survey.measure(value, what):
+            pass
+    return encode_surveyed(value, what, survey)
+
+
+def encode_surveyed(value: Any, what: str, survey: Survey | None) -> bytes:
+    """The same for a value that is small, or that was measured."""
     try:
         raw = _encode(value)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise NotJson(f"{what} is not JSON: {_culprit(value) or error}") from None
-    if b"null" in raw and (place := _not_finite(value)) is not None:
+    is_plain = survey is not None and survey.is_plain
+    if not (is_plain and survey.is_finite) and b"null" in raw and (place := _not_finite(value)) is not None:  # type: ignore[union-attr]
         raise NotJson(f"{what} is not JSON: {place}")
-    if len(raw) > MAX_DEPTH and raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _depth(raw) > MAX_DEPTH:
+    if is_plain:
+        is_deep = survey.deepest > MAX_DEPTH  # type: ignore[union-attr]
+    else:
+        brackets = raw.count(b"[") + raw.count(b"{") if len(raw) > MAX_DEPTH else 0
+        is_deep = brackets > MAX_DEPTH and _depth(raw) > MAX_DEPTH
+    if is_deep:
         raise NotJson(f"{what} is nested more than {MAX_DEPTH} levels deep")
     return raw
+
+
+def is_small(value: Any) -> bool:
+    """Whether a value is so small that nothing needs to be known before it is encoded: at most 100 parts, each text
+    counting as one more for every KiB."""
+    left = 100
+    stack = [value]
+    while stack:
+        found = stack.pop()
+        kind = type(found)
+        if kind is str:
+            left -= 1 + (len(found) >> 10)
+        elif kind is dict:
+            left -= 1 + len(found)
+            if left < 0:
+                return False
+            try:
+                left -= sum(map(len, found)) >> 10
+            except TypeError:
+                return False
+            stack += found.values()
+        elif kind is list or kind is tuple:
+            left -= 1 + len(found)
+            if left < 0:
+                return False
+            stack += found
+        else:
+            left -= 1
+        if left < 0:
+            return False
+    return True
+
+
+class Survey:
+    """The size of a value's JSON, at least, and what else must be known of it. Parts that occur several times are
+    looked at once, and not at all beyond the limit: however often a value refers to the same text, this is quick."""
+
+    __slots__ = ("_heights", "_sizes", "_texts", "deepest", "is_finite", "is_plain", "limit", "size")
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = math.inf if limit is None else limit
+        self.size = 0
+        self.deepest = 0
+        self.is_finite = True
+        self.is_plain = True
+        """Whether it holds nothing but what JSON has itself; else only its JSON tells."""
+        self._sizes: dict[int, int] = {}
+        self._heights: dict[int, int] = {}
+        self._texts: dict[int, int] = {}
+
+    def measure(self, value: Any, what: str) -> Iterator[None]:
+        """Yields now and then, so that its caller may do something else. Raises LimitExceeded."""
+        parts = self._look([value])
+        self.size = parts[0]
+        stack = [(0, iter(parts[1]), [parts[0], 0])]
+        looked = 0
+        while stack:
+            own, children, state = stack[-1]
+            child = next(children, None)
+            if child is None:
+                stack.pop()
+                self._sizes[own], self._heights[own] = state[0], state[1] + 1
+                if stack:
+                    _add(stack[-1][2], state[0], state[1] + 1)
+            elif (known := self._sizes.get(id(child))) is None:
+                looked += 1
+                if looked & 511 == 0:
+                    yield
+                self._sizes[id(child)] = 0  # one that contains itself: the encoder says so
+                size, inner = self._look(child)
+                stack.append((id(child), iter(inner), [size, 0]))
+            else:
+                _add(state, known, self._heights.get(id(child), 1))
+            if stack and stack[-1][2][0] > self.limit:
+                raise LimitExceeded(
+                    f"{what} is more than {self.limit:,} bytes of JSON, the limit value_bytes; "
+                    "keep large data elsewhere and pass a reference to it"
+                )
+        self.size, self.deepest = self._sizes[0], self._heights[0] - 1
+
+    def _look(self, found: Any) -> tuple[int, list[Any]]:
+        """Bytes of a container without the containers in it, and those."""
+        size = 2 + len(found)
+        if isinstance(found, dict):
+            try:
+                size += sum(map(len, found)) + 3 * len(found)
+            except TypeError:
+                self.is_plain = False
+            found = found.values()
+        kinds = set(map(type, found))
+        inner: list[Any] = []
+        for kind in kinds:
+            own = found if len(kinds) == 1 else [one for one in found if type(one) is kind]
+            if kind is str:
+                size += sum(map(self._text, own))
+            elif kind is int:
+                size += sum(map(int.bit_length, own)) // 4
+            elif kind is float:
+                self.is_finite = self.is_finite and all(map(math.isfinite, own))
+            elif kind in _CONTAINERS:
+                inner += own
+            elif kind is not bool and kind is not type(None):
+                self.is_plain = False
+        return size, inner
+
+    def _text(self, text: str) -> int:
+        if len(text) < 65_536:
+            return len(text) + 2
+        known = self._texts.get(id(text))
+        if known is None:
+            known = self._texts[id(text)] = _length(text)
+        return known
+
+
+_CONTAINERS = frozenset((dict, list, tuple))
+
+
+def _add(state: list[int], size: int, height: int) -> None:
+    state[0] += size
+    state[1] = max(state[1], height)
+
+
+def _length(text: str) -> int:
+    """Of its JSON; a text that has none is found when it is encoded."""
+    try:
+        return len(_encode(text))
+    except (TypeError, ValueError):
+        return len(text)
 
 
 def decode_value(raw: bytes | msgspec.Raw) -> Any:
@@ -99,23 +249,12 @@ def _walk(value: Any) -> Iterator[tuple[str, Any]]:
             yield path, found
 
 
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_BRACKETS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+
+
 def _depth(raw: bytes) -> int:
     """Nesting of valid JSON, without recursion."""
-    deepest = depth = 0
-    in_string = escaped = False
-    for byte in raw:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                in_string = False
-        elif byte == 0x22:
-            in_string = True
-        elif byte in (0x5B, 0x7B):
-            depth += 1
-            deepest = max(deepest, depth)
-        elif byte in (0x5D, 0x7D):
-            depth -= 1
-    return deepest
+    steps = array("b", _TEXTS.sub(b"", raw).translate(_BRACKETS, _OTHERS))
+    return max(accumulate(steps), default=0)

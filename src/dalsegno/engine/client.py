@@ -40,6 +40,7 @@ from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.signalling import Signalling
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.starting import StartOptions
+from dalsegno.engine.storage import Storage
 from dalsegno.engine.troubles import troubled
 from dalsegno.engine.worker import Worker
 from dalsegno.engine.written import keep_text
@@ -80,7 +81,7 @@ class Client:
         self.committer = committer
         self.endings = endings
         self.loader = loader
-        self.results = Results(stack.blobs, limits)
+        self.results = Results(Storage(stack.blobs, limits.stored_bytes), limits)
         self.past = Past(stack.archive, loader)
         self.launcher = Launcher(self)
         self.pending = Pending(self)
@@ -302,9 +303,14 @@ class Client:
         if view.kind not in SCRIPTED or view.state in ENDED:
             return None
         stack = self.stack
-        return await picture(
-            view, stack.ledger, self.definitions, stack.blobs, self.in_thread, variables=variables
-        )
+        try:
+            return await picture(
+                view, stack.ledger, self.definitions, stack.blobs, self.in_thread, variables=variables
+            )
+        except NotFound:  # its next turn has removed a blob of the snapshot that was read
+            return await picture(
+                view, stack.ledger, self.definitions, stack.blobs, self.in_thread, variables=variables
+            )
 
     async def deploy_script(self, code: FlowProgram | PythonProgram) -> Definition:
         """Stores a compiled script or Python workflow; the same content again is the same version."""

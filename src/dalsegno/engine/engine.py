@@ -35,6 +35,7 @@ from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.steps import Steps
+from dalsegno.engine.storage import Storage
 from dalsegno.engine.tasks import Tasks
 from dalsegno.engine.timers import Timers
 from dalsegno.engine.tracing import tracing_if_set
@@ -97,12 +98,13 @@ class Engine:
         self.seals = SnapshotSeals(
             self.vault.keys, stack.records, stack.clock, self.settings.unsealed_seconds
         )
+        self.storage = Storage(stack.blobs, self.settings.limits.stored_bytes)
         self.loader = Loader(stack.ledger, stack.blobs)
         self.runner = Runner(types, self.loader, self.services, self._log, self.settings.limits)
         self.committer = Committer(stack.ledger, stack.broker, self._applied, stack.commits_at_once)
         self.steps = Steps(
             stack.ledger,
-            stack.blobs,
+            self.storage,
             self.definitions,
             self.loader,
             self.runner,
@@ -115,14 +117,16 @@ class Engine:
         self._seen_tasks = SeenTasks(stack.records, stack.clock) if is_shared else None
         log = lambda execution, level, message: self._log(execution, "script", level, message)  # noqa: E731 - a sink
         limits = self.settings.limits
-        turn_limits = TurnLimits(limits.scripts.instructions, limits.snapshot_bytes, limits.value_bytes)
+        turn_limits = TurnLimits(
+            limits.scripts.instructions, limits.snapshot_bytes, limits.value_bytes, limits.stored_bytes
+        )
         self.scripts = ScriptSteps(
             stack.ledger,
             stack.archive,
-            stack.blobs,
+            self.storage,
             self.definitions,
             TaskRunner(types, self.services, self._log, limits),
-            Turns(stack.blobs, turn_limits, log, self._task_options),
+            Turns(self.storage, turn_limits, log, self._task_options),
             limits,
             self._tasks,
             Elsewhere(Colleagues(stack.ledger), self.workflows, self._seen_tasks),

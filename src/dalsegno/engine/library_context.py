@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dalsegno.engine.budget import StepMeter, evaluated_each
+from dalsegno.engine.heavy_work import heavy_work
 from dalsegno.engine.scripting.task_context import TaskRunContext
+from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.transactions import UsesTransactions
-from dalsegno.lang import Expression, Limits
+from dalsegno.lang import Expression
 from dalsegno.model.retry import RetryPolicy
 from dalsegno.model.token import Lease
 from dalsegno.ports.secrets import Credential
@@ -16,7 +19,7 @@ from dalsegno.ports.secrets import Credential
 class LibraryNodeContext(UsesTransactions):
     """Implements ports.node.NodeContext around the context of the task that runs the node."""
 
-    __slots__ = ("_expressions", "_limits", "_task", "_working", "node_id", "outputs", "services")
+    __slots__ = ("_expressions", "_meter", "_task", "_working", "node_id", "outputs", "services")
 
     def __init__(
         self,
@@ -24,12 +27,12 @@ class LibraryNodeContext(UsesTransactions):
         type_name: str,
         working: Any,
         expressions: Mapping[str, Expression],
-        limits: Limits,
+        limits: EngineLimits,
     ) -> None:
         self._task = task
         self._working = working
         self._expressions = expressions
-        self._limits = limits
+        self._meter = StepMeter(limits)
         self.node_id = type_name
         self.services = task.services
         self.outputs: Mapping[str, Any] = {}
@@ -94,12 +97,21 @@ class LibraryNodeContext(UsesTransactions):
 
     def evaluate(self, parameter: str, local: Mapping[str, Any] | None = None) -> Any:
         names = local or {}
+        self._meter.renew()
         return self._expressions[parameter].evaluate(
             lambda root: names[root] if root in names else self.lookup(root),
             now=self.now,
-            limits=self._limits,
             local=local,
+            meter=self._meter,
         )
+
+    async def evaluate_each(self, parameter: str, names: Iterable[Mapping[str, Any] | None]) -> list[Any]:
+        return await evaluated_each(
+            self._meter, self.workflow, lambda local: self.evaluate(parameter, local), names, self.heartbeat
+        )
+
+    async def give_way(self) -> None:
+        await heavy_work().turn(self.workflow)
 
     def has_expression(self, parameter: str) -> bool:
         return parameter in self._expressions

@@ -14,6 +14,7 @@ from typing import Any
 
 from dalsegno.engine.library_context import LibraryNodeContext
 from dalsegno.engine.scripting.task_context import TaskRunContext
+from dalsegno.engine.settings import EngineLimits
 from dalsegno.errors import NotFound
 from dalsegno.graph.catalog import NodeSpec
 from dalsegno.graph.findings import Report
@@ -22,7 +23,6 @@ from dalsegno.graph.retry import read_retry_parameters
 from dalsegno.lang import (
     Expression,
     ExpressionError,
-    Limits,
     RootNames,
     compile_condition,
     compile_expression,
@@ -59,7 +59,9 @@ ADVICE_ON_RESULT: dict[type, str] = {
 }
 
 
-async def run_library_node(types: NodeTypes, type_name: str, ctx: TaskRunContext, limits: Limits) -> Any:
+async def run_library_node(
+    types: NodeTypes, type_name: str, ctx: TaskRunContext, limits: EngineLimits
+) -> Any:
     """The node's output. Raises NodeError, or whatever the node itself raises."""
     spec = types.find(type_name)
     if spec is None:

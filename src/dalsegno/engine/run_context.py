@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dalsegno.core.situation import Situation
+from dalsegno.engine.budget import StepMeter, evaluated_each
 from dalsegno.engine.definitions import Program
+from dalsegno.engine.heavy_work import heavy_work
 from dalsegno.engine.loader import Lookup
 from dalsegno.engine.secrets.run_secrets import UsesCredentials
+from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.transactions import UsesTransactions
-from dalsegno.lang import Limits
 from dalsegno.model.retry import RetryPolicy
 from dalsegno.model.token import Lease
 
@@ -24,6 +26,7 @@ class RunContext(UsesCredentials, UsesTransactions):
     __slots__ = (
         "_limits",
         "_log",
+        "_meter",
         "_payload",
         "_situation",
         "beats",
@@ -43,7 +46,7 @@ class RunContext(UsesCredentials, UsesTransactions):
         outputs: Mapping[str, Any],
         services: Mapping[str, Any],
         log: LogSink,
-        limits: Limits,
+        limits: EngineLimits,
     ) -> None:
         self.program = program
         self.lookup = lookup
@@ -56,6 +59,7 @@ class RunContext(UsesCredentials, UsesTransactions):
         self._situation = situation
         self._log = log
         self._limits = limits
+        self._meter: StepMeter | None = None
 
     @property
     def execution_id(self) -> str:
@@ -119,12 +123,29 @@ class RunContext(UsesCredentials, UsesTransactions):
 
     def evaluate(self, parameter: str, local: Mapping[str, Any] | None = None) -> Any:
         """Local names win over roots: inside a list node ``$item`` is the list's item, not the split's."""
+        meter = self.meter
+        meter.renew()
         expression = self._situation.node.parameters.expressions[parameter]
         lookup = self.lookup
         if local:
             outer = lookup
             lookup = lambda root: local[root] if root in local else outer(root)  # noqa: E731 - a closure, on purpose
-        return expression.evaluate(lookup, now=self.now, limits=self._limits, local=local)
+        return expression.evaluate(lookup, now=self.now, local=local, meter=meter)
+
+    async def evaluate_each(self, parameter: str, names: Iterable[Mapping[str, Any] | None]) -> list[Any]:
+        return await evaluated_each(
+            self.meter, self.workflow, lambda local: self.evaluate(parameter, local), names, self.heartbeat
+        )
+
+    async def give_way(self) -> None:
+        await heavy_work().turn(self.workflow)
+
+    @property
+    def meter(self) -> StepMeter:
+        """What all expressions of this run share."""
+        if self._meter is None:
+            self._meter = StepMeter(self._limits)
+        return self._meter
 
     def has_expression(self, parameter: str) -> bool:
         return parameter in self._situation.node.parameters.expressions

@@ -1,3 +1,4 @@
+# LEAD: before you go on, read /work/wt/NOTE-budgets.md (then delete this line and the committed NOTE-FROM-LEAD.md)
 """Running one node: load what it mentions, render its parameters, execute it, catch whatever it raises."""
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 from dalsegno.core.situation import Situation
 from dalsegno.core.values import encode_value
+from dalsegno.engine.budget import evaluated
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Loader, Lookup, nothing
 from dalsegno.engine.raised import is_failure
@@ -45,7 +47,7 @@ class Runner:
         self.loader = loader
         self.services = services
         self.log = log
-        self._limits = limits.expressions
+        self._limits = limits
 
     async def run(self, program: Program, situation: Situation, payload: Any = None) -> Any:
         """What the node returned, or the Failure it came to. Only what ends the worker passes through, and a store that
@@ -59,7 +61,9 @@ class Runner:
                 context = await self._context(program, situation, node_type, payload)
             else:
                 context = self._seen(program, situation, nothing, payload, NO_OUTPUTS)
-            parameters = self._parameters(program, node, node_type, context.lookup, situation.now)
+            parameters = program.parsed.get(node)
+            if parameters is None:
+                parameters = await self._parameters(program, node, node_type, context)
             if node.timeout is None:
                 returned = await node_type.execute(context, parameters)
             else:
@@ -101,14 +105,17 @@ class Runner:
     ) -> RunContext:
         return RunContext(program, situation, lookup, payload, outputs, self.services, self.log, self._limits)
 
-    def _parameters(
-        self, program: Program, node: Node, node_type: NodeType, lookup: Lookup, now: float
+    async def _parameters(
+        self, program: Program, node: Node, node_type: NodeType, context: RunContext
     ) -> Any:
-        known = program.parsed.get(node)
-        if known is not None:
-            return known
         template = node.parameters.template
-        rendered = template.render(lookup, now=now, limits=self._limits)
+        if template.constant:
+            rendered = template.value
+        else:
+            meter, lookup, now = context.meter, context.lookup, context.now
+            rendered = await evaluated(
+                meter, program.definition.name, lambda: template.render(lookup, now=now, meter=meter)
+            )
         raw = node.parameters.raw
         parsed = node_type.parse({**rendered, **raw} if raw else rendered)
         if template.constant:

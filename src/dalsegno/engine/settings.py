@@ -21,7 +21,13 @@ class EngineLimits:
     """How often a token may lose its worker before its node fails with ``WORKER_LOST``."""
     document: DocumentLimits = field(default_factory=DocumentLimits)
     expressions: Limits = field(default_factory=Limits)
-    """Per evaluation of an expression or template."""
+    """Per evaluation of an expression, and for all expressions in the parameters of a node together."""
+    key_instructions: int = 20_000
+    """Of the expression in a workflow's ``concurrency.key``, which is evaluated when an execution is started."""
+    step_instructions: int = 10_000_000
+    """Of all evaluations in one step: a list node evaluates its expression once per item."""
+    step_bytes: int = 256 * 1024 * 1024
+    """What they may allocate."""
     scripts: Limits = field(default_factory=Limits)
     """Per turn of a script: from one await to the next."""
     child_depth: int = 100
@@ -34,6 +40,8 @@ class EngineLimits:
     """Seconds that one run of an ``http`` node may take, pages and redirects included."""
     http_response_bytes: int = 64 * 1024 * 1024
     """Unpacked bytes that one run of an ``http`` node may read, over all pages."""
+    stored_bytes: int = 256 * 1024 * 1024
+    """Of one execution: its blobs, and values over 1 KiB in its rows."""
 
 
 DEFAULT_LIMITS = EngineLimits()

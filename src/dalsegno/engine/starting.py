@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,8 +24,8 @@ from dalsegno.engine.results import refuse_large
 from dalsegno.engine.scripting.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.scripting.turns import InThread
 from dalsegno.engine.settings import EngineLimits
-from dalsegno.errors import DalSegnoError, InvalidInput
-from dalsegno.lang import ExpressionFailed
+from dalsegno.errors import DalSegnoError, InvalidInput, LimitExceeded
+from dalsegno.lang import ExpressionFailed, Limits
 from dalsegno.lang.python import PythonProgram, arguments_for
 from dalsegno.model.definition import Version
 from dalsegno.model.execution import ExecutionKind, NewExecution
@@ -81,6 +81,9 @@ class Ancestry:
 
 
 NO_ANCESTRY = Ancestry()
+
+KEY_BYTES = 1024 * 1024
+"""What the expression of a ``concurrency.key`` may allocate."""
 
 
 def new_execution(
@@ -212,14 +215,30 @@ def workflow_limit(
         return Concurrency(limit.name, limit.allows) if limit is not None else None
     trigger = decode_value(new.input)
     try:
-        found = limit.key.evaluate({"$trigger": trigger}.__getitem__, now=now, limits=limits.expressions)
+        found = limit.key.evaluate({"$trigger": trigger}.__getitem__, now=now, limits=_key_limits(limits))
     except ExpressionFailed as error:
+        if error.code == "LimitExceeded":
+            raise LimitExceeded(
+                f"the key of the workflow's concurrency takes more than the limit key_instructions of "
+                f"{limits.key_instructions:,} instructions, or more than {KEY_BYTES:,} bytes: use a field of the input"
+            ) from None
         raise InvalidInput(f"the key of the workflow's concurrency has no value: {error}") from None
     if isinstance(found, bool) or not isinstance(found, str | int | float) or found == "":
         raise InvalidInput(
             f"the key of the workflow's concurrency, {limit.name}, must be a text or a number for this input"
         )
     return Concurrency(str(found)[:LONGEST_KEY], limit.allows)
+
+
+def _key_limits(limits: EngineLimits) -> Limits:
+    """A key is evaluated while its caller waits, and everybody else of the process with it."""
+    usual = limits.expressions
+    return replace(
+        usual,
+        instructions=min(usual.instructions, limits.key_instructions),
+        allocated_bytes=min(usual.allocated_bytes, KEY_BYTES),
+        result_bytes=min(usual.result_bytes, KEY_BYTES),
+    )
 
 
 def start_transition(program: Program | ScriptProgram, new: NewExecution, now: float) -> Transition:

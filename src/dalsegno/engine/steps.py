@@ -29,6 +29,7 @@ from dalsegno.engine.results import Results
 from dalsegno.engine.runner import Runner, failure_of
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.stack import ITEMS_PER_COMMIT
+from dalsegno.engine.storage import Storage, bytes_in_rows
 from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson, OperatorError
 from dalsegno.graph.plan import Edge
@@ -36,7 +37,6 @@ from dalsegno.model.effect import StoreOutput
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import barrier_id
 from dalsegno.model.token import Lease
-from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import AwaitSignal, FanOut, NodeError, Route, SleepUntil, StartChild, Working
 from dalsegno.ports.transactions import WorkFailed
@@ -51,7 +51,7 @@ class Steps:
     def __init__(
         self,
         ledger: Ledger,
-        blobs: Blobs,
+        blobs: Storage,
         definitions: Definitions,
         loader: Loader,
         runner: Runner,
@@ -64,8 +64,9 @@ class Steps:
         self.loader = loader
         self.runner = runner
         self.limits = limits
+        self.storage = blobs
         self.results = Results(blobs, limits)
-        self.meetings = Meetings(ledger, loader)
+        self.meetings = Meetings(ledger, loader, limits.value_bytes)
         self.evaluation = Evaluation(loader, self.results, limits)
         self.outside = Outside(ledger, blobs, runner.types, self.results, runner.log)
         self.transactions = NO_TRANSACTIONS
@@ -82,8 +83,15 @@ class Steps:
             if lease.losses >= self.limits.losses and lease.kind not in ("node", "join"):
                 return fail.halt(situation, fail.worker_lost(lease.node, lease.losses))
             if lease.kind == "node":
-                return await self._node(program, situation)
-            return await self._bookkeeping(program, situation)
+                step = await self._node(program, situation)
+            else:
+                step = await self._bookkeeping(program, situation)
+            size = bytes_in_rows(step.transition)
+            if size:
+                await self.storage.charge(lease.execution, size)
+            return step
+        except LimitExceeded as error:
+            return fail.halt(situation, _limit_exceeded(lease.node, error))
         except OperatorError:
             raise
         except Exception as error:
@@ -360,6 +368,12 @@ def _too_many(items: int, limits: EngineLimits, node: str) -> Failure:
         type="LimitExceeded",
         node=node,
         retryable=False,
+    )
+
+
+def _limit_exceeded(node: str, error: LimitExceeded) -> Failure:
+    return Failure(
+        str(error), code="LIMIT_EXCEEDED", type="LimitExceeded", node=node or None, retryable=False
     )
 
 

@@ -81,8 +81,7 @@ class Interpreter:
         """Instructions to run before the meter is looked at again; raises if it has nothing left."""
         self.fuel = 0
         self.settle()
-        meter = self.host.meter
-        left = meter.work_left - meter.mark if meter.mark > 0 else meter.work_left
+        left = self.host.meter.allowance()
         if left <= 0:
             self.exhausted()
         self.granted = min(left, FUEL)

@@ -103,6 +103,10 @@ class Meter:
         if self.work_left < 0:
             raise self.too_much_work()
 
+    def allowance(self) -> int:
+        """Work that may be done before the meter is asked again; nothing is left at 0."""
+        return self.work_left - self.mark if self.mark > 0 else self.work_left
+
     def too_much_work(self) -> ScriptThrow:
         self.exceeded = True
         return limit_exceeded(

@@ -35,6 +35,6 @@ class ConditionalParameters(NodeParameters):
 )
 async def conditional(ctx: NodeContext, parameters: ConditionalParameters) -> Route:
     """Evaluates a condition and goes along the true or the false edge."""
-    result = truthy(ctx.evaluate("expression"))
+    result = truthy((await ctx.evaluate_each("expression", [None]))[0])
     edge = parameters.true_edge_id if result else parameters.false_edge_id
     return Route(output={"result": result}, edges=(edge,) if edge else ())

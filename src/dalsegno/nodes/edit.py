@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 
 from dalsegno.nodes.builder import node_type
 from dalsegno.nodes.conversion import ConversionError, ValueType, convert
+from dalsegno.nodes.lists import in_slices
 from dalsegno.nodes.parameters import EXPRESSION, NodeParameters, json_type
 from dalsegno.nodes.paths import Path, PathError, assign_path, parse_path, read_path
 from dalsegno.nodes.working import working_payload
@@ -46,20 +47,25 @@ class EditParameters(NodeParameters):
 @node_type("edit", parameters=EditParameters, needs=("$json",), output_schema={"type": "object"})
 async def edit(ctx: NodeContext, parameters: EditParameters) -> Working:
     """Sets fields of an object; the edited object is the output and becomes `$json`."""
-    target = _target(ctx, parameters)
+    target = await _target(ctx, parameters)
     edited: Any = {} if parameters.mode == "keep_only" or target is None else target
-    for position, assignment in enumerate(parameters.assignments):
-        try:
-            path = parse_path(assignment.name)
-            edited = assign_path(edited, path, _value(assignment, target, path))
-        except (ConversionError, PathError) as error:
-            raise _failed(f"assignment {position} ('{assignment.name}'): {error}", assignment.name) from error
+    async for several in in_slices(ctx, enumerate(parameters.assignments), 1):
+        for position, assignment in several:
+            try:
+                path = parse_path(assignment.name)
+                edited = assign_path(edited, path, _value(assignment, target, path))
+            except (ConversionError, PathError) as error:
+                message = f"assignment {position} ('{assignment.name}'): {error}"
+                raise _failed(message, assignment.name) from error
     return Working(output=edited, json=edited)
 
 
-def _target(ctx: NodeContext, parameters: EditParameters) -> Any:
+async def _target(ctx: NodeContext, parameters: EditParameters) -> Any:
     given = ctx.has_expression("target_path")
-    target = ctx.evaluate("target_path") if given else working_payload(ctx)
+    if given:
+        [target] = await ctx.evaluate_each("target_path", [None])
+    else:
+        target = working_payload(ctx)
     if target is None or isinstance(target, dict) or parameters.mode == "keep_only":
         return target
     if not given:

@@ -13,6 +13,7 @@ from dalsegno.nodes.lists import (
     LOCAL_NAMES,
     ListParameters,
     evaluate_each,
+    in_slices,
     input_items,
     list_result,
 )
@@ -50,5 +51,6 @@ async def filter_items(ctx: NodeContext, parameters: FilterParameters) -> Workin
     items = input_items(ctx, parameters)
     given = [name for name in ("expression", "rules") if ctx.has_expression(name)]
     verdicts = await evaluate_each(ctx, given[0], items) if given else items
-    kept = [item for item, verdict in zip(items, verdicts, strict=True) if truthy(verdict)]
+    pairs = zip(items, verdicts, strict=True)
+    kept = [item async for group in in_slices(ctx, pairs) for item, verdict in group if truthy(verdict)]
     return list_result(kept, len(items))

@@ -17,6 +17,7 @@ from dalsegno.nodes.lists import (
     OrField,
     evaluate_each,
     field_values,
+    in_slices,
     input_items,
     list_result,
 )
@@ -67,10 +68,12 @@ async def group(ctx: NodeContext, parameters: GroupParameters) -> Working:
     """Gathers the items of a list by a field or expression into `{key, items, count}`, in order of appearance."""
     items = input_items(ctx, parameters)
     groups: dict[Hashable, dict[str, Any]] = {}
-    for item, key in zip(items, await _group_keys(ctx, parameters, items), strict=True):
-        found = groups.setdefault(identity(key), {"key": key, "items": [], "count": 0})
-        found["items"].append(item)
-        found["count"] += 1
+    pairs = zip(items, await _group_keys(ctx, parameters, items), strict=True)
+    async for several in in_slices(ctx, pairs):
+        for item, key in several:
+            found = groups.setdefault(identity(key), {"key": key, "items": [], "count": 0})
+            found["items"].append(item)
+            found["count"] += 1
     return list_result(list(groups.values()), len(items))
 
 
@@ -88,12 +91,13 @@ async def dedupe(ctx: NodeContext, parameters: DedupeParameters) -> Working:
     if ctx.has_expression("expression"):
         keys = await evaluate_each(ctx, "expression", items)
     else:
-        keys = field_values(items, fields) if fields else items
+        keys = await field_values(ctx, items, fields) if fields else items
     chosen: dict[Hashable, int] = {}
-    for position, key in enumerate(keys):
-        known = identity(key)
-        if parameters.keep == "last" or known not in chosen:
-            chosen[known] = position
+    async for several in in_slices(ctx, enumerate(keys)):
+        for position, key in several:
+            known = identity(key)
+            if parameters.keep == "last" or known not in chosen:
+                chosen[known] = position
     return list_result([items[position] for position in sorted(chosen.values())], len(items))
 
 
@@ -107,7 +111,7 @@ async def _group_keys(ctx: NodeContext, parameters: GroupParameters, items: list
             code="INVALID_PARAMETERS",
             retryable=False,
         )
-    return field_values(items, fields)
+    return await field_values(ctx, items, fields)
 
 
 def identity(value: Any) -> Hashable:

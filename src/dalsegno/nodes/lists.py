@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from typing import Annotated, Any
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import islice
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -26,8 +27,10 @@ LIST_OUTPUT = {
     },
 }
 
-_BREATHER = 500
-"""After so many evaluations other work of the process gets its turn."""
+T = TypeVar("T")
+
+SLICE = 0.005
+"""Seconds of work on a list after which other work of the process gets its turn."""
 
 
 def _item_path(text: str) -> str:
@@ -70,15 +73,17 @@ def item_path(text: str) -> Path:
     return parse_path(text.strip().removeprefix("$item."))
 
 
-def item_values(items: list[Any], text: str) -> list[Any]:
+async def item_values(ctx: NodeContext, items: list[Any], text: str) -> list[Any]:
     """What lies at the path of each item, null where nothing does."""
     path = item_path(text)
-    return [read_path(item, path) for item in items]
+    if not path:
+        return items
+    return [read_path(item, path) async for group in in_slices(ctx, items) for item in group]
 
 
-def field_values(items: list[Any], fields: Sequence[str]) -> list[Any]:
+async def field_values(ctx: NodeContext, items: list[Any], fields: Sequence[str]) -> list[Any]:
     """What lies at the path of each item; of several paths, the list of what lies there."""
-    columns = [item_values(items, field) for field in fields]
+    columns = [await item_values(ctx, items, field) for field in fields]
     return columns[0] if len(columns) == 1 else [list(row) for row in zip(*columns, strict=True)]
 
 
@@ -99,14 +104,22 @@ def input_items(ctx: NodeContext, parameters: ListParameters) -> list[Any]:
 
 async def evaluate_each(ctx: NodeContext, parameter: str, items: list[Any]) -> list[Any]:
     """The parameter's value for each item."""
-    values: list[Any] = []
-    for index, item in enumerate(items):
-        local = {"item": item, "index": index, "$item": item, "$index": index}
-        values.append(ctx.evaluate(parameter, local))
-        if index % _BREATHER == _BREATHER - 1:
+    return await ctx.evaluate_each(
+        parameter,
+        ({"item": item, "index": index, "$item": item, "$index": index} for index, item in enumerate(items)),
+    )
+
+
+async def in_slices(ctx: NodeContext, items: Iterable[T], at_once: int = 64) -> AsyncIterator[list[T]]:
+    """The items in groups of ``at_once``; other work of the process gets its turn by elapsed time."""
+    until = time.monotonic() + SLICE
+    rest = iter(items)
+    while group := list(islice(rest, at_once)):
+        yield group
+        if time.monotonic() > until:
             ctx.heartbeat()
-            await asyncio.sleep(0)
-    return values
+            await ctx.give_way()
+            until = time.monotonic() + SLICE
 
 
 def list_result(items: list[Any], original_count: int) -> Working:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import json
+from operator import itemgetter
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -15,12 +17,18 @@ from dalsegno.nodes.lists import (
     ListParameters,
     OrField,
     evaluate_each,
+    in_slices,
     input_items,
     item_values,
     list_result,
 )
 from dalsegno.nodes.parameters import EXPRESSION, RAW, NodeParameters
 from dalsegno.ports.node import NodeContext, Working
+
+RUN = 1000
+"""Items that are sorted at once."""
+
+_first = itemgetter(0)
 
 
 def _short(value: Any) -> Any:
@@ -63,19 +71,30 @@ async def sort(ctx: NodeContext, parameters: SortParameters) -> Working:
         keys = [(await evaluate_each(ctx, "expression", items), parameters.direction)]
     else:
         rules = parameters.rules or [SortRule(field="$item", direction=parameters.direction)]
-        keys = [(item_values(items, rule.field), rule.direction) for rule in rules]
+        keys = [(await item_values(ctx, items, rule.field), rule.direction) for rule in rules]
     order = list(range(len(items)))
     for values, direction in reversed(keys):
-        order = _ordered(order, values, direction)
+        order = await _ordered(ctx, order, values, direction)
     return list_result([items[position] for position in order], len(items))
 
 
-def _ordered(order: list[int], values: list[Any], direction: Literal["asc", "desc"]) -> list[int]:
-    """One stable pass; applied from the last key to the first, this sorts by all of them."""
-    present = [position for position in order if values[position] is not None]
-    absent = [position for position in order if values[position] is None]
-    present.sort(key=lambda position: sort_key(values[position]), reverse=direction == "desc")
-    return present + absent
+async def _ordered(
+    ctx: NodeContext, order: list[int], values: list[Any], direction: Literal["asc", "desc"]
+) -> list[int]:
+    """One stable pass; applied from the last key to the first, this sorts by all of them. A long list is sorted in
+    runs, which are merged: nothing in between holds the process up."""
+    runs: list[list[tuple[tuple[int, Any], int]]] = []
+    absent: list[int] = []
+    is_reversed = direction == "desc"
+    async for positions in in_slices(ctx, order, RUN):
+        run = [
+            (sort_key(values[position]), position) for position in positions if values[position] is not None
+        ]
+        absent += [position for position in positions if values[position] is None]
+        run.sort(key=_first, reverse=is_reversed)
+        runs.append(run)
+    merged = runs[0] if len(runs) == 1 else heapq.merge(*runs, key=_first, reverse=is_reversed)
+    return [position async for group in in_slices(ctx, merged) for _, position in group] + absent
 
 
 def sort_key(value: Any) -> tuple[int, Any]:

@@ -9,6 +9,7 @@ from pydantic import Field
 from dalsegno.lang import compare
 from dalsegno.nodes.builder import node_type
 from dalsegno.nodes.comparison import Operator
+from dalsegno.nodes.lists import in_slices
 from dalsegno.nodes.parameters import RAW, NodeParameters
 from dalsegno.ports.node import NodeContext, Route
 
@@ -35,16 +36,18 @@ class SwitchParameters(NodeParameters):
     control="switch",
     output_schema={"type": "object", "properties": {"output_index": {"type": ["integer", "null"]}}},
 )
-async def switch(_ctx: NodeContext, parameters: SwitchParameters) -> Route:
+async def switch(ctx: NodeContext, parameters: SwitchParameters) -> Route:
     """Goes along the route of the first rule that holds, else along the fallback, else nowhere."""
-    index = _first_match(parameters.rules)
+    index = await _first_match(ctx, parameters.rules)
     if index is None and len(parameters.routes) > len(parameters.rules):
         index = len(parameters.rules)
     edge = parameters.routes[index] if index is not None and index < len(parameters.routes) else None
     return Route(output={"output_index": index}, edges=(edge,) if edge else ())
 
 
-def _first_match(rules: list[SwitchRule]) -> int | None:
-    return next(
-        (index for index, rule in enumerate(rules) if compare(rule.operator, rule.value, rule.compare)), None
-    )
+async def _first_match(ctx: NodeContext, rules: list[SwitchRule]) -> int | None:
+    async for several in in_slices(ctx, enumerate(rules), 1):
+        for index, rule in several:
+            if compare(rule.operator, rule.value, rule.compare):
+                return index
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, overload
@@ -151,6 +151,13 @@ class NodeContext(Protocol):
 
     def evaluate(self, parameter: str, local: Mapping[str, Any] | None = None) -> Any:
         """Evaluates a parameter of kind ``condition`` or ``expression``."""
+
+    async def evaluate_each(self, parameter: str, names: Iterable[Mapping[str, Any] | None]) -> list[Any]:
+        """The parameter's value for each set of local names. Unlike ``evaluate`` it lets other work of the process go
+        on, however long the expressions take."""
+
+    async def give_way(self) -> None:
+        """Lets other work of the process go on; for loops over large data, every few milliseconds."""
 
     def has_expression(self, parameter: str) -> bool:
         """Whether the document gave that parameter."""

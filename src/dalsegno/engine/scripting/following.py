@@ -62,6 +62,8 @@ class Job(Struct):
     """What the machine awaited before it ran."""
     awaiting: Awaitable | None = None
     """What it awaits, where that is known; in the end it is."""
+    blobs: frozenset[str] = frozenset()
+    """Names of blobs in the snapshot that it was loaded from."""
 
 
 def follow(machine: RunningMachine, job: Job, budget: int | None) -> bool:

@@ -41,6 +41,8 @@ class Warm(Struct):
     """Bytes of what is known."""
     weight: int = 0
     """Bytes of its snapshot, of the blobs beside it, and of what is known."""
+    blobs: frozenset[str] = frozenset()
+    """Names in its snapshot."""
     behind: bool = False
     """Whether something completed that it does not know of."""
 

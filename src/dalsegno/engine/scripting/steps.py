@@ -38,7 +38,7 @@ from dalsegno.core.script_tasks import (
 from dalsegno.core.situation import Result
 from dalsegno.core.task_options import task_options
 from dalsegno.core.turn import Turn
-from dalsegno.core.values import decode_value, encode_value
+from dalsegno.core.values import decode_value
 from dalsegno.engine.beginning import begin_step
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.elsewhere import Elsewhere
@@ -49,13 +49,14 @@ from dalsegno.engine.runner import storable_failure
 from dalsegno.engine.schedule_step import schedule_step
 from dalsegno.engine.scripting.failures import Failed, error_value, unstorable
 from dalsegno.engine.scripting.following import Job, interruption, lost_timers
-from dalsegno.engine.scripting.hot import HotMachines, Warm, size_of
+from dalsegno.engine.scripting.hot import LARGEST, HotMachines, Warm, size_of
 from dalsegno.engine.scripting.programs import RunningMachine, ScriptProgram
 from dalsegno.engine.scripting.reading import Reading, outcome_of
 from dalsegno.engine.scripting.task_run import TaskRunner
 from dalsegno.engine.scripting.turns import SLICE, Turns
 from dalsegno.engine.secrets.snapshot_seals import NO_KEY, KeyMissing, SnapshotSeals, check_blob
 from dalsegno.engine.settings import EngineLimits
+from dalsegno.engine.storage import SMALL, Storage, blob_names, bytes_in_rows
 from dalsegno.engine.tasks import Tasks
 from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson
@@ -69,7 +70,6 @@ from dalsegno.model.retry import NO_RETRY
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
-from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.transactions import WorkFailed
 
@@ -90,6 +90,8 @@ class ScriptStep(Struct, gc=False):
     warm: Warm | None = None
     done: TaskDone | None = None
     """How a task ended, should its script have ended before it."""
+    freed: int = 0
+    """Bytes in rows that the step takes away, as far as they count."""
 
 
 class ScriptSteps:
@@ -97,7 +99,7 @@ class ScriptSteps:
         self,
         ledger: Ledger,
         archive: Archive,
-        blobs: Blobs,
+        blobs: Storage,
         definitions: Definitions,
         tasks: TaskRunner,
         turns: Turns,
@@ -124,8 +126,22 @@ class ScriptSteps:
         self.elsewhere = elsewhere
         self.seals = seals
 
-    def step(self, lease: Lease, began: float | None = None) -> Awaitable[ScriptStep]:
+    async def step(self, lease: Lease, began: float | None = None) -> ScriptStep:
         """``began``: when a task was begun, if that was elsewhere and before."""
+        step = await self._step(lease, began)
+        size = bytes_in_rows(step.transition) - step.freed
+        if lease.kind == "task" and step.transition.park is None and len(lease.data) > SMALL:
+            size -= len(lease.data)
+        if size:
+            try:
+                await self.blobs.charge(lease.execution, size)
+            except LimitExceeded as error:
+                return ScriptStep(
+                    fail_script(lease, ErrorValue("LimitExceeded", str(error)), self.ledger.now())
+                )
+        return step
+
+    def _step(self, lease: Lease, began: float | None) -> Awaitable[ScriptStep]:
         match lease.kind:
             case "task":
                 return self._task(lease, began)
@@ -178,7 +194,7 @@ class ScriptSteps:
             return await self._first_turn(lease, program, await self._start_body(lease), view)
         job = await self.reading.job(lease.execution, view, self.ledger.now())
         begin = await self._loader(lease, program, view, job)
-        turn, machine = await self.turns.run(job, begin, self._thread(program))
+        turn, machine = await self.turns.run(job, begin, self._thread(program), program.definition.name)
         return self._turned(lease, job, turn, machine)
 
     async def _check_seals(self, lease: Lease, program: ScriptProgram) -> None:
@@ -218,6 +234,9 @@ class ScriptSteps:
             if snapshot is not view.snapshot:
                 for name, data in blobs.items():
                     check_blob(name, data, execution)
+            job.blobs = blob_names([snapshot, *blobs.values()])
+        else:
+            job.blobs = warm.blobs
 
         def load() -> RunningMachine:
             machine = warm.machine if warm is not None else program.load(snapshot, blobs)
@@ -248,7 +267,10 @@ class ScriptSteps:
         inputs = decode_value(body.input)
         budget = None if program.native else SLICE
         turn, machine = await self.turns.run(
-            job, lambda: program.start(inputs, context, now, budget), self._thread(program)
+            job,
+            lambda: program.start(inputs, context, now, budget),
+            self._thread(program),
+            program.definition.name,
         )
         return self._turned(lease, job, turn, machine)
 
@@ -276,9 +298,18 @@ class ScriptSteps:
             sizes = {name: job.sizes.get(name, 0) for name in known} if known else {}
             weight = turn.weight + sum(sizes.values())
             warm = Warm(
-                machine, turn.version + 1, read, turn.wake, known, job.awaiting, cancel, sizes, weight
+                machine,
+                turn.version + 1,
+                read,
+                turn.wake,
+                known,
+                job.awaiting,
+                cancel,
+                sizes,
+                weight,
+                turn.blobs,
             )
-        return ScriptStep(transition, warm=warm)
+        return ScriptStep(transition, warm=warm, freed=_freed(job, turn))
 
     def _thread(self, program: ScriptProgram) -> Any:
         if not program.native or self.threads is None:
@@ -294,9 +325,7 @@ class ScriptSteps:
         if not isinstance(returned, Failed):
             what = f"the output of task '{lease.node}'"
             try:
-                raw = encode_value(returned, what)
-                small = self.results.is_small(raw)
-                result = Result(raw) if small else await self.results.of_raw(lease.execution, raw, what)
+                result = await self.results.of(lease.execution, returned, what)
             except (NotJson, LimitExceeded) as error:
                 returned = unstorable(error)
             else:
@@ -390,9 +419,12 @@ class ScriptSteps:
             settled=completion,
             before=warm.awaiting,
             awaiting=warm.awaiting,
+            blobs=warm.blobs,
         )
         machine = warm.machine
-        turn, after = await self.turns.run(job, lambda: machine, self._thread(program))
+        turn, after = await self.turns.run(
+            job, lambda: machine, self._thread(program), program.definition.name
+        )
         step = self._turned(lease, job, turn, after, (event,))
         step.instead = plain
         return step
@@ -403,6 +435,15 @@ class ScriptSteps:
         view = await self.ledger.machine(lease.execution)
         cancel = view.cancel if view is not None else ""
         return ScriptStep(expire_script(lease, cancel, self.ledger.now(), timeout, self.cancel_grace))
+
+
+def _freed(job: Job, turn: Turn) -> int:
+    """Bytes of completions that leave the inbox; those in blobs stay."""
+    freed = 0
+    for name, size in job.sizes.items():
+        if SMALL < size <= LARGEST and not reaches(turn.reachable, promise_number(name)):
+            freed += size
+    return freed
 
 
 def _still_reachable(known: Mapping[str, Outcome], turn: Turn) -> dict[str, Outcome]:

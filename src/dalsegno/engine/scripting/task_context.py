@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dalsegno.engine.heavy_work import heavy_work
 from dalsegno.engine.run_context import LogSink
 from dalsegno.engine.secrets.run_secrets import UsesCredentials, vault_in
 from dalsegno.engine.transactions import UsesTransactions
@@ -100,6 +101,12 @@ class TaskRunContext(UsesCredentials, UsesTransactions):
         raise InvalidInput(
             f"'{self.lease.node}' evaluates its parameter '{parameter}' in a graph; a script does that itself"
         )
+
+    async def evaluate_each(self, parameter: str, names: Iterable[Mapping[str, Any] | None]) -> list[Any]:
+        return [self.evaluate(parameter, local) for local in names]
+
+    async def give_way(self) -> None:
+        await heavy_work().turn(self.workflow)
 
     def has_expression(self, parameter: str) -> bool:
         return False

@@ -74,7 +74,7 @@ class TaskRunner:
 
     async def _execute(self, name: str, ctx: TaskRunContext) -> Any:
         if name.startswith(NODE_PREFIX):
-            return await run_library_node(self.types, name[len(NODE_PREFIX) :], ctx, self.limits.expressions)
+            return await run_library_node(self.types, name[len(NODE_PREFIX) :], ctx, self.limits)
         tasks = self.services.get("tasks")
         if not isinstance(tasks, Tasks):
             raise _not_found(name, "this worker has no tasks registered")

@@ -1,11 +1,12 @@
+# LEAD: before you go on, read /work/wt/NOTE-budgets.md (then delete this line and the committed NOTE-FROM-LEAD.md)
 """A turn: running a machine from one stop to the next await that nothing known resolves."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from time import monotonic
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,9 +15,12 @@ from dalsegno.core.task_options import child_options, task_options
 from dalsegno.core.turn import Turn
 from dalsegno.core.values import encode_value, is_unicode
 from dalsegno.core.wake import describe, wake_of, without_limits
+from dalsegno.engine.heavy_work import SLICE as SECONDS
+from dalsegno.engine.heavy_work import heavy_work
 from dalsegno.engine.scripting.failures import storable_error
 from dalsegno.engine.scripting.following import Job, follow
 from dalsegno.engine.scripting.programs import RunningMachine
+from dalsegno.engine.storage import blob_names
 from dalsegno.errors import InternalError, InvalidInput, LimitExceeded, NotJson
 from dalsegno.lang.effects import AwaitSignal, Effect, ErrorValue, StartTask, StartWorkflow
 from dalsegno.ports.blobs import Blobs
@@ -25,8 +29,8 @@ T = TypeVar("T")
 
 LONGEST_NAME = 500
 
-SLICE = 20_000
-"""Instructions after which a script lets the rest of its process go on for a moment."""
+SLICE = 2_000
+"""Instructions after which a turn looks at the clock. One that takes more than this waits for its slices of time."""
 
 InThread = Callable[[Callable[[], T]], Awaitable[T]]
 
@@ -36,6 +40,7 @@ class TurnLimits:
     instructions: int = 2_000_000
     snapshot_bytes: int = 4 * 1024 * 1024
     value_bytes: int = 64 * 1024 * 1024
+    stored_bytes: int = 256 * 1024 * 1024
 
 
 class Turns:
@@ -53,7 +58,11 @@ class Turns:
         self._log = log
 
     async def run(
-        self, job: Job, begin: Callable[[], RunningMachine], in_thread: InThread[None] | None
+        self,
+        job: Job,
+        begin: Callable[[], RunningMachine],
+        in_thread: InThread[None] | None,
+        workflow: str = "",
     ) -> tuple[Turn, RunningMachine | None]:
         """``begin`` starts or hands over the machine. With ``in_thread`` everything runs there, because it may call
         the user's own code. The machine is None where it cannot be gone on with."""
@@ -64,18 +73,18 @@ class Turns:
                 machine = begin()
                 more = follow(machine, job, SLICE)
                 if more or machine.status == "paused":
-                    await self._go_on(job, machine, more)
+                    await self._go_on(job, machine, more, workflow)
             turn, blobs = self._turn(job, machine)
-            for data in blobs:
-                await self.blobs.put(job.execution, data)
+            if blobs:
+                await self._store(job, blobs)
             return turn, machine
         except (LimitExceeded, NotJson, InvalidInput) as error:
             code = "LimitExceeded" if isinstance(error, LimitExceeded) else "WRONG_ARG_TYPE"
             return _broken(job, ErrorValue(code, str(error))), None
 
-    async def _go_on(self, job: Job, machine: RunningMachine, more: bool) -> None:
+    async def _go_on(self, job: Job, machine: RunningMachine, more: bool, workflow: str) -> None:
         """In slices, between which others get their turn."""
-        used = SLICE
+        used, until = SLICE, 0.0
         while more or machine.status == "paused":
             if machine.missing:
                 machine.provide({name: await self.blobs.get(job.execution, name) for name in machine.missing})
@@ -86,20 +95,30 @@ class Turns:
                         f"the script ran more than {self.limits.instructions:,} instructions without an await "
                         f"(line {machine.line}); move long computations into a task"
                     )
-                await asyncio.sleep(0)
+                if monotonic() > until:
+                    await heavy_work().turn(workflow)
+                    until = monotonic() + SECONDS
             if machine.status == "paused":
                 machine.resume({}, now=job.now, budget=SLICE)
             more = follow(machine, job, SLICE)
 
-    def _turn(self, job: Job, machine: RunningMachine) -> tuple[Turn, Collection[bytes]]:
-        """What it came to, and the blobs that its snapshot names."""
+    async def _store(self, job: Job, blobs: Mapping[str, bytes]) -> None:
+        """Blobs of snapshots before the present one go first. What another process puts meanwhile stays: it does that
+        for this turn or a later one."""
+        if job.version and not job.blobs.issuperset(blobs):
+            await self.blobs.prune(job.execution, job.version, job.blobs)
+        for data in blobs.values():
+            await self.blobs.put(job.execution, data, turn=job.version)
+
+    def _turn(self, job: Job, machine: RunningMachine) -> tuple[Turn, Mapping[str, bytes]]:
+        """What it came to, and the blobs that its snapshot names, as far as they may be new."""
         for level, message in machine.take_logs():
             self._log(job.execution, level, message)
         turn = Turn(
             "failed" if machine.status == "failed" else "completed",
             job.version,
             job.read,
-            [self._request(effect) for effect in machine.take_effects()],
+            self._requests(machine.take_effects()),
             line=machine.line,
             settled=job.settled,
             taken=tuple(job.taken),
@@ -111,11 +130,11 @@ class Turns:
         if machine.status == "failed":
             turn.error = storable_error(machine.error) if machine.error is not None else None
         else:
-            turn.output = encode_value(machine.result, "the result of the workflow")
+            turn.output = encode_value(machine.result, "the result of the workflow", self.limits.value_bytes)
             self._check_size(turn.output, "the result of the workflow")
-        return turn, ()
+        return turn, {}
 
-    def _suspend(self, job: Job, machine: RunningMachine, turn: Turn) -> Collection[bytes]:
+    def _suspend(self, job: Job, machine: RunningMachine, turn: Turn) -> Mapping[str, bytes]:
         awaiting = job.awaiting
         if awaiting is None:
             raise InternalError("a suspended machine awaits nothing")
@@ -141,7 +160,22 @@ class Turns:
         turn.wake = wake_of(awaiting, job.known, names)
         turn.awaited = describe(awaiting)
         _, turn.limits = without_limits(awaiting)
-        return blobs.values()
+        if blobs or job.blobs:
+            turn.blobs = blob_names([turn.snapshot]).union(blobs)
+        return blobs
+
+    def _requests(self, effects: Iterable[Effect]) -> list[tuple[Effect, bytes]]:
+        found: list[tuple[Effect, bytes]] = []
+        size = 0
+        for effect in effects:
+            found.append(self._request(effect))
+            size += len(found[-1][1])
+            if size > self.limits.stored_bytes:
+                raise LimitExceeded(
+                    f"the inputs of {len(found):,} tasks and workflows started in one turn are more than the limit "
+                    f"stored_bytes of {self.limits.stored_bytes:,}; start fewer between two awaits, or pass references"
+                )
+        return found
 
     def _request(self, effect: Effect) -> tuple[Effect, bytes]:
         """Checked, with its input as it is stored."""
@@ -162,7 +196,7 @@ class Turns:
 
     def _input(self, name: str, value: Any) -> bytes:
         what = f"the input of '{name}'"
-        raw = encode_value(value, what)
+        raw = encode_value(value, what, self.limits.value_bytes)
         self._check_size(raw, what)
         return raw
 

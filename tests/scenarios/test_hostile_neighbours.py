@@ -1,0 +1,47 @@
+"""An honest workflow beside others that burn whatever they are allowed, in one process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from dalsegno.engine.settings import EngineLimits
+from dalsegno.lang import Limits
+from tests.scenarios.documents import echo, edit, graph
+from tests.scenarios.stage import Stage
+
+BURN = "let n = 0\nwhile (true) { n = n + 1 }\nreturn n"
+LIMITS = EngineLimits(scripts=Limits(instructions=150_000), expressions=Limits(instructions=150_000))
+
+
+@pytest.fixture
+def stage(tmp_path: object) -> Iterator[Stage]:
+    with Stage(f"sqlite:///{tmp_path}/neighbours.db", limits=LIMITS) as running:
+        yield running
+
+
+def slowest(stage: Stage, runs: int) -> float:
+    """Seconds, of an honest workflow with a single step."""
+    found = 0.0
+    for _ in range(runs):
+        began = time.perf_counter()
+        assert stage.app.start("honest", {"n": 1}).result(timeout=30) == 2
+        found = max(found, time.perf_counter() - began)
+    return found
+
+
+def test_fifty_scripts_and_heavy_expressions_do_not_delay_an_honest_step(stage: Stage) -> None:
+    stage.app.deploy(graph("a", {"a": echo("{{ $trigger.n + 1 }}")}, name="honest"))
+    stage.app.deploy_script(BURN, "burning")
+    product = "{{ $trigger.n.map(a => $trigger.n.map(b => a + b).length).length }}"
+    heavy = {f"x{number}": product for number in range(12)}
+    stage.app.deploy(graph("a", {"a": edit(heavy)}, name="computing"))
+    slowest(stage, 3)
+    hostile = [stage.app.start("burning") for _ in range(50)]
+    hostile += [stage.app.start("computing", {"n": list(range(1000))}) for _ in range(5)]
+    assert slowest(stage, 12) < 0.25
+    ended = [handle.wait(timeout=60) for handle in hostile]
+    assert {one.state for one in ended} == {"FAILED"}
+    assert all(b"150,000 instructions" in (one.error or b"") for one in ended)

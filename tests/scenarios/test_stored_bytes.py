@@ -1,0 +1,80 @@
+"""What one execution may store: its limit, its error, and what does not count towards it for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dalsegno.engine.settings import EngineLimits
+from tests.scenarios.documents import edit, graph, split, task
+from tests.scenarios.stage import Stage
+
+MEBIBYTE = 1024 * 1024
+LIMITS = EngineLimits(stored_bytes=8 * MEBIBYTE, value_bytes=64 * MEBIBYTE)
+
+pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture
+def stage(store_url: str) -> Iterator[Stage]:
+    with Stage(store_url, limits=LIMITS) as running:
+        yield running
+
+
+GROWING = """
+const grown = []
+for (let turn = 0; turn < 100; turn = turn + 1) {
+    grown.push("x".repeat(1000000) + turn)
+    await Task.run("echo", turn)
+}
+return grown.length
+"""
+
+CHANGING = """
+let state = ""
+for (let turn = 0; turn < 40; turn = turn + 1) {
+    state = "x".repeat(400000) + turn
+    await Task.run("echo", turn)
+}
+return state.length
+"""
+
+
+def test_a_list_that_grows_turn_by_turn_ends_with_an_error_that_names_the_limit(stage: Stage) -> None:
+    ended = stage.run_script(GROWING)
+    assert ended.state == "FAILED"
+    assert ended.error["code"] == "LimitExceeded"
+    assert "stored_bytes of 8,388,608" in ended.error["message"]
+
+
+def test_a_large_value_may_change_turn_by_turn(stage: Stage) -> None:
+    """16 MB in all, never more than 0.8 MB at a time: blobs of earlier snapshots are removed."""
+    assert stage.run_script(CHANGING).output == 400_002
+
+
+def test_outputs_of_nodes_count_together(stage: Stage) -> None:
+    @stage.app.task
+    async def produce(number: int) -> str:
+        return f"{number:09}" * 30_000
+
+    ended = stage.run(graph("s > a", {"s": split(list(range(60))), "a": task("produce", "$item")}))
+    assert ended.state == "FAILED"
+    assert "stored_bytes" in ended.error["message"]
+
+
+def test_inputs_of_tasks_started_in_one_turn_count_together(stage: Stage) -> None:
+    source = """
+const text = "x".repeat(3000000)
+return await Promise.all([1, 2, 3, 4].map(n => Task.run("echo", {n, text})))
+"""
+    ended = stage.run_script(source)
+    assert ended.state == "FAILED"
+    assert "started in one turn are more than the limit stored_bytes" in ended.error["message"]
+
+
+def test_eighty_references_to_one_text_are_refused_before_they_are_encoded(stage: Stage) -> None:
+    document = graph("a", {"a": edit({f"x{number}": "$trigger.text" for number in range(80)})})
+    ended = stage.run(document, {"text": "x" * 2_000_000})
+    assert ended.state == "FAILED"
+    assert "more than 67,108,864 bytes of JSON, the limit value_bytes" in ended.error["message"]
