@@ -24,10 +24,12 @@
     │   │   ├── ForeignOrigin      a web page of another origin
     │   │   ├── StoredQuotaExceeded  a key has as many executions stored as it may
     │   │   ├── QueueRefused       a task of a queue, or of a worker, that is not the key's
+    │   │   ├── ProtectedName      a name that a credential lists: only an admin deploys under it
     │   │   ├── SignatureRefused   a webhook's delivery that its sender has not signed
     │   │   └── StaleDelivery      one that was signed too long ago
     │   ├── TooSlow                a request that did not arrive in time
     │   ├── CredentialRefused      a credential that may not be used by this workflow, or sent to this host
+    │   │   └── DefinitionNotApproved  a definition of a listed workflow that no admin has approved
     │   └── TooManyRequests        try again later (``after`` seconds)
     │       └── QuotaExceeded      a key has used what it may per minute, or at the same time
     ├── OperatorError              whoever runs the system must act
@@ -273,6 +275,10 @@ class StoredQuotaExceeded(Forbidden):
     code = "DS-333"
 
 
+class ProtectedName(Forbidden):
+    code = "DS-324"
+
+
 class SignatureRefused(Forbidden):
     code = "DS-360"
 
@@ -287,6 +293,10 @@ class TooSlow(AccessError):
 
 class CredentialRefused(AccessError):
     code = "DS-341"
+
+
+class DefinitionNotApproved(CredentialRefused):
+    code = "DS-345"
 
 
 class TooManyRequests(AccessError):

@@ -29,7 +29,8 @@ async def stack(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 def vault_with(stack: Stack, *keys: str) -> Vault:
     """A process that knows these keys."""
-    return Vault(stack.records, stack.archive, KeySource("nowhere:", {KEY_VARIABLE: ",".join(keys)}))
+    known = KeySource("nowhere:", {KEY_VARIABLE: ",".join(keys)})
+    return Vault(stack.records, stack.archive, known, stack.clock)
 
 
 def bearer(name: str = "crm", token: str = "t0ken-of-the-crm", **changes: object) -> NewCredential:

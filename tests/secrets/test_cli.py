@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from dalsegno.app import App
 from dalsegno.cli.main import app
 from dalsegno.engine.secrets.key_source import FILE_VARIABLE, KEY_VARIABLE
 
@@ -142,3 +144,40 @@ def test_a_new_key_is_printed_alone(invoke: Invoke) -> None:
     assert made[0].stdout != made[1].stdout
     assert "DALSEGNO_SECRET_KEY" in made[0].stderr
     assert list(json.loads(invoke("new-key", "--json").stdout)) == ["key"]
+
+
+def test_what_no_admin_approved_is_named_and_can_be_approved(invoke: Invoke, folder: Path) -> None:
+    asyncio.run(_plant(f"sqlite:///{folder / 'dalsegno.db'}"))
+    added = invoke("add", "crm", "--host", "a.example", "-w", "billing", "--stdin", stdin=TOKEN)
+    listed = invoke("ls")
+    for found in (added, listed):
+        assert "not approved: billing@1 gets nothing from crm" in found.stderr.replace("\n", " ")
+    examined = CliRunner().invoke(app, ["doctor", "--json"])
+    found = {each["name"]: each for each in json.loads(examined.stdout)["checks"]}["credentials"]
+    assert (found["status"], "billing@1" in found["detail"]) == ("warn", True)
+    assert invoke("approve", "billing@1").stdout == "approved billing@1\n"
+    shown = json.loads(invoke("ls", "--json").stdout)["definitions"]
+    assert [(each["workflow"], each["approved"], each["approved_by"]) for each in shown] == [
+        ("billing", True, "the store")
+    ]
+    assert invoke("ls").stderr == ""
+    assert invoke("withdraw", "billing").stdout == "withdrew the approval of billing\n"
+    assert invoke("withdraw", "billing").exit_code == 2
+    assert invoke("approve", "--all").stdout == "approved billing@1\n"
+    assert "everything that a credential lists is approved" in invoke("approve", "--all").stdout
+    assert "no workflow 'other'" in invoke("approve", "other").stderr
+    assert invoke("approve").exit_code == 2
+
+
+async def _plant(url: str) -> None:
+    """As somebody without the scope ``admin`` deploys."""
+    planter = App(url)
+    await planter.host_here()
+    nodes = [{"id": "n", "type": "script", "parameters": {"source": "return 1"}}]
+    await planter.client.deploy({"name": "billing", "nodes": nodes}, approved_by=None)
+    await planter.aclose()
+
+
+def test_a_credential_for_any_workflow_is_named(invoke: Invoke) -> None:
+    invoke("add", "crm", "--host", "a.example", "--stdin", stdin=TOKEN)
+    assert "any workflow may use crm: every key with the scope run" in invoke("ls").stderr.replace("\n", " ")

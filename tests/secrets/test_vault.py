@@ -15,6 +15,7 @@ from dalsegno.engine.stack import Stack
 from dalsegno.errors import (
     CredentialNotFound,
     CredentialRefused,
+    DefinitionNotApproved,
     InvalidInput,
     NoSecretKey,
     SecretUnreadable,
@@ -81,8 +82,9 @@ async def test_values_are_kept_where_none_are_given(stack: Stack) -> None:
         (("billing-*", "crm"), "billing-eu", True),
         (("billing-*", "crm"), "crm", True),
         (("billing-*",), "rebilling-eu", False),
-        (("billing",), "billing/script-node", True),
-        (("script-node",), "billing/script-node", False),
+        (("billing",), "billing/below", False),
+        (("billing/*",), "billing/below", True),
+        (("below",), "billing/below", False),
         ((), "anything", False),
     ],
 )
@@ -97,6 +99,27 @@ async def test_only_listed_workflows_may_use_it(
     with pytest.raises(CredentialRefused, match=f"'crm' may not be used by workflow '{workflow}'"):
         await vault.resolve("crm", workflow)
     assert (await vault.open("crm"))["token"], "a server may use it for itself"
+
+
+async def test_a_task_on_its_own_counts_by_its_name_and_a_library_node_gets_nothing(stack: Stack) -> None:
+    vault = vault_with(stack, KEY)
+    await vault.put(bearer(workflows=("billing", "node:*")))
+    assert (await vault.resolve("crm", "billing", ""))["token"]
+    with pytest.raises(CredentialRefused):
+        await vault.resolve("crm", "node:http", "")
+
+
+async def test_a_listed_name_alone_opens_nothing(stack: Stack) -> None:
+    vault = vault_with(stack, KEY)
+    await vault.put(bearer(workflows=("billing",)))
+    stored = await stack.archive.put_definition("billing", "h1", "graph", b"{}")
+    with pytest.raises(DefinitionNotApproved, match="billing version 1"):
+        await vault.resolve("crm", "billing", "h1")
+    await vault.approvals.approve(stored, ("h1-part",), "ann")
+    assert (await vault.resolve("crm", "billing", "h1"))["token"]
+    assert (await vault.resolve("crm", "billing/part", "h1-part"))["token"]
+    with pytest.raises(CredentialRefused):
+        await vault.resolve("crm", "billing", "of-no-definition")
 
 
 @pytest.mark.parametrize(
@@ -266,7 +289,7 @@ async def test_two_who_set_the_same_one_both_end(stack: Stack) -> None:
 
 async def test_a_vault_in_memory_needs_no_key() -> None:
     stack = await open_stack("memory:")
-    vault = Vault(stack.records, stack.archive, KeySource("memory:", {}))
+    vault = Vault(stack.records, stack.archive, KeySource("memory:", {}), stack.clock)
     await vault.put(bearer())
     assert (await vault.resolve("crm", "w"))["token"] == "t0ken-of-the-crm"
 

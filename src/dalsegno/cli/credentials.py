@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -17,6 +17,10 @@ from dalsegno.cli.problems import Refusal
 from dalsegno.engine.secrets import CredentialInfo, Rotation, Vault
 from dalsegno.engine.secrets.credentials import TYPES
 from dalsegno.engine.secrets.key_source import FILE_VARIABLE, KEY_VARIABLE
+from dalsegno.ports.secrets import EVERYTHING
+
+if TYPE_CHECKING:
+    from dalsegno.cli.books.credentials import Listing
 
 
 def values_for(
@@ -108,6 +112,30 @@ def print_credentials(found: Sequence[CredentialInfo]) -> None:
             each.name, kind, ", ".join(each.hosts) or "-", ", ".join(each.workflows) or "-", each.description
         )
     print_table(console, table)
+    open_to_all = [each.name for each in found if EVERYTHING in each.workflows]
+    if open_to_all:
+        text = f"any workflow may use {', '.join(open_to_all)}: every key with the scope run can send it to its hosts"
+        stderr().print(text, style="dim", markup=False, soft_wrap=True)
+
+
+def say_unapproved(listing: Listing, credential: str | None = None) -> None:
+    """``credential``: only of definitions that this one lists."""
+    unapproved = [
+        each
+        for each in listing.items
+        if not each.approved and (credential is None or credential in each.credentials)
+    ]
+    for each in unapproved:
+        text = (
+            f"not approved: {each.workflow}@{each.version} gets nothing from {', '.join(each.credentials)}; if it "
+            f"should, run `dalsegno credentials approve {each.workflow}@{each.version}`"
+        )
+        stderr().print(text, style="yellow", markup=False, soft_wrap=True)
+    if unapproved and listing.grace_until is not None:
+        text = (
+            f"until {listing.grace_until} definitions and credentials from before approvals work without one"
+        )
+        stderr().print(text, style="yellow", markup=False, soft_wrap=True)
 
 
 def print_rotation(done: Rotation) -> None:

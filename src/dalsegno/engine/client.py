@@ -27,13 +27,14 @@ from dalsegno.engine.lineage import Past
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.lost_workers import lost_workers
 from dalsegno.engine.open_slots import open_slots
-from dalsegno.engine.parts import store_parts
+from dalsegno.engine.parts import part_hashes, store_parts
 from dalsegno.engine.pending import UNCHANGED, Pending
 from dalsegno.engine.results import Results
 from dalsegno.engine.scripting.looking import Picture, picture, script_waits
 from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.scripting.sources import definition_hash
 from dalsegno.engine.scripting.turns import InThread
+from dalsegno.engine.secrets.definition_approvals import STORE, DefinitionApprovals
 from dalsegno.engine.secrets.snapshot_seals import SnapshotSeals
 from dalsegno.engine.serving import naming_the_unserved
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
@@ -55,7 +56,7 @@ from dalsegno.errors import (
 from dalsegno.graph.build import Compiled
 from dalsegno.lang import FlowProgram, SnapshotError
 from dalsegno.lang.python import PythonProgram
-from dalsegno.model.definition import Definition, parse_target
+from dalsegno.model.definition import Definition, is_part, parse_target
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, SCRIPTED, Ending, ExecutionView
 from dalsegno.model.inspection import Inspection
@@ -81,6 +82,7 @@ class Client:
         self.committer = committer
         self.endings = endings
         self.loader = loader
+        self.definition_approvals = DefinitionApprovals(stack.records, stack.archive, stack.clock)
         self.results = Results(Storage(stack.blobs, limits.stored_bytes), limits)
         self.past = Past(stack.archive, loader)
         self.launcher = Launcher(self)
@@ -107,10 +109,12 @@ class Client:
         default_name: str | None = None,
         task_queue: TaskQueue | None = None,
         text: str | None = None,
+        approved_by: str | None = STORE,
     ) -> tuple[Definition, Compiled]:
         """Checks and stores a document; one that was compiled is not checked again, and ``text`` is then what it was
         compiled from. ``task_queue`` names the queue a task asks for, where it is known here: it becomes part of the
-        stored definition, so that every process agrees on it."""
+        stored definition, so that every process agrees on it. ``approved_by``: None where the caller has no right to
+        let it use credentials; see `DefinitionApprovals`."""
         compiled = (
             document if isinstance(document, Compiled) else self.definitions.load(document, default_name)
         )
@@ -120,6 +124,8 @@ class Client:
         definition = await self.stack.archive.put_definition(
             compiled.plan.name, compiled.hash, "graph", compiled.definition_source
         )
+        if approved_by is not None:
+            await self.definition_approvals.approve(definition, part_hashes(compiled.plan), approved_by)
         written = document if isinstance(document, str | bytes) else text
         if written is not None:
             await keep_text(self.stack.records, definition, written)
@@ -142,6 +148,37 @@ class Client:
                 node["concurrency"] = {"key": f"task:{name}", **limit}
                 changed = True
         return self.definitions.load(document) if changed else compiled
+
+    async def approve_definition(self, hash: str, by: str = STORE) -> Definition:
+        """Lets a stored definition use the credentials that list its name."""
+        definition = await self._whole_definition(hash)
+        await self.definition_approvals.approve(definition, self._part_hashes(definition), by)
+        return definition
+
+    async def withdraw_approval(self, hash: str) -> Definition:
+        """Of scripts inside a graph, too, unless another approved version has the same."""
+        definition = await self._whole_definition(hash)
+        if not await self.definition_approvals.withdraw(hash):
+            raise NotFound(f"workflow '{definition.name}' version {definition.version} is not approved")
+        kept: set[str] = set()
+        parts = self._part_hashes(definition)
+        for other in await self.stack.archive.versions(definition.name) if parts else ():
+            if other.hash != hash and await self.definition_approvals.of(other.hash) is not None:
+                kept.update(self._part_hashes(await self._whole_definition(other.hash)))
+        for part in set(parts) - kept:
+            await self.definition_approvals.withdraw(part)
+        return definition
+
+    async def _whole_definition(self, hash: str) -> Definition:
+        definition = await self.stack.archive.definition_by_hash(hash)
+        if definition is None or is_part(definition):
+            raise NotFound(f"no workflow with the content hash {hash[:100]} is deployed here")
+        return definition
+
+    def _part_hashes(self, definition: Definition) -> list[str]:
+        return (
+            part_hashes(self.definitions.load(definition.source).plan) if definition.kind == "graph" else []
+        )
 
     # -- executions -------------------------------------------------------------------------------------------
 
@@ -312,11 +349,15 @@ class Client:
                 view, stack.ledger, self.definitions, stack.blobs, self.in_thread, variables=variables
             )
 
-    async def deploy_script(self, code: FlowProgram | PythonProgram) -> Definition:
+    async def deploy_script(
+        self, code: FlowProgram | PythonProgram, approved_by: str | None = STORE
+    ) -> Definition:
         """Stores a compiled script or Python workflow; the same content again is the same version."""
         definition = await self.stack.archive.put_definition(
             code.name, definition_hash(code), code.kind, code.dump()
         )
+        if approved_by is not None:
+            await self.definition_approvals.approve(definition, (), approved_by)
         self.definitions.forget(definition.name)
         if self.seals is not None and isinstance(code, PythonProgram) and self.seals.keys.is_configured:
             await self.seals.seal_program(definition.hash, code.stored)

@@ -78,7 +78,7 @@ class Engine:
     ) -> None:
         self.stack = stack
         self.settings = settings or EngineSettings()
-        self.vault = Vault(stack.records, stack.archive, KeySource(stack.url))
+        self.vault = Vault(stack.records, stack.archive, KeySource(stack.url), stack.clock)
         self.transactions = StepTransactions(stack.transactions)
         self.services: dict[str, Any] = {
             "secrets": self.vault,

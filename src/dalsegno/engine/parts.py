@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dalsegno.errors import Conflict
-from dalsegno.graph.plan import Plan
+from dalsegno.graph.plan import Node, Plan
 from dalsegno.lang import compile as compile_script
 from dalsegno.model.definition import PART_KIND, part_hash, part_name
 from dalsegno.ports.archive import Archive
@@ -11,14 +11,24 @@ from dalsegno.ports.archive import Archive
 SCRIPT_TYPE = "script"
 
 
-async def store_parts(archive: Archive, plan: Plan) -> None:
-    """Compiles and stores the scripts of a checked graph. Before the graph itself: no stored graph lacks one. Where one
-    of them is refused nothing is stored."""
-    parts = [
+def parts_of(plan: Plan) -> list[tuple[str, Node, str]]:
+    """Name, node and source of each script in a graph."""
+    return [
         (part_name(plan.name, node.id), node, source)
         for node in plan.nodes.values()
         if node.type == SCRIPT_TYPE and isinstance(source := node.parameters.raw.get("source"), str)
     ]
+
+
+def part_hashes(plan: Plan) -> list[str]:
+    """Content hashes of the scripts in a graph."""
+    return [part_hash(name, source) for name, _, source in parts_of(plan)]
+
+
+async def store_parts(archive: Archive, plan: Plan) -> None:
+    """Compiles and stores the scripts of a checked graph. Before the graph itself: no stored graph lacks one. Where one
+    of them is refused nothing is stored."""
+    parts = parts_of(plan)
     for name, node, _ in parts:
         current = await archive.definition(name)
         if current is not None and current.kind != PART_KIND:

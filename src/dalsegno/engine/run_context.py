@@ -157,8 +157,8 @@ class RunContext(UsesCredentials, UsesTransactions):
     def credential_name(self) -> str | None:
         return self._situation.node.credential
 
-    async def _workflow_name(self) -> str:
-        return self.workflow
+    async def _asking(self) -> tuple[str, str]:
+        return self.workflow, self.program.definition.hash
 
     def heartbeat(self) -> None:
         """Plain attribute writes are safe from any thread: sync tasks beat from theirs."""

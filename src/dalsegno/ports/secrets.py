@@ -58,10 +58,13 @@ class Secrets(Protocol):
     * **S2 bound**: without that key no stored value can be moved to another credential or field, and no list of hosts
       or workflows be changed.
     * **S3 fresh**: what was changed or removed counts from the next ``resolve`` on.
+    * **S4 approved**: where a credential lists workflows, a definition needs a listed name and an admin's approval of
+      its content.
     """
 
-    async def resolve(self, name: str, workflow: str) -> Credential:
-        """Raises CredentialNotFound, CredentialRefused (not for this workflow), NoSecretKey or SecretUnreadable."""
+    async def resolve(self, name: str, workflow: str, definition: str | None = None) -> Credential:
+        """``definition``: content hash of what asks. Raises CredentialNotFound, CredentialRefused (not for this
+        workflow), DefinitionNotApproved, NoSecretKey or SecretUnreadable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from dalsegno.server.routes.audit import router as audit
 from dalsegno.server.routes.bulk import router as bulk
 from dalsegno.server.routes.credentials import router as credentials
 from dalsegno.server.routes.dead import router as dead
+from dalsegno.server.routes.definition_approvals import router as definition_approvals
 from dalsegno.server.routes.definitions import router as definitions
 from dalsegno.server.routes.errors import router as errors
 from dalsegno.server.routes.executions import router as executions
@@ -70,6 +71,7 @@ ROUTERS = (
     audit,
     tasks,
     credentials,
+    definition_approvals,
     workers,
     queues,
     limits,

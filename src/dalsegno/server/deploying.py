@@ -16,6 +16,8 @@ from dalsegno.errors import Conflict, DalSegnoError, InvalidInput, NotFound
 from dalsegno.job_process import JOBS, NAMELESS, Checked, Given, Prepared, prepared, validated, value_of
 from dalsegno.model.definition import PART_KIND, Definition, check_alias, no_such_version, read_version
 from dalsegno.nodes.registry import builtin_registry
+from dalsegno.server.access import Caller
+from dalsegno.server.deploy_permission import approver, check_may_change, check_may_deploy
 from dalsegno.server.office import Office
 from dalsegno.server.problems import Place
 from dalsegno.server.schemas.definitions import Checked as CheckedReply
@@ -142,9 +144,11 @@ async def prepare_inline(office: Office, given: dict[str, Any] | str) -> Prepare
 # -- the store --------------------------------------------------------------------------------------------------
 
 
-async def store(office: Office, checked: Prepared, text: str | None) -> Definition:
-    """``text``: what it was compiled from, unless that was data. Parts first: no stored graph lacks one."""
+async def store(office: Office, caller: Caller, checked: Prepared, text: str | None) -> Definition:
+    """``text``: what it was compiled from, unless that was data. Parts first: no stored graph lacks one. Raises
+    ProtectedName."""
     client = office.client
+    await check_may_deploy(office, caller, checked.name, checked.hash, [part[0] for part in checked.parts])
     archive = client.stack.archive
     for name, node, _, _ in checked.parts:
         current = await archive.definition(name)
@@ -156,13 +160,17 @@ async def store(office: Office, checked: Prepared, text: str | None) -> Definiti
     for name, _, content, program in checked.parts:
         await archive.put_definition(name, content, PART_KIND, program)
     definition = await archive.put_definition(checked.name, checked.hash, checked.kind, checked.source)
+    approved_by = approver(caller)
+    if approved_by is not None:
+        parts = [content for _, _, content, _ in checked.parts]
+        await client.definition_approvals.approve(definition, parts, approved_by)
     if text is not None and checked.kind == "graph":
         await keep_text(client.stack.records, definition, text)
     client.definitions.forget(definition.name)
     return definition
 
 
-async def deploy_source(office: Office, source: DefinitionSource) -> DeployedDefinition:
+async def deploy_source(office: Office, caller: Caller, source: DefinitionSource) -> DeployedDefinition:
     """Everything is checked before anything is stored. Raises InvalidInput for one without a name: unrelated ones must
     not become versions of each other."""
     archive = office.client.stack.archive
@@ -172,9 +180,11 @@ async def deploy_source(office: Office, source: DefinitionSource) -> DeployedDef
     name = checked.name
     if name == NAMELESS:
         raise InvalidInput(NAME_WANTED)
+    if source.alias is not None:
+        await check_may_change(office, caller, name)
     before = await archive.definition(name)
     known = {each.version for each in await archive.versions(name)}
-    after = await store(office, checked, source.source)
+    after = await store(office, caller, checked, source.source)
     if source.alias is not None:
         await archive.set_alias(after.name, source.alias, after.version)
     status = _status(before, after, known)

@@ -46,7 +46,7 @@ async def start_inline(
     unstored = Definition(checked.name, 0, checked.hash, checked.kind, checked.source)
     provisional = await client.definitions.provisional(unstored)
     await plan(provisional, payload, options)
-    definition = await store(office, checked, given if isinstance(given, str) else None)
+    definition = await store(office, caller, checked, given if isinstance(given, str) else None)
     client.definitions.keep(definition, provisional)
     program = await client.definitions.by_name(definition.name, definition.version)
     started = await create_planned(office, program, payload, options, plan)

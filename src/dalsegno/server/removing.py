@@ -28,6 +28,8 @@ async def remove_definition(office: Office, name: str, version: int | None = Non
     gone = [each for each in await stack.archive.versions(name) if version in (None, each.version)]
     await stack.archive.remove_definition(name, version)
     await forget_texts(stack.records, gone)
+    for each in gone:
+        await office.client.definition_approvals.withdraw(each.hash)
     office.client.definitions.forget(name)
 
 

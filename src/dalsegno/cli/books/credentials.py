@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from dalsegno.app import App
 from dalsegno.cli.books.opening import PAGE, Shelf, all_told, read
 from dalsegno.cli.credentials import say_made
+from dalsegno.cli.output import iso
+from dalsegno.client.archive import ServerArchive
 from dalsegno.engine.secrets import CredentialInfo, NewCredential, Rotation
+from dalsegno.errors import NotFound
+from dalsegno.model.definition import Definition, Version, parse_target
 from dalsegno.server.webhooks import WebhookBook
 
 if TYPE_CHECKING:
@@ -25,9 +32,44 @@ class Credentials(Protocol):
 
     async def rotate(self) -> Rotation: ...
 
+    async def listed(self) -> Listing: ...
+
+    async def hash_of(self, workflow: str) -> str:
+        """The content hash of ``name``, ``name@3`` or ``name@stable``; raises NotFound."""
+
+    async def approve(self, hash: str) -> Approved: ...
+
+    async def withdraw(self, hash: str) -> None: ...
+
+    async def end_grace(self) -> None: ...
+
+
+class Listed(Struct):
+    """A definition that credentials list by name."""
+
+    workflow: str
+    version: int
+    hash: str
+    credentials: list[str]
+    approved: bool
+    approved_by: str | None = None
+    approved_at: str | None = None
+
+
+class Listing(Struct):
+    items: list[Listed]
+    grace_until: str | None = None
+
+
+class Approved(Struct):
+    workflow: str
+    version: int
+    hash: str
+
 
 class CredentialsHere:
     def __init__(self, app: App) -> None:
+        self._client = app.client
         self._vault = app.engine.vault
         self._webhooks = WebhookBook(app.client.stack.records, self._vault)
 
@@ -48,6 +90,36 @@ class CredentialsHere:
 
     async def rotate(self) -> Rotation:
         return await self._vault.rotate()
+
+    async def listed(self) -> Listing:
+        approvals = self._client.definition_approvals
+        grace = await approvals.grace()
+        items = [
+            Listed(
+                each.workflow,
+                each.version,
+                each.hash,
+                list(each.credentials),
+                each.approval is not None,
+                each.approval.by if each.approval is not None else None,
+                iso(each.approval.at) if each.approval is not None else None,
+            )
+            for each in await approvals.listed()
+        ]
+        return Listing(items, iso(grace.until) if grace is not None and grace.until else None)
+
+    async def hash_of(self, workflow: str) -> str:
+        return await _hash_of(self._client.stack.archive.definition, workflow)
+
+    async def approve(self, hash: str) -> Approved:
+        found = await self._client.approve_definition(hash)
+        return Approved(found.name, found.version, found.hash)
+
+    async def withdraw(self, hash: str) -> None:
+        await self._client.withdraw_approval(hash)
+
+    async def end_grace(self) -> None:
+        await self._client.definition_approvals.end_grace()
 
 
 class CredentialsThere:
@@ -74,6 +146,32 @@ class CredentialsThere:
 
     async def rotate(self) -> Rotation:
         return await self._transport.send("POST", "credentials/rotate", Rotation, repeatable=True)
+
+    async def listed(self) -> Listing:
+        try:
+            return await self._transport.get("definition-approvals", Listing)
+        except NotFound:
+            return Listing([])  # a server from before approvals
+
+    async def hash_of(self, workflow: str) -> str:
+        return await _hash_of(ServerArchive(self._transport).definition, workflow)
+
+    async def approve(self, hash: str) -> Approved:
+        return await self._transport.send("PUT", f"definition-approvals/{hash}", Approved, repeatable=True)
+
+    async def withdraw(self, hash: str) -> None:
+        await self._transport.send("DELETE", f"definition-approvals/{hash}", Any)
+
+    async def end_grace(self) -> None:
+        await self._transport.send("DELETE", "definition-approvals/grace", Any)
+
+
+async def _hash_of(find: Callable[[str, Version], Awaitable[Definition | None]], workflow: str) -> str:
+    name, version = parse_target(workflow)
+    found = await find(name, version)
+    if found is None:
+        raise NotFound(f"no workflow '{workflow}' is deployed here; `dalsegno versions NAME` lists versions")
+    return found.hash
 
 
 def _path(name: str) -> str:

@@ -48,7 +48,8 @@ def add(
             "--workflow",
             "-w",
             metavar="NAME",
-            help="Who may use it: a name or pattern, several times; without it every workflow.",
+            help="Who may use it, if an admin deployed or approved it: a name or pattern, several times; without it "
+            "any workflow of any key with the scope run.",
             show_default=False,
         ),
     ] = None,
@@ -85,7 +86,7 @@ def add(
     json: Json = False,
 ) -> None:
     """Add a credential, or change one. Values that no option gives are asked for."""
-    from dalsegno.cli.credentials import as_object, values_for
+    from dalsegno.cli.credentials import as_object, say_unapproved, values_for
     from dalsegno.cli.output import emit
     from dalsegno.engine.secrets import NewCredential
 
@@ -94,20 +95,32 @@ def add(
 
     async def put(credentials: Credentials) -> None:
         info, is_new = await credentials.put(new)
-        emit(as_object(info)) if json else print(f"{'added' if is_new else 'changed'} credential '{name}'")
+        if json:
+            emit(as_object(info))
+            return
+        print(f"{'added' if is_new else 'changed'} credential '{name}'")
+        say_unapproved(await credentials.listed(), name)
 
     _with_credentials(Place(store, server), put, make_store=True)
 
 
 @commands.command("ls")
 def list_credentials(store: Store = None, server: Server = None, json: Json = False) -> None:
-    """List credentials: their types, hosts and workflows, without values."""
-    from dalsegno.cli.credentials import as_object, print_credentials
+    """List credentials: their types, hosts and workflows, without values; and definitions that lack an approval."""
+    from msgspec import to_builtins
+
+    from dalsegno.cli.credentials import as_object, print_credentials, say_unapproved
     from dalsegno.cli.output import emit
 
     async def look(credentials: Credentials) -> None:
-        found = await credentials.all()
-        emit({"credentials": [as_object(each) for each in found]}) if json else print_credentials(found)
+        found, listed = await credentials.all(), await credentials.listed()
+        if json:
+            emit(
+                {"credentials": [as_object(each) for each in found], "definitions": to_builtins(listed.items)}
+            )
+            return
+        print_credentials(found)
+        say_unapproved(listed)
 
     _with_credentials(Place(store, server), look)
 
@@ -122,6 +135,74 @@ def remove(name: Name, store: Store = None, server: Server = None, json: Json = 
         emit({"removed": name}) if json else print(f"removed credential '{name}'")
 
     _with_credentials(Place(store, server), drop)
+
+
+@commands.command("approve")
+def approve(
+    workflows: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="WORKFLOW[@VERSION]", help="What to approve.", show_default=False),
+    ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Approve every current and aliased version that a credential lists, and end the grace.",
+        ),
+    ] = False,
+    store: Store = None,
+    server: Server = None,
+    json: Json = False,
+) -> None:
+    """Let definitions use the credentials that list their names. What an admin deploys is approved already."""
+    from msgspec import to_builtins
+
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.problems import Refusal
+
+    if bool(workflows) == everything:
+        raise Refusal(
+            "nothing to approve", "Name workflows, such as billing or billing@3, or give --all alone."
+        )
+
+    async def work(credentials: Credentials) -> None:
+        hashes = [await credentials.hash_of(each) for each in workflows or ()]
+        if everything:
+            hashes = [each.hash for each in (await credentials.listed()).items if not each.approved]
+        approved = [await credentials.approve(each) for each in hashes]
+        if everything:
+            await credentials.end_grace()
+        if json:
+            emit({"approved": to_builtins(approved)})
+            return
+        for each in approved:
+            print(f"approved {each.workflow}@{each.version}")
+        if not approved:
+            print("everything that a credential lists is approved")
+
+    _with_credentials(Place(store, server), work)
+
+
+@commands.command("withdraw")
+def withdraw(
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORKFLOW[@VERSION]", help="What is not approved any more.", show_default=False
+        ),
+    ],
+    store: Store = None,
+    server: Server = None,
+    json: Json = False,
+) -> None:
+    """Withdraw the approval of a definition: its runs get no credential that lists workflows from now on."""
+    from dalsegno.cli.output import emit
+
+    async def work(credentials: Credentials) -> None:
+        await credentials.withdraw(await credentials.hash_of(workflow))
+        emit({"withdrawn": workflow}) if json else print(f"withdrew the approval of {workflow}")
+
+    _with_credentials(Place(store, server), work)
 
 
 @commands.command("rotate")

@@ -11,6 +11,7 @@ from dalsegno.cli.doctor.file import examine_file
 from dalsegno.cli.doctor.machine import examine_machine
 from dalsegno.cli.doctor.snapshots import examine_snapshots
 from dalsegno.cli.opening import opened
+from dalsegno.cli.output import iso
 from dalsegno.cli.reasons import workers_for
 from dalsegno.cli.stores import NO_SCHEMA, store_exists, way_to_install
 from dalsegno.core.diagnosis import diagnose, waits
@@ -28,6 +29,7 @@ LOOKED_AT = 500
 """Unfinished executions that are looked at one by one."""
 AHEAD = 5.0
 SHOWN_DEAD = 100
+SHOWN_UNAPPROVED = 10
 SHOWN_KEYS = 5
 
 
@@ -61,6 +63,7 @@ async def _examine_store(app: App) -> list[Check]:
                 *await _workers(client),
                 *await _executions(app),
                 await _dead(app),
+                await _credentials(client),
                 *await _keys(client),
                 *await examine_snapshots(app),
             ]
@@ -115,6 +118,21 @@ async def _keys(client: Client) -> list[Check]:
             cure=f"dalsegno keys set {wide[0]!r} --queue QUEUE, or --queue '*' if that is meant",
         )
     ]
+
+
+async def _credentials(client: Client) -> Check:
+    """Definitions that a credential lists and no admin has approved."""
+    grace = await client.definition_approvals.grace()
+    listed = await client.definition_approvals.listed()
+    missing = [f"{each.workflow}@{each.version}" for each in listed if each.approval is None]
+    detail = f"{len(listed)} listed definitions, all approved" if listed else "none lists workflows"
+    if missing:
+        more = f" and {len(missing) - SHOWN_UNAPPROVED} more" if len(missing) > SHOWN_UNAPPROVED else ""
+        detail = f"listed, but not approved by an admin: {', '.join(missing[:SHOWN_UNAPPROVED])}{more}"
+        if grace is not None and grace.until > client.stack.clock.now():
+            detail += f"; what is older than approvals works without one until {iso(grace.until)}"
+    cure = "Look at each, then: dalsegno credentials approve WORKFLOW@VERSION"
+    return judge("credentials", detail, warn=bool(missing), cure=cure)
 
 
 async def _waits_for_others(app: App, inspection: Inspection) -> bool:

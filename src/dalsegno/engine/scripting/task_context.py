@@ -114,10 +114,11 @@ class TaskRunContext(UsesCredentials, UsesTransactions):
     def log(self, message: str, level: str = "info") -> None:
         self._log(self.execution_id, self.node_id, level, self.redact(message))
 
-    async def _workflow_name(self) -> str:
+    async def _asking(self) -> tuple[str, str]:
         """This worker may never have loaded the script whose task it runs."""
-        named = await vault_in(self.services).workflow_of(self.lease.definition)
-        return named or self.workflow
+        definition = self.lease.definition
+        named = await vault_in(self.services).workflow_of(definition)
+        return named or self.workflow, definition
 
     def heartbeat(self) -> None:
         self.beats += 1

@@ -19,6 +19,7 @@ from dalsegno.engine.run_context import LogSink
 from dalsegno.engine.runner import storable_failure, traceback_text
 from dalsegno.engine.scripting.failures import Failed, error_value
 from dalsegno.engine.scripting.task_context import TaskRunContext
+from dalsegno.engine.secrets.vault import NODE_PREFIX
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.tasks import Tasks, TaskTimedOut
 from dalsegno.errors import NotFound
@@ -29,8 +30,6 @@ from dalsegno.ports.node import NodeError, NodeTypes
 from dalsegno.ports.transactions import TransactionLost
 
 logger = logging.getLogger("dalsegno.steps")
-
-NODE_PREFIX = "node:"
 
 
 class TaskRunner:

@@ -12,9 +12,12 @@ from msgspec import Struct
 
 from dalsegno.engine.secrets.keys import Sealed
 from dalsegno.errors import InvalidInput
-from dalsegno.model.definition import PART_SIGN
 from dalsegno.model.http_headers import is_connection_header
+from dalsegno.ports.records import Record
 from dalsegno.ports.secrets import EVERYTHING, HostEntry
+
+KIND = "credential"
+"""Of the records."""
 
 TYPES: dict[str, tuple[str, ...] | None] = {
     "bearer": ("token",),
@@ -98,6 +101,8 @@ class Stored(Struct, frozen=True):
     workflows: tuple[str, ...] = (EVERYTHING,)
     sent_as: str = ""
     description: str = ""
+    needs_approval: bool = False
+    """False in records from before approvals: those have a grace."""
 
     def bound_to(self, name: str, field: str) -> bytes:
         """What a sealed value belongs to. Whoever changes any of it in the store makes the value unreadable."""
@@ -105,10 +110,19 @@ class Stored(Struct, frozen=True):
             ["dalsegno/credential/1", name, field, self.type, self.hosts, self.workflows, self.sent_as]
         )
 
-    def permits_workflow(self, workflow: str) -> bool:
-        """A script inside a graph counts as the graph."""
-        name = workflow.partition(PART_SIGN)[0]
-        return any(fnmatchcase(name, pattern) for pattern in self.workflows)
+    @property
+    def is_for_any_workflow(self) -> bool:
+        return any(set(pattern) == {EVERYTHING} for pattern in self.workflows)
+
+    def lists(self, *names: str) -> bool:
+        return any(fnmatchcase(name, pattern) for name in names for pattern in self.workflows)
+
+
+read_stored_data = msgspec.json.Decoder(Stored).decode
+
+
+def read_stored(record: Record) -> Stored:
+    return read_stored_data(record.data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,9 @@ class UsesCredentials(ABC):
         return None
 
     @abstractmethod
-    async def _workflow_name(self) -> str:
-        """Of the workflow that asks: it must be among those that may use the credential."""
+    async def _asking(self) -> tuple[str, str]:
+        """The workflow that asks, and the content hash of its definition: both must be permitted to use the credential.
+        No hash for a task that runs on its own."""
 
     async def acredential(self, name: str | None = None) -> Credential:
         wanted = name if name is not None else self.credential_name
@@ -40,7 +41,7 @@ class UsesCredentials(ABC):
                 "no credential is named here: give its name, or the node's `credentials` in the document"
             )
         try:
-            found = await vault_in(self.services).resolve(wanted, await self._workflow_name())
+            found = await vault_in(self.services).resolve(wanted, *await self._asking())
         except Unavailable as error:
             # Nothing has happened yet: another attempt may find the store again.
             raise NodeError(str(error), code=error.code) from error

@@ -9,28 +9,34 @@ from dataclasses import dataclass, field
 import msgspec
 
 from dalsegno.engine.secrets.credentials import (
+    KIND,
     CredentialInfo,
     NewCredential,
     Stored,
     check_name,
+    read_stored,
 )
+from dalsegno.engine.secrets.definition_approvals import DefinitionApprovals, ProtectedNames
 from dalsegno.engine.secrets.key_source import KeySource
 from dalsegno.engine.secrets.keys import Keyring, SecretKey
 from dalsegno.errors import (
     CredentialNotFound,
     CredentialRefused,
     DalSegnoError,
+    DefinitionNotApproved,
     InvalidInput,
     SecretUnreadable,
 )
+from dalsegno.model.definition import PART_SIGN, Definition, is_part
 from dalsegno.ports.archive import Archive
+from dalsegno.ports.clock import Clock
 from dalsegno.ports.records import Record, Records
 from dalsegno.ports.secrets import Credential
 
-KIND = "credential"
 PAGE = 100
+NODE_PREFIX = "node:"
+"""How a library node that a script runs is named as a task."""
 
-_decode = msgspec.json.Decoder(Stored).decode
 _encode = msgspec.json.encode
 
 
@@ -48,10 +54,12 @@ class Rotation:
 class Vault:
     """Implements ports.secrets.Secrets, and what people do with credentials."""
 
-    def __init__(self, records: Records, archive: Archive, keys: KeySource) -> None:
+    def __init__(self, records: Records, archive: Archive, keys: KeySource, clock: Clock) -> None:
         self.records = records
         self.archive = archive
         self.keys = keys
+        self.approvals = DefinitionApprovals(records, archive, clock)
+        self.protected_names = ProtectedNames(records, clock)
         self.loop: asyncio.AbstractEventLoop | None = None
         """The engine's, for tasks that ask from their own threads."""
 
@@ -65,12 +73,13 @@ class Vault:
             data = _encode(_sealed(new, values, key))
             stored = await self.records.put(KIND, new.name, data, before.version if before is not None else 0)
             if stored is not None:
+                self.protected_names.forget()
                 return _info(stored), before is None
 
     def _kept(self, new: NewCredential, before: Record | None) -> Mapping[str, str]:
         if before is None:
             raise InvalidInput(f"there is no credential '{new.name}' yet; give its 'fields'")
-        stored = _decode(before.data)
+        stored = read_stored(before)
         if stored.type != new.type:
             raise InvalidInput(f"'type' changes from '{stored.type}' to '{new.type}'; give the new 'fields'")
         return self._opened(new.name, stored)
@@ -90,20 +99,48 @@ class Vault:
         check_name(name)
         if not await self.records.remove(KIND, name):
             raise CredentialNotFound(_unknown(name))
+        self.protected_names.forget()
 
-    async def resolve(self, name: str, workflow: str) -> Credential:
-        stored = _decode((await self._record(name)).data)
-        if not stored.permits_workflow(workflow):
+    async def resolve(self, name: str, workflow: str, definition: str | None = None) -> Credential:
+        """``definition``: content hash of what asks, "" for a task that runs on its own. None is for the server's own
+        readers, such as webhooks, which no definition can be named like."""
+        stored = read_stored(await self._record(name))
+        if definition is None:
+            is_permitted = stored.lists(workflow)
+        else:
+            is_permitted = await self._permits(name, stored, workflow, definition)
+        if not is_permitted:
             raise CredentialRefused(
-                f"credential '{name}' may not be used by workflow '{workflow}'; whoever looks after it can add the "
-                "workflow to its list"
+                f"credential '{name}' may not be used by workflow '{workflow}'; an admin can add the workflow to its "
+                "list"
             )
         return await self._credential(name, stored)
+
+    async def _permits(self, name: str, stored: Stored, workflow: str, definition: str) -> bool:
+        """A name alone opens nothing: the content must be approved. Raises DefinitionNotApproved."""
+        if stored.is_for_any_workflow:
+            return True
+        if not definition:
+            # A task on its own is code that the operator gave to this worker; a library node is not.
+            return stored.lists(workflow) and not workflow.startswith(NODE_PREFIX)
+        approval = await self.approvals.of(definition)
+        if approval is not None and stored.lists(*approval.workflows):
+            return True
+        found = await self.archive.definition_by_hash(definition)
+        if found is None or not stored.lists(_owner(found)):
+            return False
+        if await self.approvals.in_grace(name, stored, found):
+            return True
+        raise DefinitionNotApproved(
+            f"credential '{name}' lists workflow '{_owner(found)}', but no admin has approved this definition of it "
+            f"({found.name} version {found.version}, {definition[:12]}…). An admin approves it by deploying it, or "
+            f"with `dalsegno credentials approve {_owner(found)}`"
+        )
 
     async def open(self, name: str) -> Credential:
         """For a server's own needs, such as the signatures of webhooks: an empty list of workflows keeps a credential
         for them alone."""
-        return await self._credential(name, _decode((await self._record(name)).data))
+        return await self._credential(name, read_stored(await self._record(name)))
 
     async def _credential(self, name: str, stored: Stored) -> Credential:
         if not self.keys.is_read:
@@ -128,7 +165,7 @@ class Vault:
 
     async def _rotate(self, record: Record | None, key: SecretKey, done: Rotation) -> None:
         while record is not None:
-            stored = _decode(record.data)
+            stored = read_stored(record)
             if all(sealed.key == key.id for sealed in stored.fields.values()):
                 done.current += 1
                 return
@@ -173,13 +210,13 @@ class Vault:
 
 def _sealed(new: NewCredential, values: Mapping[str, str], key: SecretKey) -> Stored:
     hosts, workflows = tuple(map(str.lower, new.hosts)), tuple(new.workflows)
-    empty = Stored(new.type, {}, hosts, workflows, new.sent_as, new.description)
+    empty = Stored(new.type, {}, hosts, workflows, new.sent_as, new.description, needs_approval=True)
     fields = {field: key.seal(value, empty.bound_to(new.name, field)) for field, value in values.items()}
     return msgspec.structs.replace(empty, fields=fields)
 
 
 def _info(record: Record) -> CredentialInfo:
-    stored = _decode(record.data)
+    stored = read_stored(record)
     return CredentialInfo(
         name=record.id,
         type=stored.type,
@@ -193,6 +230,11 @@ def _info(record: Record) -> CredentialInfo:
         created_at=record.created_at,
         changed_at=record.changed_at,
     )
+
+
+def _owner(definition: Definition) -> str:
+    """A script inside a graph counts as the graph."""
+    return definition.name.rpartition(PART_SIGN)[0] if is_part(definition) else definition.name
 
 
 def _unknown(name: str) -> str:

@@ -36,6 +36,16 @@ SERVING: dict[str, tuple[str, str]] = {
             "ls` shows the queues of each key. An answer must come with the key that claimed the task."
         ),
     ),
+    "DS-324": (
+        (
+            "A key without the scope `admin` tried to deploy under a name, or below it with `/`, that a credential "
+            "lists, or to change an alias of it. The definition would use the credential."
+        ),
+        (
+            "Let an admin deploy it, or deploy it under another name. `dalsegno credentials ls` shows which credential "
+            "lists which names. See [Secrets](../secrets.md)."
+        ),
+    ),
     "DS-330": (
         "Too many requests, or too many failed attempts to sign in.",
         "Wait for as long as `Retry-After` says.",
@@ -100,6 +110,16 @@ SERVING: dict[str, tuple[str, str]] = {
             "Give every worker the same key. If you trust what is stored, run `dalsegno snapshots seal`, or extend the "
             "date with `dalsegno snapshots accept-until`; otherwise cancel the execution. "
             "See [Security](../security.md#snapshots)."
+        ),
+    ),
+    "DS-345": (
+        (
+            "A credential lists this workflow by name, but no admin has approved this content of it: a key without the "
+            "scope `admin` deployed it, or it is older than the approvals."
+        ),
+        (
+            "Look at the definition, then let an admin run `dalsegno credentials approve WORKFLOW@VERSION` or deploy "
+            "it again. `dalsegno credentials ls` lists what is not approved. See [Secrets](../secrets.md)."
         ),
     ),
     "DS-350": (

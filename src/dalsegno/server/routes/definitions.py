@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response, status
+from fastapi import APIRouter, Path, Query, Request, Response, status
 from fastapi.responses import StreamingResponse
 
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import no_such_version
-from dalsegno.server.access import needs
+from dalsegno.server.access import caller_of, needs
+from dalsegno.server.deploy_permission import check_may_change
 from dalsegno.server.deploying import check_source, deploy_source, detail_of, difference_of
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
@@ -46,9 +47,10 @@ async def validate(office: TheOffice, source: Source) -> Checked:
     openapi_extra=openapi_body(),
     responses={200: {"model": DeployedDefinition, "description": "It was there before."}},
 )
-async def deploy(office: TheOffice, source: Source, response: Response) -> DeployedDefinition:
-    """Stores a version; the same content again is the same version (200 instead of 201)."""
-    deployed = await deploy_source(office, source)
+async def deploy(office: TheOffice, source: Source, response: Response, http: Request) -> DeployedDefinition:
+    """Stores a version; the same content again is the same version (200 instead of 201). Names that a credential lists
+    need the scope `admin` (403)."""
+    deployed = await deploy_source(office, caller_of(http), source)
     if deployed.status != "new":
         response.status_code = status.HTTP_200_OK
     return deployed
@@ -91,17 +93,20 @@ async def diff(
 
 @router.put("/{name:whole}/aliases/{alias:part}", dependencies=[needs("run")])
 async def set_alias(
-    office: TheOffice, name: WorkflowName, alias: Alias, target: AliasTarget
+    office: TheOffice, name: WorkflowName, alias: Alias, target: AliasTarget, http: Request
 ) -> dict[str, int]:
-    """Lets an alias mean this version from now on; all aliases are returned."""
+    """Lets an alias mean this version from now on; all aliases are returned. Names that a credential lists need the
+    scope `admin` (403)."""
     archive = office.client.stack.archive
+    await check_may_change(office, caller_of(http), name)
     await archive.set_alias(name, alias, target.version)
     return await archive.aliases(name)
 
 
 @router.delete("/{name:whole}/aliases/{alias:part}", status_code=204, dependencies=[needs("run")])
-async def remove_alias(office: TheOffice, name: WorkflowName, alias: Alias) -> None:
+async def remove_alias(office: TheOffice, name: WorkflowName, alias: Alias, http: Request) -> None:
     """What is started from now on cannot name it any more; what runs goes on."""
+    await check_may_change(office, caller_of(http), name)
     if not await office.client.stack.archive.remove_alias(name, alias):
         raise NotFound(no_such_version(name, alias))
 

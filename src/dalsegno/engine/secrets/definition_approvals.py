@@ -1,0 +1,206 @@
+"""Which definitions may use credentials that list workflows: those that an admin deployed or approved.
+
+An approval belongs to a content hash, so a changed definition needs another one. The names that credentials list are
+protected: only an admin deploys under them, or below them with ``/``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+import msgspec
+from msgspec import Struct
+
+from dalsegno.engine.secrets.credentials import KIND as CREDENTIAL
+from dalsegno.engine.secrets.credentials import Stored, read_stored
+from dalsegno.model.definition import PART_SIGN, Definition, is_part
+from dalsegno.ports.archive import Archive
+from dalsegno.ports.clock import Clock
+from dalsegno.ports.records import Records
+
+logger = logging.getLogger("dalsegno.credentials")
+
+KIND = "definition-approval"
+GRACE_KIND = "definition-approval-grace"
+GRACE_ID = "1"
+GRACE_SECONDS = 30 * 86_400.0
+"""How long definitions from before approvals use credentials from before approvals by their name alone."""
+STORE = "the store"
+"""Who approved what was deployed by a process with access to the store."""
+FRESH_FOR = 1.0
+"""Seconds for which the protected names are remembered. The check at each use does not depend on them."""
+PAGE = 500
+
+
+class DefinitionApproval(Struct, frozen=True):
+    """``workflows``: the names it counts under. A script inside a graph counts under the name of the graph."""
+
+    workflows: tuple[str, ...]
+    by: str
+    at: float
+
+
+class Grace(Struct, frozen=True):
+    """For stores from before approvals: definitions older than ``since`` are accepted by name before ``until``."""
+
+    since: float
+    until: float
+
+
+class ListedDefinition(Struct, frozen=True):
+    """A deployed version that a credential lists by name."""
+
+    workflow: str
+    version: int
+    hash: str
+    credentials: tuple[str, ...]
+    approval: DefinitionApproval | None = None
+
+
+class DefinitionApprovals:
+    def __init__(self, records: Records, archive: Archive, clock: Clock) -> None:
+        self.records = records
+        self.archive = archive
+        self.clock = clock
+        self._warned: set[tuple[str, str]] = set()
+
+    async def of(self, hash: str) -> DefinitionApproval | None:
+        record = await self.records.get(KIND, hash)
+        return _decode_approval(record.data) if record is not None else None
+
+    async def approve(self, definition: Definition, parts: Sequence[str], by: str) -> bool:
+        """``parts``: content hashes of the scripts inside a graph. Whether anything was new."""
+        changed = False
+        for content in (*parts, definition.hash):
+            changed |= await self._approve(content, definition.name, by)
+        return changed
+
+    async def _approve(self, hash: str, workflow: str, by: str) -> bool:
+        while True:
+            record = await self.records.get(KIND, hash)
+            known = _decode_approval(record.data).workflows if record is not None else ()
+            if workflow in known:
+                return False
+            data = msgspec.json.encode(DefinitionApproval((*known, workflow), by, self.clock.now()))
+            version = record.version if record is not None else 0
+            if await self.records.put(KIND, hash, data, version) is not None:
+                return True
+
+    async def withdraw(self, hash: str) -> bool:
+        """Whether there was one."""
+        return await self.records.remove(KIND, hash)
+
+    async def listed(self) -> list[ListedDefinition]:
+        """Current and aliased versions whose names a credential lists, with their approvals."""
+        limited = await limited_credentials(self.records)
+        found: list[ListedDefinition] = []
+        after = ""
+        while limited and (page := await self.archive.definitions(after, PAGE)):
+            for current in page:
+                names = tuple(name for name, stored in limited if stored.lists(current.name))
+                if names and not is_part(current):
+                    found += [await self._listed(each, names) for each in await self._in_use(current)]
+            after = page[-1].name
+        return found
+
+    async def _listed(self, definition: Definition, credentials: tuple[str, ...]) -> ListedDefinition:
+        approval = await self.of(definition.hash)
+        return ListedDefinition(definition.name, definition.version, definition.hash, credentials, approval)
+
+    async def _in_use(self, current: Definition) -> list[Definition]:
+        named = set((await self.archive.aliases(current.name)).values()) - {current.version}
+        older = await self.archive.versions(current.name) if named else []
+        return [current, *(each for each in older if each.version in named)]
+
+    # -- stores from before approvals ---------------------------------------------------------------------------
+
+    async def grace(self) -> Grace | None:
+        """None where nothing has needed it so far."""
+        record = await self.records.get(GRACE_KIND, GRACE_ID)
+        return msgspec.json.decode(record.data, type=Grace) if record is not None else None
+
+    async def end_grace(self) -> None:
+        await self.records.put(GRACE_KIND, GRACE_ID, msgspec.json.encode(Grace(0.0, 0.0)))
+
+    async def in_grace(self, credential: str, stored: Stored, definition: Definition) -> bool:
+        """Whether a definition without approval may use the credential: both are from before approvals, and the time
+        for approving is not over."""
+        if stored.needs_approval:
+            return False
+        grace = await self.grace() or await self._begin_grace()
+        if definition.created_at >= grace.since or self.clock.now() >= grace.until:
+            return False
+        if (credential, definition.hash) not in self._warned:
+            self._warned.add((credential, definition.hash))
+            logger.warning(
+                "workflow '%s' version %d uses credential '%s' without an admin's approval; that ends in %.0f days: "
+                "`dalsegno credentials approve %s@%d`",
+                definition.name,
+                definition.version,
+                credential,
+                (grace.until - self.clock.now()) / 86_400,
+                definition.name,
+                definition.version,
+            )
+        return True
+
+    async def _begin_grace(self) -> Grace:
+        now = self.clock.now()
+        data = msgspec.json.encode(Grace(now, now + GRACE_SECONDS))
+        await self.records.put(GRACE_KIND, GRACE_ID, data, 0)
+        return await self.grace() or Grace(0.0, 0.0)
+
+
+class ProtectedNames:
+    """Names that credentials list: deployed under them, a definition would use what is not its own."""
+
+    def __init__(self, records: Records, clock: Clock) -> None:
+        self.records = records
+        self.clock = clock
+        self._known: list[tuple[str, str]] = []
+        self._fresh_until = float("-inf")
+
+    def forget(self) -> None:
+        """After a change in this process."""
+        self._fresh_until = float("-inf")
+
+    async def protecting(self, name: str) -> tuple[str, str] | None:
+        """The credential that lists this name or one above it, and its entry."""
+        names = list(_with_those_above(name))
+        for credential, pattern in await self._patterns():
+            if any(fnmatchcase(each, pattern) for each in names):
+                return credential, pattern
+        return None
+
+    async def _patterns(self) -> list[tuple[str, str]]:
+        now = self.clock.now()
+        if not self._fresh_until - FRESH_FOR <= now < self._fresh_until:
+            self._known = [
+                (name, pattern)
+                for name, stored in await limited_credentials(self.records)
+                for pattern in stored.workflows
+            ]
+            self._fresh_until = now + FRESH_FOR
+        return self._known
+
+
+async def limited_credentials(records: Records) -> list[tuple[str, Stored]]:
+    """Those that list workflows, by name."""
+    found: list[tuple[str, Stored]] = []
+    after = ""
+    while page := await records.page(CREDENTIAL, after, PAGE):
+        read = ((record.id, read_stored(record)) for record in page)
+        found += [(name, stored) for name, stored in read if not stored.is_for_any_workflow]
+        after = page[-1].id
+    return found
+
+
+def _with_those_above(name: str) -> Iterator[str]:
+    while name:
+        yield name
+        name = name.rpartition(PART_SIGN)[0]
+
+
+_decode_approval = msgspec.json.Decoder(DefinitionApproval).decode

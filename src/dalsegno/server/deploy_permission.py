@@ -1,0 +1,46 @@
+"""Who may deploy under which name: names that credentials list are the admins'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dalsegno.errors import ProtectedName
+from dalsegno.server.access import Caller
+from dalsegno.server.office import Office
+
+
+def approver(caller: Caller) -> str | None:
+    """The name under which a caller's deploy counts as approved; None for one without the scope ``admin``."""
+    return caller.name if "admin" in caller.scopes else None
+
+
+async def check_may_deploy(
+    office: Office, caller: Caller, name: str, content: str, parts: Sequence[str] = ()
+) -> None:
+    """Raises ProtectedName, unless the same content is the current version already: then nothing changes. ``parts``:
+    names of the scripts inside a graph."""
+    if approver(caller) is not None:
+        return
+    for each in (name, *parts):
+        listing = await office.engine.vault.protected_names.protecting(each)
+        if listing is not None:
+            current = await office.client.stack.archive.definition(name)
+            if current is None or current.hash != content:
+                raise _refusal(caller, each, listing)
+
+
+async def check_may_change(office: Office, caller: Caller, name: str) -> None:
+    """Whether this caller may change which version a name or its aliases mean; raises ProtectedName."""
+    if approver(caller) is None:
+        listing = await office.engine.vault.protected_names.protecting(name)
+        if listing is not None:
+            raise _refusal(caller, name, listing)
+
+
+def _refusal(caller: Caller, name: str, listing: tuple[str, str]) -> ProtectedName:
+    credential, pattern = listing
+    return ProtectedName(
+        f"the name '{name[:200]}' is protected: the credential '{credential}' lists '{pattern}'. A key with the scope "
+        f"'admin' can deploy it, or change its aliases; '{caller.name}' has {', '.join(sorted(caller.scopes))}. "
+        "Without one, choose another name"
+    )
