@@ -39,6 +39,7 @@ def test_a_schema_opens_no_connection(listener: socket.socket) -> None:
         listener.accept()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_schema_reads_no_file(tmp_path: Path) -> None:
     file = tmp_path / "secret.json"
     file.write_text(json.dumps({"foo": {"const": "the secret"}}))
