@@ -225,12 +225,17 @@ class Worker:
     def call_off(self, execution: str, tokens: Sequence[str] | None = None) -> None:
         """Interrupts runs of an execution or of some of its tokens that have become useless; what they return would be
         refused. Other processes find out themselves."""
-        for token in list(self._runs):
-            lease = self.running.get(token)
-            if lease is None or (tokens is not None and token not in tokens):
-                continue
-            if lease.execution == execution or task_execution_id(token) == execution:
-                self._interrupt(lease)
+        its = [
+            lease
+            for lease in map(self.running.get, self._runs if tokens is None else tokens)
+            if lease is not None
+            and (
+                lease.execution == execution
+                or (lease.kind == "task" and task_execution_id(lease.token) == execution)
+            )
+        ]
+        for lease in its:
+            self._interrupt(lease)
 
     def _interrupt(self, lease: Lease) -> None:
         """Not while its commit is under way: ``started`` knows only what still runs."""
