@@ -396,4 +396,7 @@ def _call_off(worker: Worker, transition: Transition, applied: Applied) -> None:
         elif type(effect) is FinishExecution:
             handed_over = effect.hand_over
     if applied.ended is not None and not handed_over:
-        worker.call_off(transition.execution)
+        last = worker.running.get(transition.token) if transition.token is not None else None
+        if last is None or last.execution_kind != "graph":
+            worker.call_off(transition.execution)
+        # Else a step here ended a graph, which seldom has another that runs: the worker's next look finds it.
