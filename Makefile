@@ -126,10 +126,16 @@ soak: $(DEV) servers  ## the simulator over SEEDS=2000 other seeds (START=…), 
 
 SECONDS ?= 1800
 RATE ?=
+HOSTILE_SECONDS ?= 600
+SEED ?= 1
 
 .PHONY: soak-postgres
 soak-postgres: $(DEV) servers  ## half an hour on a private PostgreSQL at half the peak: memory, bloat, latency, and a plot (SECONDS=1800, RATE=…)
 	@$(PYTHON) -m bench.soak.run --seconds $(SECONDS) $(if $(RATE),--rate $(RATE))
+
+.PHONY: soak-hostile
+soak-hostile: $(DEV) servers  ## ten minutes of hostile requests beside an honest workflow, on SQLite and on PostgreSQL (HOSTILE_SECONDS=600, SEED=1)
+	@for store in sqlite postgres; do echo "== $$store"; $(PYTHON) -m bench.hostile.run --store $$store --seconds $(HOSTILE_SECONDS) --seed $(SEED); done
 
 .PHONY: bench
 bench: $(DEV)  ## measure this machine: all workloads, or ARGS="chain --json"
