@@ -149,8 +149,7 @@ class Grammar:
                     f"let v{number} = {value}",
                     f"let v{number} = {value}\nawait Timer.delay(0)",
                     f"let v{number} = 0\nfor (let i of {self.list()}) {{ v{number} += i.length }}",
-                    f"let v{number} = []\n"
-                    f"while (v{number}.length < {self.choose(SIZES)}) {{ v{number}.push({self.leaf(names)}) }}",
+                    f"let v{number} = []\n{_until(f'v{number}', self.choose(SIZES), self.leaf(names))}",
                     f"let v{number} = null\ntry {{ v{number} = {value} }} catch (e) {{ v{number} = e.message }}",
                     f"let v{number} = await Promise.all([Timer.delay(0), Timer.delay(0.01)])\nlog({value})",
                 )
@@ -173,11 +172,11 @@ class Grammar:
                     "let d = [1]\nfor (let i = 0; i < 60; i++) { d = [d, d] }\nreturn d",
                     "let d = [1]\nfor (let i = 0; i < 40; i++) { d = [d, d] }\nawait Timer.delay(0)\nreturn d.length",
                     "let p = []\nfor (let i = 0; i < 20000; i++) { p.push(Timer.delay(3600)) }\nawait Promise.all(p)",
-                    "let p = []\nfor (let i = 0; i < 2000; i++) { p.push(Timer.delay(0)) }\nreturn (await Promise.all(p)).length",
+                    "let p = []\nfor (let i = 0; i < 2000; i++) { p.push(Timer.delay(0)) }\nawait Promise.all(p)",
                     "await Signal.next('never')",
                     "while (true) { await Timer.delay(0) }",
                     f"let s = ''\nfor (let i = 0; i < {size}; i++) {{ s += 'a' }}\nreturn s.length",
-                    f"let l = ('a'.repeat({size})).split('')\nlet n = 0\nfor (let x of l) {{ l[n] = x + x; n++ }}\nreturn n",
+                    f"let l = ('a'.repeat({size})).split('')\nlet n = 0\nfor (let x of l) {{ l[n] = x + x; n++ }}",
                     f"let o = {{}}\nfor (let i = 0; i < {size}; i++) {{ o['k' + i] = i }}\nreturn o.k1",
                     "let f = x => x\nfor (let i = 0; i < 400; i++) { let g = f; f = x => g(x) + 1 }\nreturn f(0)",
                     f"return Task.run('nothing', 'a'.repeat({size}))",
@@ -384,6 +383,10 @@ class Grammar:
             {"id": f"n{number}", "type": "log", "parameters": {"message": "m"}} for number in range(count)
         ]
         return {"name": name, "nodes": nodes, "edges": _row(nodes)}
+
+
+def _until(name: str, size: int, value: str) -> str:
+    return f"while ({name}.length < {size}) {{ {name}.push({value}) }}"
 
 
 def _row(nodes: list[dict[str, Any]]) -> list[dict[str, str]]:
