@@ -10,8 +10,11 @@ from dalsegno.engine.memory_budget import MemoryBudget, StepMemory, claim_memory
 
 
 async def until_waiting(budget: MemoryBudget, count: int) -> None:
-    while budget.waiting < count:
+    for _ in range(100):
+        if budget.waiting >= count:
+            return
         await asyncio.sleep(0)
+    raise AssertionError(f"{budget.waiting} of {count} claims wait")
 
 
 def test_steps_hold_no_more_than_the_budget_together() -> None:
