@@ -6,7 +6,17 @@ import asyncio
 
 import pytest
 
-from dalsegno.engine.memory_budget import MemoryBudget, StepMemory, claim_memory, step_memory
+from dalsegno.engine.memory_budget import (
+    MemoryBudget,
+    StepMemory,
+    claim_memory,
+    is_heavy,
+    is_light,
+    keep_memory,
+    step_memory,
+)
+
+MB = 2**20
 
 
 async def until_waiting(budget: MemoryBudget, count: int) -> None:
@@ -87,14 +97,18 @@ def test_a_cancelled_claim_holds_nothing(is_granted: bool) -> None:
     asyncio.run(scenario())
 
 
-def test_a_step_claims_once_and_releases_all() -> None:
+def test_a_step_claims_anew_what_is_larger_and_releases_all() -> None:
     async def scenario() -> None:
-        budget = MemoryBudget(100)
+        budget = MemoryBudget(100 * MB)
         memory = StepMemory(budget)
         step_memory.set(memory)
-        await claim_memory(60, "a")
-        await claim_memory(60, "a")  # would wait for ever, if it were counted twice
-        assert budget.held == 60
+        await claim_memory(60 * MB)
+        await claim_memory(60 * MB)  # would wait for ever, if it were counted twice
+        assert budget.held == 60 * MB
+        await claim_memory(90 * MB)
+        assert (budget.held, is_heavy(90 * MB), is_light(91 * MB)) == (90 * MB, True, True)
+        keep_memory(10 * MB)
+        assert budget.held == 10 * MB
         memory.release()
         memory.release()
         assert budget.held == 0
@@ -103,4 +117,14 @@ def test_a_step_claims_once_and_releases_all() -> None:
 
 
 def test_code_outside_of_a_step_is_not_held_up() -> None:
-    asyncio.run(claim_memory(10**12, "a"))
+    asyncio.run(claim_memory(10**12))
+
+
+def test_small_claims_are_free() -> None:
+    async def scenario() -> None:
+        budget = MemoryBudget(1)
+        step_memory.set(StepMemory(budget))
+        await claim_memory(MB)
+        assert budget.held == 0
+
+    asyncio.run(scenario())

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from dalsegno.engine.heavy_work import PAUSE, SLICE, heavy_work
+from dalsegno.engine.memory_budget import LIGHT, claim_memory, is_light, keep_memory
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.lang import ExpressionFailed
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded
@@ -39,6 +40,7 @@ class StepMeter(Meter):
         "granted",
         "granted_bytes",
         "in_thread",
+        "light",
         "step",
         "step_bytes_left",
         "step_left",
@@ -55,6 +57,8 @@ class StepMeter(Meter):
         self.until = 0.0
         """When the evaluation is to give way; 0: it need not."""
         self.in_thread = False
+        self.light = False
+        """Whether the step has claimed no memory."""
         self.deferred = False
         """Whether an evaluation was given up because it takes long."""
 
@@ -64,6 +68,11 @@ class StepMeter(Meter):
         self.step_bytes_left -= self.granted_bytes - self.bytes_left
         self.granted = self.work_left = min(self.limits.instructions, self.step_left)
         self.granted_bytes = self.bytes_left = min(self.limits.allocated_bytes, self.step_bytes_left)
+
+    @property
+    def allocated(self) -> int:
+        """Bytes that the step has used so far."""
+        return self.step.step_bytes - self.step_bytes_left + self.granted_bytes - self.bytes_left
 
     def allowance(self) -> int:
         if self.until and self.granted - self.work_left > BRIEF and _clock() > self.until:
@@ -81,6 +90,12 @@ class StepMeter(Meter):
             raise self.too_much_work()
         if self.work_left < 0:
             raise self.too_much_work()
+
+    def keep(self, size: int, what: str) -> None:
+        if self.light and self.granted_bytes - self.bytes_left + size > LIGHT:
+            self.deferred = True
+            raise limit_exceeded(f"{what} needs more memory than the step has claimed")
+        super().keep(size, what)
 
     def too_much_work(self) -> ScriptThrow:
         if self.granted == self.limits.instructions:
@@ -114,9 +129,10 @@ class StepMeter(Meter):
 
 
 def try_at_once(meter: StepMeter, work: Callable[[], T], seconds: float = FIRST) -> T | None:
-    """Do ``work``, which evaluates expressions, in the event loop. Where it takes long the meter says ``deferred``
-    afterwards, and the result means nothing."""
+    """Do ``work``, which evaluates expressions, in the event loop. Where it takes long, or more memory than the
+    step has claimed, the meter says ``deferred`` afterwards, and the result means nothing."""
     meter.until = _clock() + seconds
+    meter.light = is_light(meter.limits.allocated_bytes)
     try:
         return work()
     except ExpressionFailed:
@@ -124,11 +140,13 @@ def try_at_once(meter: StepMeter, work: Callable[[], T], seconds: float = FIRST)
             raise
         return None
     finally:
-        meter.until = 0.0
+        meter.until, meter.light = 0.0, False
 
 
 async def in_thread(meter: StepMeter, workflow: str, work: Callable[[], T]) -> T:
-    """Do ``work`` beside the event loop, in slices."""
+    """Do ``work`` beside the event loop, in slices, with the memory that one evaluation may use. Afterwards the
+    step keeps as much as its evaluations have allocated."""
+    await claim_memory(meter.allocated + meter.limits.allocated_bytes)
 
     def run() -> T:
         meter.in_thread, meter.until = True, _clock() + SLICE
@@ -137,7 +155,9 @@ async def in_thread(meter: StepMeter, workflow: str, work: Callable[[], T]) -> T
         finally:
             meter.in_thread, meter.until = False, 0.0
 
-    return await heavy_work().in_thread(workflow, run)
+    found = await heavy_work().in_thread(workflow, run)
+    keep_memory(meter.allocated)
+    return found
 
 
 async def evaluated(meter: StepMeter, workflow: str, work: Callable[[], T]) -> T:
@@ -163,6 +183,7 @@ async def evaluated_each(
     for local in names:
         if _clock() > until:
             heartbeat()
+            await claim_memory(meter.allocated)
             await heavy_work().turn(workflow)
             until = _clock() + SLICE
         before = meter.state()

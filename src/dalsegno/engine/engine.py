@@ -18,6 +18,7 @@ from dalsegno.engine.focus import FocusedBroker
 from dalsegno.engine.heartbeat import Heartbeat
 from dalsegno.engine.limits import follow_openings
 from dalsegno.engine.loader import Loader
+from dalsegno.engine.memory_budget import MemoryBudget
 from dalsegno.engine.observing import Both, Observer
 from dalsegno.engine.outage import Outage
 from dalsegno.engine.outbox import Outbox
@@ -99,7 +100,7 @@ class Engine:
             self.vault.keys, stack.records, stack.clock, self.settings.unsealed_seconds
         )
         self.storage = Storage(stack.blobs, self.settings.limits.stored_bytes)
-        self.loader = Loader(stack.ledger, stack.blobs)
+        self.loader = Loader(stack.ledger, self.storage)
         self.runner = Runner(types, self.loader, self.services, self._log, self.settings.limits)
         self.committer = Committer(stack.ledger, stack.broker, self._applied, stack.commits_at_once)
         self.steps = Steps(
@@ -118,7 +119,11 @@ class Engine:
         log = lambda execution, level, message: self._log(execution, "script", level, message)  # noqa: E731 - a sink
         limits = self.settings.limits
         turn_limits = TurnLimits(
-            limits.scripts.instructions, limits.snapshot_bytes, limits.value_bytes, limits.stored_bytes
+            limits.scripts.instructions,
+            limits.snapshot_bytes,
+            limits.value_bytes,
+            limits.stored_bytes,
+            limits.scripts.allocated_bytes,
         )
         self.scripts = ScriptSteps(
             stack.ledger,
@@ -239,6 +244,7 @@ class Engine:
             concurrency=settings.concurrency,
             # A worker for one execution has no others to think of.
             workflow_share=settings.workflow_share if serves_others else 1.0,
+            memory=MemoryBudget(settings.memory),
         )
         if self._tasks is not None:
             self._tasks.workflow_of = self.worker.shares.current_workflow

@@ -4,7 +4,8 @@ Nearly every step needs a few kilobytes and asks for nothing. A step that is abo
 claims its whole allowance at once and holds it until its commit is done:
 
 * Steps wait for a claim while the budget is used up. Workflows take turns, so one of them cannot keep the others out.
-* A step claims once. It never waits for more while it holds something, so claims cannot block each other for good.
+* A step that needs more than it holds gives that back and claims the larger size anew. It never waits while it holds
+  something, so claims cannot block each other for good.
 * A claim larger than the budget is granted when nothing else is held.
 """
 
@@ -12,13 +13,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TypeAlias
 
 Claim: TypeAlias = tuple[int, "asyncio.Future[None]"]
 
+TOTAL = 128 * 1024 * 1024
+"""Bytes of the budget, unless the settings say otherwise."""
 LIGHT = 1024 * 1024
 """Bytes that a step may hold without a claim."""
+DECODED = 4
+"""How many times larger a value is in memory than its JSON, as a rule."""
 
 
 class MemoryBudget:
@@ -77,34 +83,70 @@ class MemoryBudget:
 
 
 class StepMemory:
-    """What one step holds."""
+    """What one step holds. ``workflow`` names the workflow that it belongs to."""
 
-    __slots__ = ("_budget", "_held")
+    __slots__ = ("_budget", "_held", "_workflow")
 
-    def __init__(self, budget: MemoryBudget) -> None:
+    def __init__(self, budget: MemoryBudget, workflow: Callable[[], str] = str) -> None:
         self._budget = budget
+        self._workflow = workflow
         self._held = 0
 
     @property
-    def is_heavy(self) -> bool:
-        return self._held > 0
+    def held(self) -> int:
+        return self._held
 
-    async def claim(self, size: int, workflow: str) -> None:
-        if not self._held:
-            self._held = await self._budget.claim(size, workflow)
+    @property
+    def total(self) -> int:
+        return self._budget.total
+
+    async def claim(self, size: int) -> None:
+        if self._held < min(size, self._budget.total):
+            self.release()
+            self._held = await self._budget.claim(size, self._workflow())
+
+    def shrink(self, size: int) -> None:
+        """Keep ``size`` bytes at most, and give back the rest."""
+        if self._held > size:
+            held, self._held = self._held, size
+            self._budget.release(held - size)
 
     def release(self) -> None:
-        if self._held:
-            held, self._held = self._held, 0
-            self._budget.release(held)
+        self.shrink(0)
 
 
 step_memory: ContextVar[StepMemory | None] = ContextVar("dalsegno-step-memory", default=None)
 """Of the step that runs in this task; None outside of a worker."""
 
 
-async def claim_memory(size: int, workflow: str) -> None:
-    """For the step that runs in this task. It returns at once where the step holds its allowance, or there is none."""
+async def claim_memory(size: int) -> None:
+    """For the step that runs in this task. Returns at once where the step holds as much, or there is no step."""
     memory = step_memory.get()
-    if memory is not None and not memory.is_heavy:
-        await memory.claim(size, workflow)
+    if memory is not None and size > LIGHT:
+        await memory.claim(size)
+
+
+async def claim_more_memory(size: int) -> None:
+    """Beside what the step that runs in this task holds already."""
+    memory = step_memory.get()
+    if memory is not None:
+        await memory.claim(memory.held + size)
+
+
+def is_light(size: int) -> bool:
+    """Whether the step that runs in this task would have to claim so many bytes first."""
+    memory = step_memory.get()
+    return memory is not None and memory.held < min(size, memory.total)
+
+
+def is_heavy(size: int) -> bool:
+    """Whether the step that runs in this task has claimed so many bytes."""
+    memory = step_memory.get()
+    return memory is not None and memory.held >= min(size, memory.total)
+
+
+def keep_memory(size: int) -> None:
+    """What the step that runs in this task still needs; the rest goes to others."""
+    memory = step_memory.get()
+    if memory is not None:
+        memory.shrink(size)

@@ -1,4 +1,3 @@
-# LEAD: before you go on, read /work/wt/NOTE-budgets.md (then delete this line and the committed NOTE-FROM-LEAD.md)
 """Values on their way into the ledger: checked, encoded once, and put into a blob where they are large."""
 
 from __future__ import annotations

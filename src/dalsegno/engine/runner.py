@@ -1,4 +1,3 @@
-# LEAD: before you go on, read /work/wt/NOTE-budgets.md (then delete this line and the committed NOTE-FROM-LEAD.md)
 """Running one node: load what it mentions, render its parameters, execute it, catch whatever it raises."""
 
 from __future__ import annotations

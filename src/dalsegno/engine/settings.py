@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dalsegno.core.fail import MAX_LOSSES
+from dalsegno.engine.memory_budget import TOTAL
 from dalsegno.engine.retention import Retention
 from dalsegno.graph.document import SCHEMA_STEPS, DocumentLimits
 from dalsegno.lang import Limits
@@ -64,6 +65,8 @@ class EngineSettings:
     retention: Retention = None
     """Seconds after which ended executions are removed, by the state they ended in or for all; None keeps them."""
     worker_name: str | None = None
+    memory: int = TOTAL
+    """Bytes that steps with large values may hold together in this process; others wait until some are free."""
     threads: int = 32
     """Threads for tasks that are ordinary functions."""
     limits: EngineLimits = DEFAULT_LIMITS

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 
+from dalsegno.engine.memory_budget import DECODED, claim_more_memory
 from dalsegno.model.effect import ResolveSlot, SettlePromise, SpawnToken, StoreOutput
 from dalsegno.model.transition import Transition
 from dalsegno.ports.blobs import Blobs
@@ -16,6 +18,9 @@ AT_ONCE = 1024 * 1024
 """Bytes in rows that are written to the store's count together."""
 REMEMBERED = 10_000
 """Executions of which bytes are remembered that were not written yet."""
+
+READS = 4
+"""Blobs that are read at the same time."""
 
 _NAME = re.compile(rb'"([0-9a-f]{64})"')
 
@@ -30,6 +35,7 @@ class Storage:
     def __init__(self, blobs: Blobs, limit: int) -> None:
         self.limit = limit
         self._blobs = blobs
+        self._reads = asyncio.Semaphore(READS)
         self._uncounted: OrderedDict[str, int] = OrderedDict()
 
     async def put(
@@ -38,7 +44,11 @@ class Storage:
         return await self._blobs.put(execution, data, turn=turn, limit=self.limit if limit is None else limit)
 
     async def get(self, execution: str, blob: str) -> bytes:
-        return await self._blobs.get(execution, blob)
+        """A few at a time: how much memory a blob takes is known only when it is here."""
+        async with self._reads:
+            data = await self._blobs.get(execution, blob)
+            await claim_more_memory(len(data) * DECODED)
+            return data
 
     async def prune(self, execution: str, turn: int, keep: Collection[str]) -> None:
         await self._blobs.prune(execution, turn, keep)

@@ -18,6 +18,7 @@ from dalsegno.engine.elsewhere import RunsElsewhere
 from dalsegno.engine.heartbeat import Names
 from dalsegno.engine.letting_go import LettingGo
 from dalsegno.engine.long_runs import LongRuns
+from dalsegno.engine.memory_budget import TOTAL, MemoryBudget, StepMemory, step_memory
 from dalsegno.engine.observing import Observer
 from dalsegno.engine.obsolete_runs import ObsoleteRuns
 from dalsegno.engine.raised import is_failure
@@ -72,6 +73,7 @@ class Worker:
         concurrency: int = 100,
         continues: bool = True,
         workflow_share: float = 1.0,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self.ledger = ledger
         self.broker = broker
@@ -84,6 +86,7 @@ class Worker:
         self.offers: Callable[[], tuple[str, ...]] = tuple
         """What this process can run that not every worker can."""
         self.concurrency = concurrency
+        self.memory = memory or MemoryBudget(TOTAL)
         self.running: dict[str, Lease] = {}
         self.started: dict[str, float] = {}
         """Since when each run goes on. One that has come to its end and waits for its commit is not among them."""
@@ -282,6 +285,8 @@ class Worker:
         hops, this_run = 0, asyncio.current_task()
         following: Lease | None = lease
         current_lease.set(lease)
+        memory = StepMemory(self.memory, lambda: self.shares.workflow_of(lease))
+        step_memory.set(memory)
         try:
             while following is not None:
                 lease, hops = following, hops + 1
@@ -298,6 +303,7 @@ class Worker:
                     following, body = await self._advance(lease, body, going_on, name)
                 if self.transactions.has(lease):
                     await self.transactions.abandon(lease)  # its step was not applied
+                memory.release()
                 self._done(lease, now)
                 if following is not None:
                     self.running[following.token] = following
@@ -318,6 +324,7 @@ class Worker:
             self._done(lease, now)
         finally:
             self.shares.free(slot)
+            memory.release()
             self._free.set()
             if self.transactions.has(lease):
                 await self.transactions.abandon(lease)

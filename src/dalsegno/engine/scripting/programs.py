@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, Protocol
 
+from dalsegno.engine.memory_budget import LIGHT
 from dalsegno.graph.workflow_limit import front_matter_limit
 from dalsegno.lang import FlowProgram, Limits, Machine
 from dalsegno.lang.durations import parse_duration
@@ -65,6 +67,7 @@ class ScriptProgram:
         "definition",
         "input_schema",
         "is_own",
+        "light_limits",
         "limits",
         "native",
         "timeout",
@@ -80,6 +83,8 @@ class ScriptProgram:
         self.limits = limits
         self.is_own = False
         """Whether its code is the running program's own; else it comes from the store."""
+        self.light_limits = replace(limits, allocated_bytes=min(limits.allocated_bytes, LIGHT))
+        """For a turn that has claimed no memory."""
         self.native = definition.kind == "python"
         """Whether its turns run user code, which belongs in a thread of its own."""
         timeout = front_matter.get("timeout")
@@ -88,11 +93,13 @@ class ScriptProgram:
         self.workflow_limit = front_matter_limit(front_matter, definition.name)
 
     def start(
-        self, inputs: Any, context: Mapping[str, Any], now: float, budget: int | None
+        self, inputs: Any, context: Mapping[str, Any], now: float, budget: int | None, *, light: bool = False
     ) -> RunningMachine:
+        """``light``: with the memory of a turn that has claimed none."""
         if isinstance(self.code, PythonProgram):
             return PythonMachine.start(self.code, inputs, context, now=now, budget=budget, limits=self.limits)
-        return Machine.start(self.code, inputs, context, now=now, budget=budget, limits=self.limits)
+        limits = self.light_limits if light else self.limits
+        return Machine.start(self.code, inputs, context, now=now, budget=budget, limits=limits)
 
     def blobs_in(self, snapshot: bytes) -> tuple[str, ...]:
         """Blobs that must be at hand before the snapshot is loaded. Scripts ask for theirs when they need them."""
@@ -110,10 +117,10 @@ class ScriptProgram:
         """Names that its code uses and this process does not have: those of another version of its module."""
         return self.code.lacking() if isinstance(self.code, PythonProgram) else frozenset()
 
-    def load(self, snapshot: bytes, blobs: Mapping[str, bytes]) -> RunningMachine:
+    def load(self, snapshot: bytes, blobs: Mapping[str, bytes], *, light: bool = False) -> RunningMachine:
         if isinstance(self.code, PythonProgram):
             return PythonMachine.loads(self.code, snapshot, blobs=blobs, limits=self.limits)
-        return Machine.loads(self.code, snapshot, limits=self.limits)
+        return Machine.loads(self.code, snapshot, limits=self.light_limits if light else self.limits)
 
 
 class AbsentProgram(ScriptProgram):

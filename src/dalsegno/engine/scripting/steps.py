@@ -44,6 +44,7 @@ from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.elsewhere import Elsewhere
 from dalsegno.engine.lineage import Past
 from dalsegno.engine.loader import Loader
+from dalsegno.engine.memory_budget import DECODED, claim_memory, is_heavy, is_light
 from dalsegno.engine.results import Results
 from dalsegno.engine.runner import storable_failure
 from dalsegno.engine.schedule_step import schedule_step
@@ -53,7 +54,7 @@ from dalsegno.engine.scripting.hot import LARGEST, HotMachines, Warm, size_of
 from dalsegno.engine.scripting.programs import RunningMachine, ScriptProgram
 from dalsegno.engine.scripting.reading import Reading, outcome_of
 from dalsegno.engine.scripting.task_run import TaskRunner
-from dalsegno.engine.scripting.turns import SLICE, Turns
+from dalsegno.engine.scripting.turns import SLICE, TooLarge, Turns
 from dalsegno.engine.secrets.snapshot_seals import NO_KEY, KeyMissing, SnapshotSeals, check_blob
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.storage import SMALL, Storage, blob_names, bytes_in_rows
@@ -172,11 +173,20 @@ class ScriptSteps:
             error = ErrorValue("WORKER_LOST", message, "WorkerLost")
             return ScriptStep(fail_script(lease, error, self.ledger.now()))
         try:
-            return await self._resume_machine(lease)
+            return await self._resume_once_or_twice(lease)
         except SnapshotError as error:
             logger.error("the stored machine of execution %s is damaged: %s", lease.execution, error)
             value = ErrorValue("SNAPSHOT_DAMAGED", str(error))
             return ScriptStep(fail_script(lease, value, self.ledger.now()))
+
+    async def _resume_once_or_twice(self, lease: Lease) -> ScriptStep:
+        """Nearly every turn needs little memory. One that needs more is run again when it has claimed that: until it is
+        committed it has no effects."""
+        try:
+            return await self._resume_machine(lease)
+        except TooLarge:
+            await claim_memory(self.limits.scripts.allocated_bytes)
+            return await self._resume_machine(lease)
 
     async def _resume_machine(self, lease: Lease) -> ScriptStep:
         program = await self.definitions.script(lease.definition)
@@ -225,6 +235,10 @@ class ScriptSteps:
         """Brings the machine back, where its program is to run: that may call the user's own code."""
         execution = lease.execution
         warm = self.hot.take(execution)
+        size = self.limits.scripts.allocated_bytes
+        light = is_light(size)
+        if is_heavy(size):
+            warm = None  # the first try has left it somewhere in the middle
         blobs: dict[str, bytes] = {}
         snapshot = b""
         if warm is None or warm.version != view.version:
@@ -239,7 +253,7 @@ class ScriptSteps:
             job.blobs = warm.blobs
 
         def load() -> RunningMachine:
-            machine = warm.machine if warm is not None else program.load(snapshot, blobs)
+            machine = warm.machine if warm is not None else program.load(snapshot, blobs, light=light)
             job.before = machine.awaiting
             return machine
 
@@ -264,13 +278,15 @@ class ScriptSteps:
             "startedAt": int(body.started_at * 1000),
             "attempt": body.attempt,
         }
+        name, light = program.definition.name, is_light(self.limits.scripts.allocated_bytes)
+        await claim_memory(len(bytes(body.input)) * DECODED)
         inputs = decode_value(body.input)
         budget = None if program.native else SLICE
         turn, machine = await self.turns.run(
             job,
-            lambda: program.start(inputs, context, now, budget),
+            lambda: program.start(inputs, context, now, budget, light=light),
             self._thread(program),
-            program.definition.name,
+            name,
         )
         return self._turned(lease, job, turn, machine)
 
@@ -291,7 +307,9 @@ class ScriptSteps:
             turn.snapshot = self.seals.sealed(turn.snapshot, lease.execution, lease.definition)
         transition = commit_turn(lease, turn, self.ledger.now(), events)
         warm = None
-        if turn.status == "suspended" and machine is not None and job.awaiting is not None:
+        # A machine that has claimed memory has other limits than its next turn.
+        is_kept = machine is not None and not is_heavy(self.limits.scripts.allocated_bytes)
+        if turn.status == "suspended" and is_kept and job.awaiting is not None:
             read = turn.read + (turn.settled is not None)
             cancel = turn.cancel if turn.interrupted else ""
             known = _still_reachable(job.known, turn)
@@ -422,9 +440,12 @@ class ScriptSteps:
             blobs=warm.blobs,
         )
         machine = warm.machine
-        turn, after = await self.turns.run(
-            job, lambda: machine, self._thread(program), program.definition.name
-        )
+        try:
+            turn, after = await self.turns.run(
+                job, lambda: machine, self._thread(program), program.definition.name
+            )
+        except TooLarge:
+            return ScriptStep(plain())  # the script goes on in a step of its own
         step = self._turned(lease, job, turn, after, (event,))
         step.instead = plain
         return step

@@ -1,4 +1,3 @@
-# LEAD: before you go on, read /work/wt/NOTE-budgets.md (then delete this line and the committed NOTE-FROM-LEAD.md)
 """A turn: running a machine from one stop to the next await that nothing known resolves."""
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from dalsegno.engine.scripting.following import Job, follow
 from dalsegno.engine.scripting.programs import RunningMachine
 from dalsegno.engine.storage import blob_names
 from dalsegno.errors import InternalError, InvalidInput, LimitExceeded, NotJson
+from dalsegno.lang import Machine
 from dalsegno.lang.effects import AwaitSignal, Effect, ErrorValue, StartTask, StartWorkflow
 from dalsegno.ports.blobs import Blobs
 
@@ -41,6 +41,12 @@ class TurnLimits:
     snapshot_bytes: int = 4 * 1024 * 1024
     value_bytes: int = 64 * 1024 * 1024
     stored_bytes: int = 256 * 1024 * 1024
+    memory: int = 64 * 1024 * 1024
+    """What a turn claims that needs more than `LIGHT`."""
+
+
+class TooLarge(Exception):
+    """A turn needs more memory than it has claimed: it is to be run again, from its stored machine."""
 
 
 class Turns:
@@ -74,6 +80,8 @@ class Turns:
                 more = follow(machine, job, SLICE)
                 if more or machine.status == "paused":
                     await self._go_on(job, machine, more, workflow)
+                if machine.status == "failed" and _has_used_up(machine, self.limits):
+                    raise TooLarge
             turn, blobs = self._turn(job, machine)
             if blobs:
                 await self._store(job, blobs)
@@ -205,6 +213,13 @@ class Turns:
             raise LimitExceeded(
                 f"{what} is {len(raw):,} bytes of JSON, more than the limit value_bytes of {self.limits.value_bytes:,}"
             )
+
+
+def _has_used_up(machine: RunningMachine, limits: TurnLimits) -> bool:
+    """Whether it failed for want of memory that it may still claim."""
+    if not isinstance(machine, Machine) or not machine.exceeded:
+        return False
+    return machine.limits.allocated_bytes < limits.memory and machine.host.meter.work_left >= 0
 
 
 async def _advance_in(
