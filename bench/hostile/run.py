@@ -67,6 +67,7 @@ class Soak:
         self.port = free_port()
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         self.latencies: list[float] = []
+        self.starts: list[float] = []
         self.failures: list[str] = []
         self.memory: dict[str, float] = {}
         self.disk: list[float] = []
@@ -128,6 +129,7 @@ class Soak:
             sys.executable,
             *words,
             cwd=ROOT,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""},
             stdin=pipe or asyncio.subprocess.DEVNULL,
             stdout=pipe or log,
             stderr=asyncio.subprocess.STDOUT if log is not None else None,
@@ -170,6 +172,7 @@ class Soak:
         if reply.status not in (200, 201, 202):
             self.failures.append(f"start {number}: {reply.status} {reply.body[:200]!r}")
             return
+        self.starts.append(time.monotonic() - began)
         path = f"/v1/executions/{reply.json()['id']}/wait?seconds=30"
         reply = await wire.send(Request("GET", path))
         found = reply.json() if reply.status == 200 else {}
@@ -229,6 +232,8 @@ class Soak:
             "honest_failures": self.failures[:10],
             "p50_ms": percentile(milliseconds, 0.5),
             "p99_ms": percentile(milliseconds, 0.99),
+            "start_p50_ms": percentile([each * 1000 for each in self.starts], 0.5),
+            "start_p99_ms": percentile([each * 1000 for each in self.starts], 0.99),
             "worst_ms": max(milliseconds, default=0.0),
             "memory_mb": self.memory,
             "disk_mb": [self.disk[0], max(self.disk)],

@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
+from dalsegno.engine.memory_budget import waiting
+
 T = TypeVar("T")
 
 SLICE = 0.005
@@ -72,7 +74,8 @@ class HeavyWork:
             self._admitting = True
             self._seen_at = 0.0
             asyncio.get_running_loop().call_soon(self._admit)
-        await place
+        with waiting():
+            await place
 
     def _admit(self) -> None:
         now = _clock()
@@ -93,7 +96,8 @@ class HeavyWork:
     async def in_thread(self, workflow: str, work: Callable[[], T]) -> T:
         """Run ``work`` in the one thread there is for this."""
         if self._is_busy:
-            await self._wait(self._jobs.join(workflow))
+            with waiting():
+                await self._wait(self._jobs.join(workflow))
         self._is_busy = True
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "dalsegno-heavy")

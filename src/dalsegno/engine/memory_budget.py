@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeAlias
 
@@ -82,15 +83,47 @@ class MemoryBudget:
             granted.set_result(None)
 
 
+class Waits:
+    """The steps of a worker that wait for memory or for a slice of time. They need no slot meanwhile."""
+
+    __slots__ = ("_changed", "count")
+
+    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
+        self.count = 0
+        self._changed = changed
+
+    def begin(self) -> None:
+        self.count += 1
+        self._changed()
+
+    def end(self) -> None:
+        self.count -= 1
+
+
 class StepMemory:
-    """What one step holds. ``workflow`` names the workflow that it belongs to."""
+    """What one step holds. ``workflow`` names the workflow that it belongs to; ``heavy`` is called when it waits for
+    the first time."""
 
-    __slots__ = ("_budget", "_held", "_workflow")
+    __slots__ = ("_budget", "_heavy", "_held", "_workflow", "waits")
 
-    def __init__(self, budget: MemoryBudget, workflow: Callable[[], str] = str) -> None:
+    def __init__(
+        self,
+        budget: MemoryBudget,
+        workflow: Callable[[], str] = str,
+        waits: Waits | None = None,
+        heavy: Callable[[], None] | None = None,
+    ) -> None:
         self._budget = budget
         self._workflow = workflow
+        self._heavy = heavy
         self._held = 0
+        self.waits = waits or Waits()
+
+    def begin_wait(self) -> None:
+        if self._heavy is not None:
+            self._heavy()
+            self._heavy = None
+        self.waits.begin()
 
     @property
     def held(self) -> int:
@@ -103,7 +136,11 @@ class StepMemory:
     async def claim(self, size: int) -> None:
         if self._held < min(size, self._budget.total):
             self.release()
-            self._held = await self._budget.claim(size, self._workflow())
+            self.begin_wait()
+            try:
+                self._held = await self._budget.claim(size, self._workflow())
+            finally:
+                self.waits.end()
 
     def shrink(self, size: int) -> None:
         """Keep ``size`` bytes at most, and give back the rest."""
@@ -119,6 +156,20 @@ step_memory: ContextVar[StepMemory | None] = ContextVar("dalsegno-step-memory", 
 """Of the step that runs in this task; None outside of a worker."""
 
 
+@contextmanager
+def waiting() -> Iterator[None]:
+    """The step that runs in this task waits for its turn, and needs no slot of its worker meanwhile."""
+    memory = step_memory.get()
+    if memory is None:
+        yield
+        return
+    memory.begin_wait()
+    try:
+        yield
+    finally:
+        memory.waits.end()
+
+
 async def claim_memory(size: int) -> None:
     """For the step that runs in this task. Returns at once where the step holds as much, or there is no step."""
     memory = step_memory.get()
@@ -131,6 +182,12 @@ async def claim_more_memory(size: int) -> None:
     memory = step_memory.get()
     if memory is not None:
         await memory.claim(memory.held + size)
+
+
+def holds_memory() -> bool:
+    """Whether the step that runs in this task has claimed anything."""
+    memory = step_memory.get()
+    return memory is not None and memory.held > 0
 
 
 def is_light(size: int) -> bool:

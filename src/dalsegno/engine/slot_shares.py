@@ -28,7 +28,7 @@ class HeldSlot:
 
 class SlotShares:
     """Counts leases that may run long, by the name of their workflow; its versions count together. Bookkeeping steps
-    and turns of scripts do not count: they are short, and cancellations and timeouts need them."""
+    and turns of scripts count only once they wait for memory or time: cancellations and timeouts need them."""
 
     def __init__(self, concurrency: int, share: float, definitions: Definitions) -> None:
         self.most = share_of(concurrency, share)
@@ -42,6 +42,12 @@ class SlotShares:
     def take(self, lease: Lease) -> HeldSlot | None:
         """The lease is run from now on. None if it does not count."""
         if not self.is_bounded or not may_run_long(lease.kind, lease.execution_kind):
+            return None
+        return self.take_heavy(lease)
+
+    def take_heavy(self, lease: Lease) -> HeldSlot | None:
+        """The lease turned out to take long, whatever it is."""
+        if not self.is_bounded:
             return None
         slot = HeldSlot(lease, self.workflow_of(lease))
         if slot.workflow == UNKNOWN:

@@ -7,7 +7,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 
-from dalsegno.engine.memory_budget import DECODED, claim_more_memory
+from dalsegno.engine.memory_budget import DECODED, claim_more_memory, holds_memory
 from dalsegno.model.effect import ResolveSlot, SettlePromise, SpawnToken, StoreOutput
 from dalsegno.model.transition import Transition
 from dalsegno.ports.blobs import Blobs
@@ -44,11 +44,17 @@ class Storage:
         return await self._blobs.put(execution, data, turn=turn, limit=self.limit if limit is None else limit)
 
     async def get(self, execution: str, blob: str) -> bytes:
-        """A few at a time: how much memory a blob takes is known only when it is here."""
+        """Steps that hold no memory read a few at a time: how much a blob takes is known only when it is here. One that
+        holds some must not wait for those, since they may wait for what it holds."""
+        if holds_memory():
+            return await self._read(execution, blob)
         async with self._reads:
-            data = await self._blobs.get(execution, blob)
-            await claim_more_memory(len(data) * DECODED)
-            return data
+            return await self._read(execution, blob)
+
+    async def _read(self, execution: str, blob: str) -> bytes:
+        data = await self._blobs.get(execution, blob)
+        await claim_more_memory(len(data) * DECODED)
+        return data
 
     async def prune(self, execution: str, turn: int, keep: Collection[str]) -> None:
         await self._blobs.prune(execution, turn, keep)

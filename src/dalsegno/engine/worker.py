@@ -18,7 +18,7 @@ from dalsegno.engine.elsewhere import RunsElsewhere
 from dalsegno.engine.heartbeat import Names
 from dalsegno.engine.letting_go import LettingGo
 from dalsegno.engine.long_runs import LongRuns
-from dalsegno.engine.memory_budget import TOTAL, MemoryBudget, StepMemory, step_memory
+from dalsegno.engine.memory_budget import TOTAL, MemoryBudget, StepMemory, Waits, step_memory
 from dalsegno.engine.observing import Observer
 from dalsegno.engine.obsolete_runs import ObsoleteRuns
 from dalsegno.engine.raised import is_failure
@@ -44,6 +44,8 @@ from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.transactions import WorkFailed
 
 SCRIPT_TOKENS = frozenset(("resume", "task", "timer", "schedule", "start"))
+WAITING = 4
+"""How many times as many steps as there are slots may wait without one."""
 NAME_LOOK = 0.05
 """Seconds between two looks whether the store has heard of a new name."""
 OTHERS_EVERY = 0.05
@@ -109,9 +111,15 @@ class Worker:
         """When others than the workflows that hold their share are asked for again."""
         self.letting_go = LettingGo(ledger, broker, committer, scripts.elsewhere.colleagues)
         self._free = asyncio.Event()
+        self._waits = Waits(self._free.set)
         self._long_runs = LongRuns(self.running, self.started, committer, steps.definitions)
         self._obsolete_runs = ObsoleteRuns(self.running, self.started, ledger, self._interrupt)
         self._stopping = False
+
+    @property
+    def occupied(self) -> int:
+        """Slots in use. Steps that wait for memory or for a slice of time use none, within limits."""
+        return len(self.running) - min(self._waits.count, WAITING * self.concurrency)
 
     @property
     def name(self) -> str:
@@ -130,7 +138,7 @@ class Worker:
         ]
         try:
             while not self._stopping:
-                room = self.concurrency - len(self.running)
+                room = self.concurrency - self.occupied
                 if room <= 0:
                     self._free.clear()
                     await self._free.wait()
@@ -192,7 +200,7 @@ class Worker:
         for lease in leases:
             is_outdated = self._stopping or name != self.name
             is_allowed = are_allowed or self.shares.allows(lease)
-            if is_outdated or len(self.running) >= self.concurrency or not is_allowed:
+            if is_outdated or self.occupied >= self.concurrency or not is_allowed:
                 unwanted.append(lease)
             else:
                 self._launch(lease, None, name)
@@ -208,7 +216,7 @@ class Worker:
 
     def offer(self, transition: Transition) -> tuple[Transition, list[NewToken]]:
         """A start, asking that its first tokens stay here: an idle worker then runs them without a claim."""
-        room = self.concurrency - len(self.running)
+        room = self.concurrency - self.occupied
         if self._stopping or not self._continues or room <= 0 or self.continuation.others_wait:
             return transition, []
         if not self.names.may_lease():
@@ -285,7 +293,12 @@ class Worker:
         hops, this_run = 0, asyncio.current_task()
         following: Lease | None = lease
         current_lease.set(lease)
-        memory = StepMemory(self.memory, lambda: self.shares.workflow_of(lease))
+
+        def is_heavy() -> None:
+            nonlocal slot
+            slot = slot or self.shares.take_heavy(lease)
+
+        memory = StepMemory(self.memory, lambda: self.shares.workflow_of(lease), self._waits, is_heavy)
         step_memory.set(memory)
         try:
             while following is not None:
@@ -397,7 +410,7 @@ class Worker:
         and not sent again, so if its answer is lost nobody learns what it has kept."""
         if self._stopping or self.transactions.has(lease):
             return transition, []
-        room = self.concurrency - len(self.running)
+        room = self.concurrency - self.occupied
         if self.shares.is_bounded:
             room = min(room, self.shares.room(self.shares.workflow_of(lease)))
         room = max(room, 0) + 1  # its own slot is free then
