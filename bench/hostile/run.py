@@ -3,7 +3,7 @@
     python -m bench.hostile.run --store sqlite --seconds 600
     python -m bench.hostile.run --store postgres --seconds 600 --seed 7
 
-``make soak-hostile`` runs both. A server and a worker run as processes of their own. Four hostile callers send what
+``make soak-hostile`` runs both. On SQLite one process is server and worker; on PostgreSQL there are two. Four hostile callers send what
 bench/hostile/grammar.py makes; once a second the honest caller starts its workflow and waits for the result. Ends with
 code 1 if a bound of verdict.py does not hold. Logs and figures go to build/hostile-STORE/.
 """
@@ -78,10 +78,7 @@ class Soak:
             listener = await asyncio.start_server(self._reached, "127.0.0.1", 0)
             await stack.enter_async_context(listener)
             honest, hostile = self._key("honest"), self._key("hostile")
-            port = str(self.port)
-            roles = ("--no-worker", "--no-scheduler")
-            await self._start(stack, "server", "server", "--port", port, *roles)
-            await self._start(stack, "worker", "worker")
+            await self._start_roles(stack)
             wire = Wire(self.port, honest)
             await self._ready(wire)
             await self._measure_disk()
@@ -95,6 +92,15 @@ class Soak:
                 if each.returncode is not None and name != "attacker"
             ]
         return self._figures(report, died)
+
+    async def _start_roles(self, stack: AsyncExitStack) -> None:
+        """On SQLite a server runs its worker itself, as `dalsegno server` does; on PostgreSQL each is a process."""
+        server = ("server", "--port", str(self.port))
+        if self.url.startswith("sqlite"):
+            await self._start(stack, "server", *server)
+            return
+        await self._start(stack, "server", *server, "--no-worker", "--no-scheduler")
+        await self._start(stack, "worker", "worker")
 
     def _key(self, name: str) -> str:
         command = [
@@ -180,6 +186,10 @@ class Soak:
             self.failures.append(f"result {number}: {reply.status} {reply.body[:200]!r}")
         self.latencies.append(time.monotonic() - began)
 
+    @property
+    def _roles(self) -> list[str]:
+        return [name for name in self.processes if name != "attacker"]
+
     # -- what is watched --------------------------------------------------------------------------------------
 
     async def _reached(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -192,7 +202,7 @@ class Soak:
         shown = time.monotonic()
         while time.monotonic() < ends:
             await asyncio.sleep(0.5)
-            for name in ("server", "worker"):
+            for name in self._roles:
                 self._measure_memory(name)
             if time.monotonic() - shown >= 10:
                 shown = time.monotonic()
@@ -221,9 +231,7 @@ class Soak:
 
     def _figures(self, report: dict[str, Any], died: list[str]) -> dict[str, Any]:
         milliseconds = [each * 1000 for each in self.latencies]
-        logs = {
-            name: (self.folder / f"{name}.log").read_text(errors="replace") for name in ("server", "worker")
-        }
+        logs = {name: (self.folder / f"{name}.log").read_text(errors="replace") for name in self._roles}
         return {
             "seconds": self.chosen.seconds,
             "seed": self.chosen.seed,

@@ -128,3 +128,20 @@ def test_small_claims_are_free() -> None:
         assert budget.held == 0
 
     asyncio.run(scenario())
+
+
+def test_a_claim_that_is_cancelled_while_memory_is_released_is_passed_over() -> None:
+    async def scenario() -> None:
+        budget = MemoryBudget(1)
+        await budget.claim(1, "a")
+        gone, next_one = (asyncio.create_task(budget.claim(1, "b")) for _ in range(2))
+        await until_waiting(budget, 2)
+        gone.cancel()  # it has not withdrawn yet
+        budget.release(1)
+        assert await next_one == 1
+        await asyncio.wait({gone})
+        budget.release(1)
+        assert gone.cancelled()
+        assert (budget.held, budget.waiting) == (0, 0)
+
+    asyncio.run(scenario())

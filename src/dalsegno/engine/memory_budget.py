@@ -62,10 +62,11 @@ class MemoryBudget:
         if granted.done() and not granted.cancelled():
             self.release(size)
             return
-        line = self._waiting[workflow]
-        line.remove((size, granted))
-        if not line:
-            del self._waiting[workflow]
+        line = self._waiting.get(workflow)
+        if line is not None and (size, granted) in line:  # else it was passed over already
+            line.remove((size, granted))
+            if not line:
+                del self._waiting[workflow]
         self._grant()
 
     def _grant(self) -> None:
@@ -73,14 +74,16 @@ class MemoryBudget:
         while self._waiting:
             workflow, line = next(iter(self._waiting.items()))
             size, granted = line[0]
-            if self.held + size > self.total:
+            is_wanted = not granted.done()  # a cancelled claim has not withdrawn yet
+            if is_wanted and self.held + size > self.total:
                 return
             line.popleft()
             del self._waiting[workflow]
             if line:
                 self._waiting[workflow] = line
-            self.held += size
-            granted.set_result(None)
+            if is_wanted:
+                self.held += size
+                granted.set_result(None)
 
 
 class Waits:
