@@ -66,6 +66,15 @@ def encode_surveyed(value: Any, what: str, survey: Survey | None) -> bytes:
 def is_small(value: Any) -> bool:
     """Whether a value is so small that nothing needs to be known before it is encoded: at most 100 parts, each text
     counting as one more for every KiB."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return True
+    if kind is dict and len(value) <= 16:  # most outputs: a few plain fields
+        for one in value.values():
+            if type(one) not in _SCALARS and (type(one) is not str or len(one) > 1024):
+                break
+        else:
+            return True
     left = 100
     stack = [value]
     while stack:
@@ -176,6 +185,7 @@ class Survey:
 
 
 _CONTAINERS = frozenset((dict, list, tuple))
+_SCALARS = frozenset((int, float, bool, type(None)))
 
 
 def _add(state: list[int], size: int, height: int) -> None:
