@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bounds:
     p99_ms: float = 250.0
     """Of the honest workflow, from its start over HTTP to its result."""
