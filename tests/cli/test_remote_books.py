@@ -129,7 +129,9 @@ def test_webhooks(server: str, invoke: Invoke, both: Any, monkeypatch: pytest.Mo
 def test_alerts(server: str, invoke: Invoke, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHAT", "http://127.0.0.1:9/hooks/1")
     add = ("alerts", "add", "ops", "-w", "bill", "--env", "CHAT", "--every", "5")
-    assert said(invoke, server, *add) == "added alert 'ops': http://127.0.0.1/…\n"
+    added, secret = said(invoke, server, *add).splitlines()
+    assert added == "added alert 'ops': http://127.0.0.1/…"
+    assert secret.partition(": ")[2].startswith("whsec_")
     (found,) = both("alerts", "ls")["alerts"]
     assert (found["id"], found["workflow"], found["every"]) == ("ops", "bill", 5)
     untaken = invoke("alerts", "test", "ops", "--server", server)

@@ -141,7 +141,7 @@ class StepMemory:
             self.release()
             self.begin_wait()
             try:
-                self._held = await self._budget.claim(size, self._workflow())
+                self._held += await self._budget.claim(size, self._workflow())
             finally:
                 self.waits.end()
 
@@ -187,10 +187,10 @@ async def claim_more_memory(size: int) -> None:
         await memory.claim(memory.held + size)
 
 
-def holds_memory() -> bool:
-    """Whether the step that runs in this task has claimed anything."""
+def must_claim_memory() -> bool:
+    """Whether a step runs in this task that has claimed nothing yet."""
     memory = step_memory.get()
-    return memory is not None and memory.held > 0
+    return memory is not None and memory.held == 0
 
 
 def is_light(size: int) -> bool:

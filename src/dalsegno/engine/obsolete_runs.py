@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 
 from dalsegno.errors import OperatorError
 from dalsegno.model.token import Lease, may_run_long
 from dalsegno.ports.ledger import Ledger
+
+logger = logging.getLogger("dalsegno.worker")
 
 LOOK_EVERY = 0.5
 """Seconds between two looks, and the age from which on a run is looked after. Without such a run nothing is asked."""
@@ -44,6 +47,9 @@ class ObsoleteRuns:
                 obsolete = await self.ledger.obsolete(long)
             except OperatorError:
                 continue  # the store is away, and others say so
+            except Exception:
+                logger.exception("cannot find out which runs have become useless")
+                continue
             for lease in obsolete:
                 self.call_off(lease)
 

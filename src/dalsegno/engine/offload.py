@@ -141,6 +141,11 @@ class Lane:
             if self._running.get(key, 0) >= self._most:
                 continue
             queue = self._waiting[key]
+            while queue and queue[0].granted.done():  # cancelled, and not withdrawn yet
+                queue.popleft()
+            if not queue:
+                del self._waiting[key]
+                continue
             turn = queue.popleft()
             self._waiting.move_to_end(key)
             if not queue:

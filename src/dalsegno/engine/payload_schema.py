@@ -10,6 +10,7 @@ import msgspec
 from dalsegno.core.values import decode_value
 from dalsegno.engine.offload import Offload
 from dalsegno.engine.settings import EngineLimits
+from dalsegno.errors import LimitExceeded
 
 INLINE_BYTES: Final = 262_144
 INLINE_STEPS: Final = 10_000
@@ -27,4 +28,8 @@ async def payload_problems(
         if found is not None:
             return [(each.pointer, each.message) for each in found]
     reply = await offload.large("fit", msgspec.json.encode(schema), raw, limits.schema_steps)
+    if "value" not in reply:
+        raise LimitExceeded(
+            f"the value cannot be checked against its schema: {reply['raised'].get('message', '')}"
+        )
     return [(pointer, message) for pointer, message in reply["value"]]

@@ -29,7 +29,7 @@ from dalsegno.engine.results import Results
 from dalsegno.engine.runner import Runner, failure_of
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.stack import ITEMS_PER_COMMIT
-from dalsegno.engine.storage import Storage, bytes_in_rows
+from dalsegno.engine.storage import SMALL, Storage, bytes_in_rows
 from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson, OperatorError
 from dalsegno.graph.plan import Edge
@@ -87,10 +87,14 @@ class Steps:
             else:
                 step = await self._bookkeeping(program, situation)
             size = bytes_in_rows(step.transition)
+            if len(lease.data) > SMALL and step.transition.park is None:
+                size -= len(lease.data)
             if size:
                 await self.storage.charge(lease.execution, size)
             return step
         except LimitExceeded as error:
+            if self.transactions.has(lease):
+                await self.transactions.abandon(lease)
             return fail.halt(situation, _limit_exceeded(lease.node, error))
         except OperatorError:
             raise

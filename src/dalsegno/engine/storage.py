@@ -7,7 +7,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 
-from dalsegno.engine.memory_budget import DECODED, claim_more_memory, holds_memory
+from dalsegno.engine.memory_budget import DECODED, claim_more_memory, must_claim_memory
 from dalsegno.model.effect import ResolveSlot, SettlePromise, SpawnToken, StoreOutput
 from dalsegno.model.transition import Transition
 from dalsegno.ports.blobs import Blobs
@@ -46,7 +46,7 @@ class Storage:
     async def get(self, execution: str, blob: str) -> bytes:
         """Steps that hold no memory read a few at a time: how much a blob takes is known only when it is here. One that
         holds some must not wait for those, since they may wait for what it holds."""
-        if holds_memory():
+        if not must_claim_memory():
             return await self._read(execution, blob)
         async with self._reads:
             return await self._read(execution, blob)
@@ -70,12 +70,8 @@ class Storage:
 
 
 def bytes_in_rows(transition: Transition) -> int:
-    """What a transition adds to an execution's rows, as far as it counts."""
+    """What a transition adds to an execution's rows, as far as it counts. Its history does not: that has no limit."""
     size = 0
-    for event in transition.events:
-        data = event.data
-        if data is not None and len(data) > SMALL:
-            size += len(data)
     for effect in transition.effects:
         kind = type(effect)
         if kind is SpawnToken:

@@ -44,6 +44,8 @@ from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.transactions import WorkFailed
 
 SCRIPT_TOKENS = frozenset(("resume", "task", "timer", "schedule", "start"))
+SERIAL = 5
+"""Slots below which the number of steps is exact: a worker with one slot runs one step at a time."""
 WAITING = 4
 """How many times as many steps as there are slots may wait without one."""
 NAME_LOOK = 0.05
@@ -112,6 +114,7 @@ class Worker:
         self.letting_go = LettingGo(ledger, broker, committer, scripts.elsewhere.colleagues)
         self._free = asyncio.Event()
         self._waits = Waits(self._free.set)
+        self._may_wait = WAITING * concurrency if concurrency >= SERIAL else 0
         self._long_runs = LongRuns(self.running, self.started, committer, steps.definitions)
         self._obsolete_runs = ObsoleteRuns(self.running, self.started, ledger, self._interrupt)
         self._stopping = False
@@ -119,7 +122,7 @@ class Worker:
     @property
     def occupied(self) -> int:
         """Slots in use. Steps that wait for memory or for a slice of time use none, within limits."""
-        return len(self.running) - min(self._waits.count, WAITING * self.concurrency)
+        return len(self.running) - min(self._waits.count, self._may_wait)
 
     @property
     def name(self) -> str:

@@ -89,8 +89,10 @@ class Evaluation:
 
     def check(self, schema: Any, value: Any, path: Place, errors: Errors) -> None:
         if schema is True:
+            self.charge(1)
             return
         if schema is False:
+            self.charge(1)
             errors.note(path, "{} is not expected here", value)
             return
         if not isinstance(schema, dict):
@@ -406,6 +408,7 @@ def _unevaluated_items(
     if not isinstance(value, list):
         return
     known = _evaluated_items(run, schema, value, own=False)
+    run.charge(len(value))
     for index, item in enumerate(value):
         if index not in known:
             run.check(argument, item, Path(path, index), errors)
@@ -415,7 +418,7 @@ def _evaluated_items(run: Evaluation, schema: Any, value: list[Any], *, own: boo
     """Indexes that this schema or one that is applied beside it speaks of."""
     if not isinstance(schema, dict):
         return set()
-    run.charge(1 + len(schema))
+    run.charge(1 + len(schema) + len(value))
     every = set(range(len(value)))
     items = schema.get("items")
     if (own and "unevaluatedItems" in schema) or isinstance(items, dict | bool):

@@ -1,4 +1,3 @@
-# LEAD: before you go on, read /work/wt/NOTE-metering.md (then delete this line and NOTE-FROM-LEAD.md)
 """How much one evaluation may use, and the meter that counts it.
 
 Builtins call the meter *before* they allocate: a request for a gigabyte is refused, not attempted.

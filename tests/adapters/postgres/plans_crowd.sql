@@ -34,6 +34,9 @@ INSERT INTO blob (execution, id, data)
 SELECT lpad(to_hex(n), 12, '0') || left(md5(n::text), 20), md5(n::text), 'large'
 FROM generate_series(1, $ended, 2) AS n;
 
+INSERT INTO stored_bytes (execution, bytes)
+SELECT id, 4096 FROM execution;
+
 -- Unfinished ones, numbered after all others; every hundredth has ended and is still to be swept.
 
 INSERT INTO execution (number, id, workflow, version, definition, kind, state, created_at, priority, ended_at, tags, input)

@@ -137,6 +137,8 @@ class ScriptSteps:
             try:
                 await self.blobs.charge(lease.execution, size)
             except LimitExceeded as error:
+                if self.transactions.has(lease):
+                    await self.transactions.abandon(lease)
                 return ScriptStep(
                     fail_script(lease, ErrorValue("LimitExceeded", str(error)), self.ledger.now())
                 )
@@ -185,8 +187,9 @@ class ScriptSteps:
         try:
             return await self._resume_machine(lease)
         except TooLarge:
-            await claim_memory(self.limits.scripts.allocated_bytes)
-            return await self._resume_machine(lease)
+            pass  # what the first try holds is free before the second one waits
+        await claim_memory(self.limits.scripts.allocated_bytes)
+        return await self._resume_machine(lease)
 
     async def _resume_machine(self, lease: Lease) -> ScriptStep:
         program = await self.definitions.script(lease.definition)

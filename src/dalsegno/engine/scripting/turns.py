@@ -153,7 +153,7 @@ class Turns:
             blobs[name] = data
             return name
 
-        turn.snapshot = machine.dumps(put=put)
+        turn.snapshot = self._dump(machine, put)
         if len(turn.snapshot) > self.limits.snapshot_bytes:
             raise LimitExceeded(
                 f"the state of the script is {len(turn.snapshot):,} bytes, more than the limit snapshot_bytes of "
@@ -171,6 +171,11 @@ class Turns:
         if blobs or job.blobs:
             turn.blobs = blob_names([turn.snapshot]).union(blobs)
         return blobs
+
+    def _dump(self, machine: RunningMachine, put: Callable[[bytes], str]) -> bytes:
+        if isinstance(machine, Machine):
+            return machine.dumps(put=put, most=self.limits.stored_bytes)
+        return machine.dumps(put=put)
 
     def _requests(self, effects: Iterable[Effect]) -> list[tuple[Effect, bytes]]:
         found: list[tuple[Effect, bytes]] = []

@@ -116,7 +116,7 @@ class SnapshotSeals:
         self._derived: dict[tuple[str, bytes], bytes] = {}
         self._sealing: Sealing | None = None
         self._look_at = float("-inf")
-        self._known_programs: set[str] = set()
+        self._known_programs: set[tuple[str, int]] = set()
 
     @property
     def key_ids(self) -> Sequence[str]:
@@ -282,7 +282,8 @@ class SnapshotSeals:
 
     async def check_program(self, definition: Definition) -> None:
         """Code from the store, before it is run. Raises `SnapshotRefused`."""
-        if self._sealing is None or definition.hash in self._known_programs:
+        known = (definition.hash, hash(definition.source))
+        if self._sealing is None or known in self._known_programs:
             return
         if self._ring is None and self._clock.now() < self._sealing.accept_until:
             return
@@ -291,7 +292,7 @@ class SnapshotSeals:
         seals = _decode_seals(record.data) if record is not None else ()
         message = _program_message(definition.hash, program)
         if any(self._fits(seal, _PROGRAM_LABEL, message) for seal in seals):
-            self._known_programs.add(definition.hash)
+            self._known_programs.add(known)
             return
         what = f"the stored code of version {definition.version} of '{definition.name}'"
         for seal in seals:

@@ -104,6 +104,8 @@ class Naming:
     def _found_in(self, prefix: str, rest: str) -> Any:
         """What a class, the builtins or a module of that name hold, if the workflow's code reaches it."""
         if prefix == "builtins":
+            if any(part.startswith("_") for part in rest.split(".")):
+                return None  # `object.__getattribute__` is `getattr` by another name
             found = _walk(builtins, rest)
             return None if is_forbidden(found) else found
         holder = self._bound(prefix)

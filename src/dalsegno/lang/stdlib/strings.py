@@ -1,4 +1,3 @@
-# LEAD: before you go on, read /work/wt/NOTE-metering.md (then delete this line and NOTE-FROM-LEAD.md)
 """Methods of strings and numbers. Positions count code points; sizes are checked before anything is built."""
 
 from __future__ import annotations
