@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dalsegno.graph.input_schema import check_input, schema_problems
+from dalsegno.graph.input_schema import check_input, found_within, schema_problems
 
 
 def reaching(target: str) -> dict[str, Any]:
@@ -123,6 +123,20 @@ def test_comparing_takes_linear_time(schema: dict[str, Any], payload: Any) -> No
     begun = time.perf_counter()
     assert check_input(schema, payload) == []
     assert time.perf_counter() - begun < 5
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"items": True},
+        {"contains": True, "minContains": 100_000},
+        {"unevaluatedItems": True},
+        {"prefixItems": [True] * 1_000},
+    ],
+)
+def test_boolean_schemas_cost_steps_like_all_others(part: dict[str, Any]) -> None:
+    """Otherwise four thousand of them walk over a long list four thousand times for nothing."""
+    assert found_within({"allOf": [part] * 20}, [0] * 10_000, 10_000) is None
 
 
 def test_messages_do_not_write_out_large_values() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from dalsegno.engine.settings import EngineLimits
-from tests.scenarios.documents import edit, graph, split, task
+from tests.scenarios.documents import aggregator, edit, graph, split, task
 from tests.scenarios.stage import Stage
 
 MEBIBYTE = 1024 * 1024
@@ -51,6 +53,38 @@ def test_a_list_that_grows_turn_by_turn_ends_with_an_error_that_names_the_limit(
 def test_a_large_value_may_change_turn_by_turn(stage: Stage) -> None:
     """16 MB in all, never more than 0.8 MB at a time: blobs of earlier snapshots are removed."""
     assert stage.run_script(CHANGING).output == 400_002
+
+
+def test_a_snapshot_is_measured_before_it_is_encoded(stage: Stage) -> None:
+    """A gigabyte and a half of references to one text, which is short enough to be written out each time."""
+    source = """
+const text = "x".repeat(32000)
+const all = []
+for (let n = 0; n < 50000; n = n + 1) { all.push(text) }
+await Task.run("echo", 1)
+return all.length
+"""
+    resource.setrlimit(resource.RLIMIT_AS, (_address_space() + 700 * MEBIBYTE, resource.RLIM_INFINITY))
+    try:
+        ended = stage.run_script(source)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert ended.state == "FAILED"
+    assert ended.error["code"] == "LimitExceeded"
+    assert "more memory than there is" not in ended.error["message"]
+
+
+def _address_space() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def test_many_tokens_that_come_and_go_do_not_add_up(stage: Stage) -> None:
+    """Thirty megabytes of tokens in all: what is consumed is not stored any more."""
+    wide = split([{"text": "x" * 3000, "n": n} for n in range(1000)])
+    logs = {f"l{n}": {"type": "log", "parameters": {"message": "seen"}} for n in range(10)}
+    path = " > ".join(["s", *logs, "g"])
+    ended = stage.run(graph(path, {"s": wide, **logs, "g": aggregator(output="$item.n")}))
+    assert ended.state == "COMPLETED", ended.error
 
 
 def test_outputs_of_nodes_count_together(stage: Stage) -> None:
