@@ -38,6 +38,8 @@ from dalsegno.model.definition import Definition, part_hash, part_name
 NAMELESS = "(unnamed)"
 """Stands where a name would, while a definition that has none is compiled; nothing is stored under it."""
 SHOWN_OF_HASH = 16
+NICENESS = 5
+"""Of the process: what answers requests goes first."""
 
 Place = dict[str, Any]
 """``pointer``, ``message`` and ``rule`` of a finding, and ``line`` and ``column`` of one in a script."""
@@ -285,7 +287,8 @@ def _confine(memory: int) -> None:
         import resource  # noqa: PLC0415 - not on every platform
     except ImportError:
         return
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):  # not every kernel enforces both
+        resource.setrlimit(kind, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -295,6 +298,8 @@ def main(memory: int, seconds: int) -> None:
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not disturb the protocol
     _confine(memory)
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
     _catalog()
     sink.write(b"!")
     sink.flush()

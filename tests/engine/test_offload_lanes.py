@@ -1,10 +1,17 @@
-"""Places of a lane: a caller that leaves while it waits takes no place with it."""
+"""Lanes and processes of an offload: turns of callers, limits of a process, and an interpreter that is embedded."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import threading
+from pathlib import Path
 
-from dalsegno.engine.offload import Lane, OffloadLimits
+import pytest
+
+from dalsegno.engine.offload import Lane, Offload, OffloadLimits, Requester, requester
+from dalsegno.job_process import NICENESS, value_of
 
 
 def test_a_waiter_that_is_cancelled_as_a_job_ends_loses_no_place() -> None:
@@ -31,4 +38,68 @@ def test_a_waiter_that_is_cancelled_as_a_job_ends_loses_no_place() -> None:
         await asyncio.wait({leaving})
         assert leaving.cancelled()
 
+    asyncio.run(scenario())
+
+
+def test_callers_take_turns_when_stored_definitions_are_loaded() -> None:
+    async def scenario() -> list[str]:
+        offload, may_end, order = Offload(), threading.Event(), list[str]()
+
+        async def load(key: str, *, first: bool = False) -> None:
+            requester.set(Requester(key))
+            await offload.load(may_end.wait if first else lambda: order.append(key))
+
+        first = asyncio.create_task(load("busy", first=True))
+        await asyncio.sleep(0)
+        others = [asyncio.create_task(load("busy")) for _ in range(50)]
+        await asyncio.sleep(0)
+        others.append(asyncio.create_task(load("other")))
+        await asyncio.sleep(0)
+        may_end.set()
+        async with asyncio.timeout(10):
+            await asyncio.gather(first, *others)
+        await offload.close()
+        return order
+
+    order = asyncio.run(scenario())
+    assert len(order) == 51
+    assert order.index("other") <= 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="reads /proc")
+def test_a_process_is_niced_and_its_data_are_limited() -> None:
+    async def scenario() -> tuple[int, str]:
+        def limits_of(child: int) -> str:
+            return Path(f"/proc/{child}/limits").read_text()
+
+        offload = Offload(OffloadLimits(memory_bytes=512 * 1024 * 1024))
+        try:
+            assert value_of(await offload.large("fit", b"{}", b"1", 1000)) == []
+            (process,) = offload._all
+            child = process._child.pid
+            return os.getpriority(os.PRIO_PROCESS, child), limits_of(child)
+        finally:
+            await offload.close()
+
+    niceness, limits = asyncio.run(scenario())
+    assert niceness == min(os.getpriority(os.PRIO_PROCESS, 0) + NICENESS, 19)
+    bounded = [line.split("  ")[0] for line in limits.splitlines() if str(512 * 1024 * 1024) in line]
+    assert bounded == ["Max data size", "Max address space"]
+
+
+@pytest.mark.parametrize("executable", ["", "/bin/true", "/no/such/program"])
+def test_jobs_run_in_a_thread_where_the_interpreter_is_embedded(
+    monkeypatch: pytest.MonkeyPatch, executable: str
+) -> None:
+    async def scenario() -> None:
+        offload = Offload()
+        try:
+            for _ in range(2):
+                reply = await offload.large("fit", b'{"type": "integer"}', b'"x"', 1000)
+                assert [pointer for pointer, _ in value_of(reply)] == [""]
+            assert not offload.processes
+        finally:
+            await offload.close()
+
+    monkeypatch.setattr(sys, "executable", executable)
     asyncio.run(scenario())

@@ -4,13 +4,16 @@
 * Callers take turns, and none of them has all processes to itself. A caller whose queue is full gets `Overloaded`.
 * A large job runs in a process, which is killed when its time is over or its caller has gone. The process has a memory
   limit and none of this process's secrets. It starts when it is needed and ends when it has been idle for a while.
-* Threads cannot be killed and share the interpreter with the loop. Only what is small by its size runs there.
+* Threads cannot be killed and share the interpreter with the loop. Only what is small by its size runs there; and
+  everything, where the interpreter is embedded in another program and cannot be started as a process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
+import logging
 import os
 import signal
 import struct
@@ -19,7 +22,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -28,11 +31,16 @@ from dalsegno.errors import InternalError, LimitExceeded, Overloaded, TooSlow
 
 T = TypeVar("T")
 
+logger = logging.getLogger("dalsegno.offload")
+
 MODULE: Final = "dalsegno.job_process"
 LENGTH = struct.Struct(">Q")
 KEPT_VARIABLES = ("LANG", "LC_", "LD_LIBRARY_PATH", "PATH", "PYTHON", "SYSTEMROOT", "TEMP", "TMP")
 SMALL_LANE: Final = "thread"
 LARGE_LANE: Final = "process"
+LOAD_LANE: Final = "load"
+START_SECONDS: Final = 60.0
+"""In which a new process must be ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +48,8 @@ class OffloadLimits:
     processes: int = 2
     seconds: float = 15.0
     """Of one job."""
-    wait_seconds: float = 10.0
-    """In which a job must have begun."""
+    wait_seconds: float | None = 10.0
+    """In which a job must have begun; None: it waits as long as it takes."""
     queue: int = 16
     """Jobs of one caller that wait."""
     memory_bytes: int = 1024 * 1024 * 1024
@@ -59,6 +67,10 @@ class Requester:
 
 
 requester: ContextVar[Requester] = ContextVar("dalsegno-requester", default=Requester())  # noqa: B039 - immutable
+
+
+class _CannotStart(Exception):
+    """No process of this interpreter can be started."""
 
 
 class _Turn:
@@ -105,7 +117,7 @@ class Lane:
         except TimeoutError:
             self._withdraw(turn)
             raise Overloaded(
-                f"the job did not begin within {self._limits.wait_seconds:g} s; nothing was done, try again later"
+                f"the job did not begin within {self._limits.wait_seconds or 0:g} s; nothing was done, try again later"
             ) from None
         except asyncio.CancelledError:
             self._withdraw(turn)
@@ -164,6 +176,8 @@ class _Process:
 
     @classmethod
     async def start(cls, limits: OffloadLimits) -> _Process:
+        if not sys.executable:
+            raise FileNotFoundError("the interpreter is embedded in another program")
         environment = {name: value for name, value in os.environ.items() if name.startswith(KEPT_VARIABLES)}
         child = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -208,6 +222,13 @@ class _Process:
         await self._child.wait()
 
 
+def _in_thread(name: str, arguments: tuple[Any, ...]) -> Any:
+    """A job of `dalsegno.job_process`, with values that pass as they would pass between processes."""
+    module = importlib.import_module(MODULE)
+    given = msgspec.msgpack.decode(msgspec.msgpack.encode((name, arguments)))
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(module.answer(*given)))
+
+
 class Offload:
     """Of one client: nothing is started before the first job."""
 
@@ -219,11 +240,18 @@ class Offload:
         """Of children that were killed and are waited for."""
         self._thread: ThreadPoolExecutor | None = None
         self._loader: ThreadPoolExecutor | None = None
+        self._starts_processes: bool | None = None
+        """Whether this interpreter can be started as a process; None while that is not known."""
 
     def configure(self, limits: OffloadLimits) -> None:
         """Before the first job."""
         self.limits = limits
-        self._lanes = {SMALL_LANE: Lane(1, limits), LARGE_LANE: Lane(limits.processes, limits)}
+        patient = replace(limits, queue=sys.maxsize, wait_seconds=None)
+        self._lanes = {
+            SMALL_LANE: Lane(1, limits),
+            LARGE_LANE: Lane(limits.processes, limits),
+            LOAD_LANE: Lane(1, patient),
+        }
 
     @property
     def processes(self) -> int:
@@ -250,13 +278,21 @@ class Offload:
             async with self._lanes[LARGE_LANE].place(requester.get().key):
                 return await self._in_process(name, arguments)
 
-        return await self._while_wanted(run())
+        if self._starts_processes is not False:
+            try:
+                return await self._while_wanted(run())
+            except _CannotStart as error:
+                self._starts_processes = False
+                logger.warning("checks run in a thread, because no process can be started: %s", error)
+        return await self.small(_in_thread, name, arguments)
 
     async def load(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Builds objects from stored data, which were checked when they were stored, in a thread of its own."""
-        if self._loader is None:
-            self._loader = ThreadPoolExecutor(1, "dalsegno-load")
-        return await asyncio.get_running_loop().run_in_executor(self._loader, work, *arguments)
+        """Builds objects from stored data, which were checked when they were stored, in a thread of its own. Callers
+        take turns, and wait as long as it takes."""
+        async with self._lanes[LOAD_LANE].place(requester.get().key):
+            if self._loader is None:
+                self._loader = ThreadPoolExecutor(1, "dalsegno-load")
+            return await asyncio.get_running_loop().run_in_executor(self._loader, work, *arguments)
 
     async def _while_wanted(self, work: Coroutine[Any, Any, T]) -> T:
         """Ends the job when its caller has gone."""
@@ -308,17 +344,25 @@ class Offload:
             if process.is_alive:
                 return process
             self._end(process)
-        process = await _Process.start(self.limits)
-        self._all.add(process)
+        return await self._new()
+
+    async def _new(self) -> _Process:
+        """Raises _CannotStart where none has ever been ready: then the interpreter is not a program of its own."""
+        process: _Process | None = None
         try:
-            async with asyncio.timeout(60):
+            process = await _Process.start(self.limits)
+            self._all.add(process)
+            async with asyncio.timeout(START_SECONDS):
                 await process.ready()
-        except (asyncio.IncompleteReadError, TimeoutError) as error:
+        except (asyncio.IncompleteReadError, TimeoutError, OSError) as error:
             self._end(process)
+            if self._starts_processes is None:
+                raise _CannotStart(f"{sys.executable or 'no interpreter'}: {error!r}") from error
             raise InternalError("a process for checks cannot be started") from error
         except BaseException:
             self._end(process)
             raise
+        self._starts_processes = True
         return process
 
     def _keep(self, process: _Process) -> None:
@@ -331,7 +375,9 @@ class Offload:
             self._idle.remove(process)
             self._end(process)
 
-    def _end(self, process: _Process) -> None:
+    def _end(self, process: _Process | None) -> None:
+        if process is None:
+            return
         process.kill()
         self._all.discard(process)
         end = asyncio.get_running_loop().create_task(process.over())
