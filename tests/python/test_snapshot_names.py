@@ -17,10 +17,10 @@ from dalsegno.lang.effects import Ok
 from dalsegno.lang.limits import Limits
 from dalsegno.lang.python import PythonMachine, PythonProgram, compile_workflow
 from dalsegno.lang.snapshots import SnapshotError
-from tests.python import reaching
+from tests.python import snapshot_workflows
 from tests.python.driving import drive
 
-HOME = reaching.__name__
+HOME = snapshot_workflows.__name__
 FORBIDDEN = [
     "builtins.eval",
     "builtins.exec",
@@ -88,7 +88,7 @@ def row_of(document: dict[str, Any], tag: str) -> list[Any]:
 
 @pytest.mark.parametrize("name", [*FORBIDDEN, *UNREACHED])
 def test_a_function_that_the_code_does_not_reach_is_refused_and_not_called(name, tmp_path):
-    program, document = suspended(reaching.calls_after_await, "x")
+    program, document = suspended(snapshot_workflows.calls_after_await, "x")
     canary = tmp_path / "canary"
     row = row_of(document, "n")
     assert row[1] == f"{HOME}.harmless"
@@ -103,7 +103,7 @@ def test_a_function_that_the_code_does_not_reach_is_refused_and_not_called(name,
 )
 def test_a_module_that_the_code_does_not_read_is_no_value(module):
     imported = set(sys.modules)
-    program, document = suspended(reaching.calls_after_await, "x")
+    program, document = suspended(snapshot_workflows.calls_after_await, "x")
     document["rows"][0][:] = ["m", module]
     with pytest.raises(SnapshotError):
         PythonMachine.loads(program, edited(document))
@@ -112,7 +112,7 @@ def test_a_module_that_the_code_does_not_read_is_no_value(module):
 
 def looping_over(row: list[Any], *before: list[Any]) -> tuple[PythonProgram, bytes]:
     """A loop whose iterator is the last of these rows instead."""
-    program, document = suspended(reaching.loops, ["a", "b"])
+    program, document = suspended(snapshot_workflows.loops, ["a", "b"])
     rows = document["rows"]
     start = len(rows)
     place = next(index for index, each in enumerate(rows) if each[0] == "it")
@@ -179,25 +179,25 @@ def test_objects_are_built_of_nothing_but_their_own_kind(row):
 
 
 def test_a_property_is_not_set_by_a_snapshot():
-    reaching.CALLED.clear()
-    program, document = suspended(reaching.calls_a_method, "a")
+    snapshot_workflows.CALLED.clear()
+    program, document = suspended(snapshot_workflows.calls_a_method, "a")
     row = row_of(document, "o")
     row[2:] = ["weight", "called"]
     with pytest.raises(SnapshotError, match="none of its fields"):
         PythonMachine.loads(program, edited(document))
-    assert reaching.CALLED == []
+    assert snapshot_workflows.CALLED == []
 
 
 @pytest.mark.parametrize(
     ("workflow", "value", "result"),
     [
-        (reaching.calls_after_await, "x", "harmless x"),
-        (reaching.loops, ["a", "b"], ["a", "b"]),
-        (reaching.calls_a_method, "a", "A!"),
-        (reaching.keeps_of_module, "x", '"x"'),
-        (reaching.keeps_of_table, "join", "a"),
-        (reaching.keeps_of_table, "upper", "A"),
-        (reaching.imports_inside, "x", "eA==b'a'"),
+        (snapshot_workflows.calls_after_await, "x", "harmless x"),
+        (snapshot_workflows.loops, ["a", "b"], ["a", "b"]),
+        (snapshot_workflows.calls_a_method, "a", "A!"),
+        (snapshot_workflows.keeps_of_module, "x", '"x"'),
+        (snapshot_workflows.keeps_of_table, "join", "a"),
+        (snapshot_workflows.keeps_of_table, "upper", "A"),
+        (snapshot_workflows.imports_inside, "x", "eA==b'a'"),
     ],
 )
 def test_what_the_code_reaches_lives_across_an_await(workflow, value, result):
@@ -208,9 +208,9 @@ def test_what_the_code_reaches_lives_across_an_await(workflow, value, result):
 @pytest.mark.parametrize(
     ("workflow", "said"),
     [
-        (reaching.keeps_evaluator, "the function 'eval' that is about to be called is 'eval'"),
-        (reaching.keeps_reader, "variable 'tools' holds, at ['read'][0], 'getattr'"),
-        (reaching.keeps_shell_variable, "variable 'shell' is 'posix.system'"),
+        (snapshot_workflows.keeps_evaluator, "the function 'eval' that is about to be called is 'eval'"),
+        (snapshot_workflows.keeps_reader, "variable 'tools' holds, at ['read'][0], 'getattr'"),
+        (snapshot_workflows.keeps_shell_variable, "variable 'shell' is 'posix.system'"),
     ],
 )
 def test_a_function_that_runs_code_is_refused_at_the_await(workflow, said):
@@ -250,11 +250,11 @@ sys.addaudithook(_audit)
 PROGRAMS = [
     suspended(workflow, value)
     for workflow, value in (
-        (reaching.calls_after_await, "x"),
-        (reaching.loops, ["a", "b"]),
-        (reaching.calls_a_method, "a"),
-        (reaching.keeps_of_module, "x"),
-        (reaching.keeps_of_table, "join"),
+        (snapshot_workflows.calls_after_await, "x"),
+        (snapshot_workflows.loops, ["a", "b"]),
+        (snapshot_workflows.calls_a_method, "a"),
+        (snapshot_workflows.keeps_of_module, "x"),
+        (snapshot_workflows.keeps_of_table, "join"),
     )
 ]
 ROWS = st.one_of(

@@ -322,7 +322,7 @@ async def test_unsealed_snapshots_are_accepted_until_the_date(stack: Stack) -> N
     await seals.prepare()
     with pytest.raises(SnapshotRefused):
         await seals.opened(b"#00000000{}", "run-a", "hash")
-    await seals.seal_by_hand(b"#00000000{}", "run-a", "hash")
+    await seals.seal_manually(b"#00000000{}", "run-a", "hash")
     assert await seals.opened(b"#00000000{}", "run-a", "hash")
     with pytest.raises(SnapshotRefused):
         await seals.opened(b"#00000000{ }", "run-a", "hash")

@@ -46,7 +46,7 @@ async def survey(client: Client, seals: SnapshotSeals, most: int | None = None) 
             continue
         if is_sealed(machine.snapshot):
             found.sealed[key_of(machine.snapshot)] += 1
-        elif await seals.has_seal_by_hand(view.id):
+        elif await seals.has_manual_seal(view.id):
             found.by_hand += 1
         else:
             found.unsealed.append(view.id)
@@ -65,8 +65,8 @@ async def seal_all(client: Client, seals: SnapshotSeals) -> tuple[int, int]:
     await seals.accept_until((await seals.begin()).accept_until)  # the date, too, with the first key
     first = seals.key_ids[0]
     snapshots, definitions = 0, set()
-    for execution in await seals.sealed_by_hand():
-        await seals.forget_by_hand(execution)
+    for execution in await seals.sealed_manually():
+        await seals.forget_manual_seal(execution)
     async for view in _unfinished(client):
         definitions.add(view.definition)
         machine = await client.stack.ledger.machine(view.id)
@@ -75,7 +75,7 @@ async def seal_all(client: Client, seals: SnapshotSeals) -> tuple[int, int]:
         snapshot = machine.snapshot
         if is_sealed(snapshot):
             snapshot = await seals.opened(snapshot, view.id, view.definition)
-        await seals.seal_by_hand(snapshot, view.id, view.definition)
+        await seals.seal_manually(snapshot, view.id, view.definition)
         snapshots += 1
     programs = 0
     for content_hash in sorted(definitions):

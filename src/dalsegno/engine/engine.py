@@ -360,7 +360,7 @@ class Engine:
             self.outbox.notice()
         if self.worker is not None:
             self.worker.letting_go.note_stored(transition)
-            _call_off(self.worker, transition, applied)
+            _cancel_runs(self.worker, transition, applied)
         if applied.ended is not None:
             self.endings.notice(transition.execution, ending_in(transition))
             self.reconciler.notice_ending()
@@ -393,16 +393,16 @@ def _call_all(*calls: Callable[[], None]) -> None:
         call()
 
 
-def _call_off(worker: Worker, transition: Transition, applied: Applied) -> None:
+def _cancel_runs(worker: Worker, transition: Transition, applied: Applied) -> None:
     """Interrupts the tasks that a commit has dropped, alone or with their execution."""
     handed_over = False
     for effect in transition.effects:
         if type(effect) is DropTokens:
-            worker.call_off(transition.execution, effect.tokens)
+            worker.cancel_runs(transition.execution, effect.tokens)
         elif type(effect) is FinishExecution:
             handed_over = effect.hand_over
     if applied.ended is not None and not handed_over:
         last = worker.running.get(transition.token) if transition.token is not None else None
         if last is None or last.execution_kind != "graph":
-            worker.call_off(transition.execution)
+            worker.cancel_runs(transition.execution)
         # Else a step here ended a graph, which seldom has another that runs: the worker's next look finds it.

@@ -15,7 +15,7 @@ from dalsegno.engine.outage import Pause
 from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.troubles import Trouble
 from dalsegno.errors import BadConfiguration, CodeMissing, InternalError, OperatorError
-from dalsegno.model.token import Lease, python_queue, with_heirs
+from dalsegno.model.token import Lease, python_queue, with_handed_over
 from dalsegno.model.transition import Applied, Outcome, ReadyToken, Refused, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
@@ -100,7 +100,7 @@ class LettingGo:
         await self._release(name, leases, self._broker.announce)
 
     async def _release(self, name: str, leases: Sequence[Lease], announce: Announce) -> None:
-        leases = with_heirs(leases)
+        leases = with_handed_over(leases)
         ready = _ready(leases)
         outage, these_leases = self._committer.outage, object()
         pause = Pause(BROKEN_PAUSE, LONGEST_PAUSE)
@@ -182,7 +182,7 @@ class LettingGo:
 
     async def release_at_last(self, name: str, leases: Sequence[Lease]) -> None:
         """Once: a process that stops does not wait for a store that is away."""
-        leases = with_heirs(leases)
+        leases = with_handed_over(leases)
         try:
             await self._ledger.release(name, leases)
             await self._broker.offer(_ready(leases))

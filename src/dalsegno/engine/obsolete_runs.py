@@ -1,4 +1,4 @@
-"""Runs that have become useless while they went on, since their execution or scope has ended: found and called off."""
+"""Runs that have become useless while they went on, since their execution or scope has ended: found and cancelled."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class ObsoleteRuns:
         running: Mapping[str, Lease],
         started: Mapping[str, float],
         ledger: Ledger,
-        call_off: Callable[[Lease], None],
+        cancel: Callable[[Lease], None],
     ) -> None:
         self.running = running
         self.started = started
         self.ledger = ledger
-        self.call_off = call_off
+        self.cancel = cancel
         self.busy = asyncio.Event()
         """Whether anything may be running."""
 
@@ -51,7 +51,7 @@ class ObsoleteRuns:
                 logger.exception("cannot find out which runs have become useless")
                 continue
             for lease in obsolete:
-                self.call_off(lease)
+                self.cancel(lease)
 
     def _long_runs(self) -> list[Lease]:
         before = asyncio.get_running_loop().time() - LOOK_EVERY

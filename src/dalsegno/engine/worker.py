@@ -236,7 +236,7 @@ class Worker:
         for lease in kept_leases(new.id, new.definition, 0, kept, applied, self.ledger.now(), new.kind):
             self._launch(lease, None, name)
 
-    def call_off(self, execution: str, tokens: Sequence[str] | None = None) -> None:
+    def cancel_runs(self, execution: str, tokens: Sequence[str] | None = None) -> None:
         """Interrupts runs of an execution or of some of its tokens that have become useless; what they return would be
         refused. Other processes find out themselves."""
         its = [

@@ -97,24 +97,24 @@ def may_run_long(kind: TokenKind, execution_kind: ExecutionKind) -> bool:
     return kind in ("node", "task") or (kind == "resume" and execution_kind == "python")
 
 
-def with_heirs(leases: Sequence[Lease]) -> list[Lease]:
+def with_handed_over(leases: Sequence[Lease]) -> list[Lease]:
     """The leases, and those that tasks among them have once their script has ended: each is then an execution of its
     own, with the same token and the same fence."""
-    heirs = [
+    handed_over = [
         replace(lease, execution=task_execution_id(lease.token))
         for lease in leases
         if lease.kind == "task" and lease.execution_kind != "task"
     ]
-    return [*leases, *heirs]
+    return [*leases, *handed_over]
 
 
 def not_among(leases: Sequence[Lease], valid: Collection[tuple[str, str, int]]) -> list[Lease]:
-    """Those of the leases that are not ``valid``, neither themselves nor as heirs; known by execution, token and
+    """Those of the leases that are not ``valid``, neither themselves nor handed over; known by execution, token and
     fence."""
     return [
         lease
         for lease in leases
-        if not any((each.execution, each.token, each.fence) in valid for each in with_heirs([lease]))
+        if not any((each.execution, each.token, each.fence) in valid for each in with_handed_over([lease]))
     ]
 
 

@@ -226,9 +226,9 @@ class KeyUsage:
                 use.stored = _Stored(found, limit + 1, now, lasts)
             return use.stored
 
-    # -- what is told -----------------------------------------------------------------------------------------
+    # -- usage -------------------------------------------------------------------------------------------------
 
-    async def told(self, archive: Archive, key: str) -> dict[str, QuotaUse]:
+    async def usage_of(self, archive: Archive, key: str) -> dict[str, QuotaUse]:
         """Each quota of a key with its use: of rates and streams, that of this process."""
         quotas = self.quotas_of(key)
         found = {}

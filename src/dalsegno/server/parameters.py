@@ -21,10 +21,10 @@ def refuse_too_many(request: Request) -> None:
     found = request.scope["query_string"].count(b"&") + 1
     if found > MOST:
         words = f"There are {found:,} parameters; a query has at most {MOST}"
-        raise RequestValidationError([_crowd(words)])
+        raise RequestValidationError([_too_many_parameters(words)])
 
 
-def _crowd(words: str) -> dict[str, object]:
+def _too_many_parameters(words: str) -> dict[str, object]:
     return {"type": "unknown_parameter", "loc": ("query",), "msg": words, "input": None}
 
 
@@ -38,7 +38,7 @@ def refuse_unknown(request: Request, known: frozenset[str]) -> None:
 
 
 def _rest(more: int) -> list[dict[str, object]]:
-    return [_crowd(f"There are {more:,} more parameters of unknown names")] if more > 0 else []
+    return [_too_many_parameters(f"There are {more:,} more parameters of unknown names")] if more > 0 else []
 
 
 def _finding(name: str, known: frozenset[str]) -> dict[str, object]:

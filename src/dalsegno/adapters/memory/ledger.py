@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from heapq import heappop
 from typing import Any
 
+from dalsegno.adapters.excluding_claims import lease_in_turn
 from dalsegno.adapters.memory.lines import LineInClaim, PlainTokens, Suspicion
 from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore
 from dalsegno.adapters.memory.views import execution_view
-from dalsegno.adapters.others import lease_in_turn
 from dalsegno.core.settlement import (
     TokenRow,
     barrier_view,
@@ -31,7 +31,7 @@ from dalsegno.model.barrier import LeftView, SlotView
 from dalsegno.model.execution import ENDED
 from dalsegno.model.limits import UNBOUNDED
 from dalsegno.model.machine import MachineView
-from dalsegno.model.token import Lease, may_run_long, not_among, with_heirs
+from dalsegno.model.token import Lease, may_run_long, not_among, with_handed_over
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import (
@@ -126,7 +126,7 @@ class MemoryLedger:
         return free
 
     async def obsolete(self, leases: Sequence[Lease]) -> list[Lease]:
-        every = [lease for lease in with_heirs(leases) if self._is_leased(lease)]
+        every = [lease for lease in with_handed_over(leases) if self._is_leased(lease)]
         valid = {(lease.execution, lease.token, lease.fence) for lease in every}
         return not_among(leases, valid)
 

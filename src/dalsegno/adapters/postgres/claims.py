@@ -30,7 +30,7 @@ from dalsegno.core.settlement import (
     ready_token,
     release_row,
 )
-from dalsegno.model.token import Lease, not_among, with_heirs
+from dalsegno.model.token import Lease, not_among, with_handed_over
 from dalsegno.model.transition import ReadyToken
 
 FLAG, RUNS, LEASE = 0, 1, 2
@@ -104,7 +104,7 @@ class Claims:
         return [given[key] for key in keys if key in given]
 
     async def obsolete(self, leases: Sequence[Lease]) -> list[Lease]:
-        wanted = [(lease.execution, lease.token, lease.fence) for lease in with_heirs(leases)]
+        wanted = [(lease.execution, lease.token, lease.fence) for lease in with_handed_over(leases)]
         valid = await self.store.fetch("leases.validly_leased", *columns(wanted, 3))
         return not_among(leases, {(execution, token, fence) for execution, token, fence in valid})
 

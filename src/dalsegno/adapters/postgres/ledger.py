@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 
-from dalsegno.adapters.others import Others
+from dalsegno.adapters.excluding_claims import ExcludingClaims
 from dalsegno.adapters.postgres.claims import Claims
 from dalsegno.adapters.postgres.commits import Commits
 from dalsegno.adapters.postgres.heartbeats import Heartbeats
@@ -46,7 +46,7 @@ class PostgresLedger:
         self._claims = Claims(store, self.commits)
         self._waking = Waking(store, self._claims, self.takers)
         self._heartbeats = Heartbeats(store.url, store.way)
-        self._others = Others(self._claims.look_at_others, self.lease, self.now)
+        self._excluding_claims = ExcludingClaims(self._claims.look_at_others, self.lease, self.now)
         self._forget_starts_at = 0.0
 
     def now(self) -> float:
@@ -67,7 +67,7 @@ class PostgresLedger:
     async def claim_others(
         self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str]
     ) -> list[Lease]:
-        return await self._others.claim(worker, queues, limit, pass_over)
+        return await self._excluding_claims.claim(worker, queues, limit, pass_over)
 
     async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
         leases = await self._claims.lease(worker, tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Sequence
 
-from dalsegno.adapters.others import Others
+from dalsegno.adapters.excluding_claims import ExcludingClaims
 from dalsegno.adapters.sqlite import leases, looks
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.store import SqliteStore
@@ -37,7 +37,7 @@ class SqliteLedger:
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
         self.now: Callable[[], float] = store.clock.now
-        self._others = Others(self._look_at_others, self.lease, self.now)
+        self._excluding_claims = ExcludingClaims(self._look_at_others, self.lease, self.now)
 
     async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
         if not batch:
@@ -73,7 +73,7 @@ class SqliteLedger:
     async def claim_others(
         self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str]
     ) -> list[Lease]:
-        return await self._others.claim(worker, queues, limit, pass_over)
+        return await self._excluding_claims.claim(worker, queues, limit, pass_over)
 
     async def _look_at_others(
         self, queues: Sequence[str], pass_over: Collection[str], limit: int, since: float

@@ -13,7 +13,7 @@ from dalsegno.adapters.sqlite.views import execution_view, machine_view
 from dalsegno.core.settlement import BarrierRow, TokenRow, barrier_view, token_view
 from dalsegno.model.ids import scope_chain
 from dalsegno.model.machine import MachineView
-from dalsegno.model.token import Lease, not_among, with_heirs
+from dalsegno.model.token import Lease, not_among, with_handed_over
 from dalsegno.ports.ledger import Inspection, QueueView
 
 Row = tuple[Any, ...]
@@ -67,7 +67,8 @@ def queues(connection: sqlite3.Connection) -> list[QueueView]:
 
 def obsolete(connection: sqlite3.Connection, leases: Sequence[Lease]) -> list[Lease]:
     wanted = [
-        (lease.execution, lease.token, lease.fence, scope_chain(lease.scope)) for lease in with_heirs(leases)
+        (lease.execution, lease.token, lease.fence, scope_chain(lease.scope))
+        for lease in with_handed_over(leases)
     ]
     return not_among(leases, set(connection.execute(SQL["token.validly_leased"], (json.dumps(wanted),))))
 

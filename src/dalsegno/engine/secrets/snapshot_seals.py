@@ -203,7 +203,7 @@ class SnapshotSeals:
         try:
             await self._need_key(key, f"the snapshot of execution {execution}")
         except KeyMissing:
-            if await self._fits_by_hand(body, execution, definition):
+            if await self._fits_manual_seal(body, execution, definition):
                 return body
             raise
         if not is_whole or not self._fits(seal, _SNAPSHOT_LABEL, _message(body, execution, definition)):
@@ -222,7 +222,7 @@ class SnapshotSeals:
                 NO_KEY,
                 "",
             )
-        if await self._fits_by_hand(snapshot, execution, definition):
+        if await self._fits_manual_seal(snapshot, execution, definition):
             return
         self._sealing = await self.begin()  # somebody may have set another date meanwhile
         if self._clock.now() < self._sealing.accept_until:
@@ -232,7 +232,7 @@ class SnapshotSeals:
             "Nothing was run. If you trust it, run `dalsegno snapshots seal`; otherwise cancel the execution"
         )
 
-    async def _fits_by_hand(self, snapshot: bytes, execution: str, definition: str) -> bool:
+    async def _fits_manual_seal(self, snapshot: bytes, execution: str, definition: str) -> bool:
         record = await self._records.get(BY_HAND, execution)
         message = _message(snapshot, execution, definition)
         return record is not None and self._fits(_decode_seal(record.data), _SNAPSHOT_LABEL, message)
@@ -242,7 +242,7 @@ class SnapshotSeals:
         sealing = self._sealing
         return self._ring is None and sealing is not None and self._clock.now() >= sealing.accept_until
 
-    async def seal_by_hand(self, snapshot: bytes, execution: str, definition: str) -> None:
+    async def seal_manually(self, snapshot: bytes, execution: str, definition: str) -> None:
         """Seals a stored snapshot, without the seal it may have, as it stands. `prepare` comes before."""
         if self._ring is None:
             raise KeyMissing("there is no secret key to seal snapshots with", "")
@@ -250,14 +250,14 @@ class SnapshotSeals:
         mac = self._mac(key, _SNAPSHOT_LABEL, _message(snapshot, execution, definition))
         await self._records.put(BY_HAND, execution, _encode(Seal(key, mac)))
 
-    async def forget_by_hand(self, execution: str) -> None:
+    async def forget_manual_seal(self, execution: str) -> None:
         await self._records.remove(BY_HAND, execution)
 
-    async def sealed_by_hand(self, after: str = "", limit: int = 500) -> list[str]:
+    async def sealed_manually(self, after: str = "", limit: int = 500) -> list[str]:
         """Executions of which an operator has sealed the snapshot."""
         return [record.id for record in await self._records.page(BY_HAND, after, limit)]
 
-    async def has_seal_by_hand(self, execution: str) -> bool:
+    async def has_manual_seal(self, execution: str) -> bool:
         return await self._records.get(BY_HAND, execution) is not None
 
     # -- stored code --------------------------------------------------------------------------------------------

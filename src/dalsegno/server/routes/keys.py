@@ -44,7 +44,7 @@ async def keys(
     found = sorted(await office.doorman.book.all(), key=lambda key: key.id)
     found = [key for key in found if key.id > after and (revoked or key.revoked_at is None)]
     archive, usage = office.client.stack.archive, office.usage
-    items = [KeyInfo.of(key, await usage.told(archive, key.id)) for key in found[:limit]]
+    items = [KeyInfo.of(key, await usage.usage_of(archive, key.id)) for key in found[:limit]]
     return Page(items=items, next=to_cursor(items[-1].id) if len(found) > limit else None)
 
 

@@ -42,7 +42,11 @@ async def who(office: TheOffice, http: Request) -> SessionInfo:
         raise Unauthenticated(KEY_WANTED)
     session = await office.doorman.sessions.find(visit.session) if visit.session is not None else None
     ends = session.expires_at if session is not None and caller.via == "session" else None
-    use = await office.usage.told(office.client.stack.archive, caller.key) if caller.key is not None else None
+    use = (
+        await office.usage.usage_of(office.client.stack.archive, caller.key)
+        if caller.key is not None
+        else None
+    )
     return SessionInfo.of(caller, ends, use)
 
 

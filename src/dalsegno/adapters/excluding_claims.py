@@ -39,7 +39,7 @@ async def lease_in_turn(
     return leases
 
 
-class Others:
+class ExcludingClaims:
     """Tokens of other workflows than those that are passed over, for one ledger.
 
     ``look`` is given queues, workflows, a number and a time. It returns the first ready tokens without a limit key that

@@ -1,4 +1,4 @@
-"""Workflows for snapshots that somebody has edited: what they import and use, and what they never mention."""
+"""Workflows for tests of edited snapshots, with imports that they use and others that they never mention."""
 
 # ruff: noqa: F401 - modules that must be there and not be used
 
