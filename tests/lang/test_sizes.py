@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from dalsegno.errors import LimitExceeded
 from dalsegno.lang import ExpressionFailed, Limits, Machine, Ok, RootNames, compile, compile_expression
+from dalsegno.lang.limits import Meter
+from dalsegno.lang.sizes import Measure
 
 NOW = 1_700_000_000.0
 BIG = "x" * 15_000_000
@@ -106,3 +109,24 @@ def test_wide_text_is_charged_by_the_bytes_it_takes() -> None:
     assert wide.frames[-1].slots[0] is not None  # type: ignore[union-attr]
     kept = [value for value in wide.variables()["l"] if value]
     assert 8 <= len(kept) <= 10
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["\x01" * 2_000], ["\x01"] * 500, {f"\x02{number}": 1 for number in range(500)}, ["a\nb\"c\\d" * 300],
+        ["caf\u00e9\x03\u4e2d" * 300], ["\ud800\x03" * 600], [{"text": "\x1f" * 70_000}] * 3, ["plain text"] * 500,
+    ],
+)  # fmt: skip
+def test_escapes_count_as_the_characters_they_are_written_with(value: Any) -> None:
+    measured = Measure(Meter(Limits()), "the value")(value)
+    written = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    assert written - 1 <= measured <= written + 2 * len(value)
+
+
+def test_control_characters_beyond_the_limit_do_not_leave_an_expression() -> None:
+    expression = compile_expression("[$n.text]", names=RootNames.of(["n"]))
+    with pytest.raises(ExpressionFailed, match=r"more than 1,000,000 characters of JSON"):
+        expression.evaluate(
+            {"n": {"text": "\x01" * 200_000}}.__getitem__, now=NOW, limits=Limits(allocated_bytes=1_000_000)
+        )

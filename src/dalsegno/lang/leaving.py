@@ -9,7 +9,7 @@ from dalsegno.lang.errors import limit_exceeded, type_error
 from dalsegno.lang.limits import MAX_NESTING
 from dalsegno.lang.numerals import number_text
 from dalsegno.lang.promises import Group, Promise, describe
-from dalsegno.lang.sizes import Measure, is_small
+from dalsegno.lang.sizes import SHORT, Measure, is_small
 from dalsegno.lang.text import path_text
 from dalsegno.lang.values import Host, Value, kind_of
 
@@ -23,7 +23,8 @@ def plain(host: Host, value: Value, what: str) -> Value:
     """
     kind = type(value)
     if kind is str:
-        host.meter.keep(len(value), what)
+        size = len(value) if len(value) <= SHORT else Measure(host.meter, what)(value)
+        host.meter.keep(size, what)
         return value
     if kind in _PLAIN:
         return value

@@ -5,15 +5,22 @@ A part that is referred to many times counts each time, as it will be written ea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded
-from dalsegno.lang.limits import MAX_NESTING, Meter
+from dalsegno.lang.limits import COPIED, MAX_NESTING, Meter
 from dalsegno.lang.values import Value
 
 _MARK = 1
 """A comma, a colon, a bracket or the shortest number: no value is written with fewer characters than are counted."""
 
+_encode = msgspec.json.encode
 
-_FEW, _SHORT = 64, 1_000
+_FEW, SHORT = 64, 1_000
+_STRETCH = 65_536
+"""Characters that are encoded at a time to count their escapes."""
 
 
 def is_small(value: Value) -> bool:
@@ -25,13 +32,13 @@ def is_small(value: Value) -> bool:
             return False
         if type(container) is dict:
             for key in container:
-                if len(key) > _SHORT:
+                if len(key) > SHORT:
                     return False
             container = container.values()
         for item in container:
             kind = type(item)
             if kind is str:
-                if len(item) > _SHORT:
+                if len(item) > SHORT:
                     return False
             elif kind is list or kind is dict:
                 room -= 1 + len(item)
@@ -42,7 +49,7 @@ def is_small(value: Value) -> bool:
 class Measure:
     """Measures the values that leave one evaluation, and charges its meter for looking at them."""
 
-    __slots__ = ("known", "meter", "most", "what")
+    __slots__ = ("known", "meter", "most", "texts", "what")
 
     def __init__(self, meter: Meter, what: str, most: int | None = None) -> None:
         self.meter = meter
@@ -50,6 +57,8 @@ class Measure:
         self.most = meter.limits.allocated_bytes if most is None else most
         self.known: dict[int, int] = {}
         """By the identity of a list or object that holds others: its size."""
+        self.texts: dict[int, int] = {}
+        """By the identity of a long text: how many characters its escapes add."""
 
     def __call__(self, value: Value) -> int:
         """About how many characters; raises if they are more than one evaluation may allocate, or than ``most``."""
@@ -61,7 +70,8 @@ class Measure:
     def of(self, value: Value, depth: int) -> int:
         kind = type(value)
         if kind is str:
-            return len(value) + 2 * _MARK
+            size = len(value) + 2 * _MARK
+            return size if size > self.most else size + self.escapes([value])
         return self.container(value, depth) if kind is list or kind is dict else _MARK
 
     def container(self, value: Value, depth: int) -> int:
@@ -72,23 +82,55 @@ class Measure:
             raise limit_exceeded(f"{self.what} is nested deeper than {MAX_NESTING} levels")
         self.meter.work(len(value))
         size = 2 * _MARK + len(value) * (_MARK if type(value) is list else 4 * _MARK)
+        texts: list[str] = []
         if type(value) is dict:
-            size += sum(map(len, value))
+            texts = list(value)
+            size += sum(map(len, texts))
         nested = False
         for item in value if type(value) is list else value.values():
             kind = type(item)
             if kind is str:
                 size += len(item) + 2 * _MARK
+                texts.append(item)
             elif kind is list or kind is dict:
                 nested = True
                 size += self.container(item, depth + 1)
             else:
                 size += _MARK
+        if size <= self.most and texts:
+            size += self.escapes_in("".join(texts)) if size <= _STRETCH else self.escapes(texts)
         if size > self.most:
             raise self.too_large(size)
         if nested:
             self.known[id(value)] = size
         return size
+
+    def escapes(self, texts: Sequence[str]) -> int:
+        """Characters that escapes add to the texts: a control character is written as six."""
+        if max(map(len, texts)) > SHORT:
+            found = sum(self.escapes_in_long(text) for text in texts if len(text) > SHORT)
+            texts = [text for text in texts if len(text) <= SHORT]
+        else:
+            found = 0
+        for start in range(0, len(texts), _FEW):
+            found += self.escapes_in("".join(texts[start : start + _FEW]))
+        return found
+
+    def escapes_in_long(self, text: str) -> int:
+        known = self.texts.get(id(text))
+        if known is None:
+            stretches = [text[start : start + _STRETCH] for start in range(0, len(text), _STRETCH)]
+            known = self.texts[id(text)] = sum(map(self.escapes_in, stretches))
+        return known
+
+    def escapes_in(self, text: str) -> int:
+        length = len(text)
+        if length >= COPIED:
+            self.meter.compare(length)
+        if text.isascii():
+            return len(_encode(text)) - 2 - length
+        plain = text.encode("ascii", "ignore").decode()
+        return len(_encode(plain)) - 2 - len(plain)
 
     def too_large(self, size: int) -> ScriptThrow:
         limit = "result_bytes"
