@@ -375,12 +375,14 @@ def test_large_parts_are_kept_outside_if_there_is_a_place():
     data = machine.dumps(put)
     assert len(data) < 35_000
     assert len(machine.dumps()) > 200_000
-    names = PythonMachine.blobs_in(data)
-    assert set(names) <= set(kept)
-    assert len(names) >= 3
+    given: dict[str, bytes] = {}
+    while names := PythonMachine.blobs_in(data, given):
+        given |= {name: kept[name] for name in names}
+    assert given == kept
+    assert len(given) >= 3
     with pytest.raises(SnapshotError, match="keeps a part of its state outside"):
         PythonMachine.loads(program, data)
-    loaded = PythonMachine.loads(program, data, blobs=kept)
+    loaded = PythonMachine.loads(program, data, blobs=given)
     assert loaded.dumps() == machine.dumps()
     loaded.resume({"p0": Ok(1)})
     assert loaded.result == [40_000, 50_000, 3_000, True, True, "row 2999"]

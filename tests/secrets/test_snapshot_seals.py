@@ -18,7 +18,7 @@ from dalsegno.engine.dead import DeadLetters
 from dalsegno.engine.secrets import KeySource
 from dalsegno.engine.secrets.key_source import KEY_VARIABLE
 from dalsegno.engine.secrets.keys import new_key
-from dalsegno.engine.secrets.snapshot_seals import KeyMissing, SnapshotSeals, check_blob, content, is_sealed
+from dalsegno.engine.secrets.snapshot_seals import KeyMissing, SnapshotSeals, content, is_sealed
 from dalsegno.engine.stack import Stack
 from dalsegno.errors import SnapshotRefused
 from dalsegno.handle import Handle
@@ -82,19 +82,26 @@ class InStore:
     def write(self, number: int, snapshot: bytes) -> None:
         self._do("UPDATE {machine} SET snapshot = $1 WHERE execution = $2", snapshot, number)
 
+    def change_blobs(self, old: bytes, new: bytes) -> int:
+        """How many were changed."""
+        changed = 0
+        for name, data in self._do("SELECT id, data FROM {blob}"):
+            if old in data:
+                changed += 1
+                self._do("UPDATE {blob} SET data = $1 WHERE id = $2", data.replace(old, new), name)
+        return changed
+
     def _do(self, statement: str, *values: Any) -> list[Any]:
         if self._url.startswith("sqlite"):
             with sqlite3.connect(self._url.removeprefix("sqlite:///")) as connection:
-                text = statement.format(machine="machine").replace("$1", "?").replace("$2", "?")
+                text = statement.format(machine="machine", blob="blob").replace("$1", "?").replace("$2", "?")
                 return connection.execute(text, values).fetchall()
 
         async def run() -> list[Any]:
             connection = await asyncpg.connect(self._url)
             try:
-                return [
-                    tuple(row)
-                    for row in await connection.fetch(statement.format(machine="dalsegno.machine"), *values)
-                ]
+                text = statement.format(machine="dalsegno.machine", blob="dalsegno.blob")
+                return [tuple(row) for row in await connection.fetch(text, *values)]
             finally:
                 await connection.close()
 
@@ -417,6 +424,20 @@ def test_the_running_program_prefers_its_own_code_to_that_of_the_store(url: str)
             app.engine.definitions.add_script(moved)
 
 
-def test_a_blob_must_have_the_content_that_its_snapshot_names() -> None:
-    with pytest.raises(SnapshotRefused):
-        check_blob("0" * 64, b"other", "run-a")
+@pytest.mark.parametrize("with_key", [True, False])
+def test_a_changed_blob_is_refused_with_a_seal_and_without(
+    url: str, with_key: bool, request: pytest.FixtureRequest
+) -> None:
+    if with_key:
+        request.getfixturevalue("key")
+    [execution] = suspend(url, "ab")
+    store = InStore(url)
+    assert all(is_sealed(stored) is with_key for stored in store.snapshots().values())
+    assert store.change_blobs(b"ab", b"cd")
+    app = greeting_app(url)
+    with app.running():
+        handle = app.handle(execution)
+        handle.signal("word", "hello")
+        assert "was changed in the store" in refused(app, handle)
+        store.change_blobs(b"cd", b"ab")
+        assert handle.result(30) == "harmless hello a"

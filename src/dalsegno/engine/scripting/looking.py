@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -81,7 +82,7 @@ async def picture(
         return None
     program = await definitions.script(execution.definition)
     snapshot = content(view.snapshot)  # what is only looked at need not be trusted: nothing of it goes on
-    needed = {name: await blobs.get(execution.id, name) for name in program.blobs_in(snapshot)}
+    needed = await program.read_blobs(snapshot, partial(blobs.get, execution.id))
     seen: list[tuple[Awaitable | None, dict[str, Any]]] = []
 
     def look() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
@@ -101,9 +101,17 @@ class ScriptProgram:
         limits = self.light_limits if light else self.limits
         return Machine.start(self.code, inputs, context, now=now, budget=budget, limits=limits)
 
-    def blobs_in(self, snapshot: bytes) -> tuple[str, ...]:
+    async def read_blobs(
+        self, snapshot: bytes, read: Callable[[str], Coroutine[Any, Any, bytes]]
+    ) -> dict[str, bytes]:
         """Blobs that must be at hand before the snapshot is loaded. Scripts ask for theirs when they need them."""
-        return PythonMachine.blobs_in(snapshot) if self.native else ()
+        found: dict[str, bytes] = {}
+        if not self.native:
+            return found
+        while names := PythonMachine.blobs_in(snapshot, found):
+            for name in names:
+                found[name] = await read(name)
+        return found
 
     def line(self, number: int) -> str:
         """The text of a line of the user's file."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -247,10 +248,7 @@ class ScriptSteps:
         if warm is None or warm.version != view.version:
             warm = None
             snapshot = await self._opened(lease, program, view.snapshot)
-            blobs = {name: await self.blobs.get(execution, name) for name in program.blobs_in(snapshot)}
-            if snapshot is not view.snapshot:
-                for name, data in blobs.items():
-                    check_blob(name, data, execution)
+            blobs = await program.read_blobs(snapshot, partial(self._checked_blob, execution))
             job.blobs = blob_names([snapshot, *blobs.values()])
         else:
             job.blobs = warm.blobs
@@ -261,6 +259,11 @@ class ScriptSteps:
             return machine
 
         return load
+
+    async def _checked_blob(self, execution: str, name: str) -> bytes:
+        data = await self.blobs.get(execution, name)
+        check_blob(name, data, execution)
+        return data
 
     async def _first_turn(
         self, lease: Lease, program: ScriptProgram, body: StartBody, view: MachineView | None = None

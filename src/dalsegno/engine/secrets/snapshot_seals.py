@@ -349,7 +349,7 @@ def _program_message(hash: str, program: StoredProgram) -> bytes:
 
 
 def check_blob(name: str, data: bytes, execution: str) -> None:
-    """A sealed snapshot names its blobs by their content."""
+    """A snapshot of a Python workflow names its blobs by their content, with a seal or without."""
     if sha256(data).hexdigest() != name:
         raise SnapshotRefused(
             f"a blob of execution {execution} was changed in the store: it does not have the content that its snapshot "

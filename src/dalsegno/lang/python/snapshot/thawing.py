@@ -33,6 +33,9 @@ MOST_BYTES = 256 * 1024 * 1024
 _EFFECTS: dict[str, type[Effect]] = {
     kind.__name__: kind for kind in (StartTask, StartWorkflow, StartTimer, AwaitSignal, Cancel)
 }
+_IN_PAGE = f'["{Tag.BLOB}",'.encode()
+"""How a row that names a blob begins."""
+NO_BLOBS: Mapping[str, bytes] = {}
 _STATUSES = frozenset(("suspended", "paused", "completed", "failed"))
 _decoder = msgspec.json.Decoder(StoredMachine)
 
@@ -51,9 +54,22 @@ def decode(data: bytes) -> StoredMachine:
     return stored
 
 
-def blobs_in(data: bytes) -> tuple[str, ...]:
-    """Names of what the snapshot keeps outside; a page of rows may name more."""
-    return _blob_names(decode(data).rows)
+def blobs_in(data: bytes, known: Mapping[str, bytes] = NO_BLOBS) -> tuple[str, ...]:
+    """Names of what the snapshot keeps outside and is not ``known``. A page of rows may name more: ask again with the
+    pages, until nothing is missing."""
+    rows = decode(data).rows
+    names = dict.fromkeys(_blob_names(rows))
+    for row in rows:
+        if row[:2] == [Tag.BLOB, Tag.ROWS] and _IN_PAGE in known.get(row[2], b""):
+            names.update(dict.fromkeys(_blob_names(_page(known[row[2]]))))
+    return tuple(name for name in names if name not in known)
+
+
+def _page(blob: bytes) -> list[Row]:
+    try:
+        return msgspec.json.decode(blob, type=list[Row])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SnapshotError(f"a page of the snapshot cannot be read: {error}") from error
 
 
 def _blob_names(rows: list[Row]) -> tuple[str, ...]:
@@ -106,7 +122,7 @@ def _with_blobs(rows: list[Row], blobs: Mapping[str, bytes]) -> list[Row]:
         if row[0] != Tag.BLOB:
             found.append(row)
         elif row[1] == Tag.ROWS:
-            found.extend(_with_blobs(msgspec.json.decode(blobs[row[2]], type=list[Row]), blobs))
+            found.extend(_with_blobs(_page(blobs[row[2]]), blobs))
         else:
             found.append([row[1], blobs[row[2]].decode()])
     return found
