@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,10 +25,14 @@ from dalsegno.model.suggestion import did_you_mean, listed
 from dalsegno.ports.node import NodeContext, NodeError
 from dalsegno.ports.shares import FairSlots
 
+logger = logging.getLogger("dalsegno.tasks")
+
 UNCHECKED = (Any, object)
 """Annotations under which an input is taken as it comes."""
 TURN_THREADS = 8
 """For turns of Python workflows: apart from tasks, which may keep their threads for long."""
+REPLACED = 4
+"""Times the number of threads that may be replaced in all while those that were given up still run."""
 CONTEXT_NAMES = frozenset(("ctx", "context"))
 NO_OPTIONS: Mapping[str, Any] = {}
 LookForTask: TypeAlias = Callable[[str, NodeContext], Awaitable[None]]
@@ -262,18 +267,27 @@ class Tasks:
                 slots.release(workflow)
 
     def _abandon(self, future: Future[Any], slots: FairSlots, workflow: str) -> None:
-        """Its thread is replaced; but a workflow that has left as many as there are threads waits for them to end."""
+        """Its thread is replaced, up to as many as the pool has for one workflow and `REPLACED` times as many for all
+        together. Beyond that its place stays taken until it ends, and other runs wait for one."""
         self.abandoned += 1
         with self._lock:
-            is_replaced = self._left.get(workflow, 0) < self._threads and self._pool is not None
-            if is_replaced and self._pool is not None:
-                self._left[workflow] = self._left.get(workflow, 0) + 1
-                self._pool._max_workers += 1  # noqa: SLF001 - the pool has no other way to replace a lost thread
-        if is_replaced:
+            left = self._left.get(workflow, 0)
+            has_room = left < self._threads and sum(self._left.values()) < REPLACED * self._threads
+            pool = self._pool if has_room else None
+            if pool is not None:
+                self._left[workflow] = left + 1
+                pool._max_workers += 1  # noqa: SLF001 - the pool has no other way to replace a lost thread
+        if pool is not None:
             slots.release(workflow)
             future.add_done_callback(lambda _: self._give_back(workflow))
-        else:
-            _release_after(future, slots, workflow)
+            return
+        logger.warning(
+            "a run of workflow '%s' was given up and keeps its thread until it ends: %d such threads were replaced "
+            "already; let blocking tasks look at ctx.cancelled, or give what they call a timeout",
+            workflow,
+            sum(self._left.values()),
+        )
+        _release_after(future, slots, workflow)
 
     def _give_back(self, workflow: str) -> None:
         with self._lock:
