@@ -14,7 +14,7 @@ from dalsegno.lang import (
     compile_expression,
     compile_string,
 )
-from dalsegno.lang.limits import STEP
+from dalsegno.lang.limits import Span
 from tests.lang.evaluation import DATA, NAMES, NOW
 
 LIMITS = Limits(instructions=4_000, allocated_bytes=1_000_000)
@@ -45,7 +45,7 @@ def test_twelve_expressions_that_fit_alone_do_not_fit_together(source: str) -> N
     together = expressions(source)
     for alone in together:
         alone.evaluate(DATA.__getitem__, now=NOW, limits=LIMITS)
-    meter = Meter(LIMITS, STEP)
+    meter = Meter(LIMITS, Span("the expressions of one step", "compute less"))
     with pytest.raises(ExpressionFailed, match="the expressions of one step") as caught:
         evaluate_all(together, meter)
     assert caught.value.code == "LimitExceeded"

@@ -60,7 +60,6 @@ class Span:
 
 
 EVALUATION = Span("one evaluation", "compute less in this expression, and the rest in a task")
-STEP = Span("the expressions of one step", "compute less in them, and the rest in a task")
 TURN = Span("one turn (from one await to the next)", "move long computations into a task")
 
 

@@ -89,9 +89,6 @@ class Keyring:
     def find(self, id: str) -> SecretKey | None:
         return self._by_id.get(id)
 
-    def all(self) -> list[SecretKey]:
-        return list(self._by_id.values())
-
     def ids(self) -> list[str]:
         return list(self._by_id)
 
