@@ -271,3 +271,22 @@ async def _as_before(app: App) -> None:
     data = msgspec.json.decode(record.data)
     del data["needs_approval"]
     assert await records.put(KIND, "bank", msgspec.json.encode(data), record.version) is not None
+
+
+def test_a_script_inside_a_graph_is_started_by_its_graph_only(world: World) -> None:
+    world.limit_credential("billing")
+    assert world.deploy("admin", world.scripted("billing")).status_code == 201
+    for target in ("billing/pay", "billing/pay@1"):
+        refused = world.ask("run", "POST", "executions", {"workflow": target})
+        assert (refused.status_code, refused.json()["code"]) == (404, "DS-130"), refused.text
+    caller = {
+        "name": "caller",
+        "nodes": [{"id": "a", "type": "workflow", "parameters": {"name": "billing/pay"}}],
+    }
+    assert world.deploy("run", caller).status_code == 201
+    assert world.run({"workflow": "caller"})["state"] == "FAILED"
+    schedule = {"workflow": "billing/pay", "every": "1h"}
+    assert world.ask("run", "PUT", "schedules/often", schedule).status_code == 404
+    assert world.arrivals() == []
+    assert world.run({"workflow": "billing"})["state"] == "COMPLETED"
+    assert world.arrivals() == SENT

@@ -190,11 +190,7 @@ class Definitions:
         self._looks.forget(name)
 
     async def _find(self, name: str, version: Version) -> Program | ScriptProgram:
-        definition = await self.archive.definition(name, version)
-        if definition is None:
-            if version is not None and await self.archive.definition(name) is not None:
-                raise NotFound(no_such_version(name, version))
-            raise NotFound(no_such_workflow(name, await deployed_names(self.archive)))
+        definition = await deployed(self.archive, name, version)
         known = self._programs.get(definition.hash) or self._scripts.get(definition.hash)
         return known if known is not None else await self._loaded(definition, self._load)
 
@@ -232,6 +228,16 @@ class Definitions:
         if len(self._programs) > self._capacity:
             self._programs.popitem(last=False)
         return program
+
+
+async def deployed(archive: Archive, name: str, version: Version = None) -> Definition:
+    """A workflow by its name. A script inside a graph is none: only its graph starts it. Raises NotFound."""
+    definition = await archive.definition(name, version)
+    if definition is not None and not is_part(definition):
+        return definition
+    if definition is None and version is not None and await archive.definition(name) is not None:
+        raise NotFound(no_such_version(name, version))
+    raise NotFound(no_such_workflow(name, await deployed_names(archive)))
 
 
 async def deployed_names(archive: DefinitionList) -> list[str]:

@@ -25,17 +25,16 @@ from dalsegno.core.firing import (
 from dalsegno.core.orders import StartOrder
 from dalsegno.core.schedules import ScheduleSpec, times_after
 from dalsegno.engine.committer import Committer
-from dalsegno.engine.definitions import Definitions, deployed_names
+from dalsegno.engine.definitions import Definitions, deployed
 from dalsegno.engine.schedule_request import NewSchedule
 from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.starting import StartOptions, check_input, new_execution
 from dalsegno.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
-from dalsegno.model.definition import no_such_version
 from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView, NewExecution
 from dalsegno.model.ids import derive, new_execution_id, repeated_execution_id
-from dalsegno.model.suggestion import no_such_schedule, no_such_workflow
+from dalsegno.model.suggestion import no_such_schedule
 from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale, Transition
 from dalsegno.ports.archive import ExecutionFilter
 
@@ -240,12 +239,7 @@ class ScheduleBook:
     async def _fitting(self, spec: ScheduleSpec, *, has_input: bool) -> ScheduleSpec:
         """The workflow exists, and takes the input, as far as that can be told in this process. To the parameters of
         a Python function, none is no object."""
-        archive = self.stack.archive
-        definition = await archive.definition(spec.workflow, spec.version)
-        if definition is None:
-            if await archive.definition(spec.workflow) is not None:
-                raise NotFound(no_such_version(spec.workflow, spec.version))
-            raise NotFound(no_such_workflow(spec.workflow, await deployed_names(archive)))
+        definition = await deployed(self.stack.archive, spec.workflow, spec.version)
         try:
             program = await self.definitions.by_name(spec.workflow, definition.version)
         except (NotFound, InvalidDefinition):
