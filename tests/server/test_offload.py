@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -17,7 +18,8 @@ from dalsegno.engine.offload import Offload, OffloadLimits, Requester, requester
 from dalsegno.errors import LimitExceeded, Overloaded, TooSlow
 from dalsegno.job_process import value_of
 from dalsegno.server import ServerSettings, create_application
-from tests.waiting import come_about
+from tests.server.conftest import LiveServer
+from tests.waiting import come_about, until
 
 ON_MEMORY = pytest.mark.parametrize("store_url", ["memory"], indirect=True)
 MOST_WORK = 0.1
@@ -179,6 +181,23 @@ async def test_a_deploy_does_not_wait_for_scripts_of_another_key(
     assert took < 4
     assert took_large < 10
     assert lag.is_short, vars(lag)
+
+
+@ON_MEMORY
+def test_a_caller_that_disconnects_frees_its_process(app: App) -> None:
+    """Over a real connection. Without the disconnection the work would take its 60 seconds."""
+    with LiveServer(app, ServerSettings(check_seconds=60.0)) as server:
+        pool = app.engine.definitions.offload
+        body = json.dumps({"source": long_script(900_000), "kind": "script"}).encode()
+        address = httpx.URL(server.url)
+        with socket.create_connection((address.host, address.port or 80)) as connection:
+            head = f"POST /v1/definitions/validate HTTP/1.1\r\nHost: {address.netloc.decode()}\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            connection.sendall(head.encode() + body)
+            until(lambda: pool.processes == 1, "the process")
+        left = time.perf_counter()
+        until(lambda: pool.processes == 0, "the process has ended")
+        assert time.perf_counter() - left < 1
 
 
 # -- the pool itself ------------------------------------------------------------------------------------------------
