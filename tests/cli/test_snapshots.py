@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,15 @@ def test_doctor_shows_the_date_and_what_is_left(invoke: Invoke, unsealed: str) -
     assert invoke("snapshots", "seal").stdout == "sealed 1 snapshots, and the code of 1 versions\n"
     check = seals_check(invoke)
     assert (check["status"], check["detail"].rpartition(": ")[2]) == ("ok", "0 left")
+
+
+def test_doctor_sees_that_the_date_was_deleted(invoke: Invoke, unsealed: str, folder: Path) -> None:
+    assert invoke("snapshots", "seal").exit_code == 0
+    with sqlite3.connect(folder / "dalsegno.db") as store:
+        assert store.execute("DELETE FROM record WHERE kind = 'snapshot-sealing'").rowcount == 1
+    check = seals_check(invoke)
+    assert check["status"] == "fail"
+    assert "is gone" in check["detail"]
 
 
 def test_a_date_must_be_one_and_sealing_needs_a_key(

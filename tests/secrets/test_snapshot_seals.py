@@ -20,7 +20,7 @@ from dalsegno.engine.secrets.key_source import KEY_VARIABLE
 from dalsegno.engine.secrets.keys import new_key
 from dalsegno.engine.secrets.snapshot_seals import KeyMissing, SnapshotSeals, content, is_sealed
 from dalsegno.engine.stack import Stack
-from dalsegno.errors import SnapshotRefused
+from dalsegno.errors import BadConfiguration, SnapshotRefused
 from dalsegno.handle import Handle
 from dalsegno.lang.python import PythonProgram, compile_workflow
 from dalsegno.model.definition import Definition
@@ -353,6 +353,54 @@ async def test_a_process_can_refuse_everything_unsealed(
     seals = await ready(stack, Moment(), new_key())
     with pytest.raises(SnapshotRefused):
         await seals.opened(b"#00000000{}", "run-a", "hash")
+
+
+@pytest.mark.parametrize(
+    ("setting", "refused_after"), [("1970-01-14", 3), ("1970-01-14T00:00:00+00:00", 3), ("1980-01-01", 90)]
+)
+async def test_a_process_can_have_a_date_that_the_store_cannot_move(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, setting: str, refused_after: int
+) -> None:
+    monkeypatch.setenv("DALSEGNO_UNSEALED_SNAPSHOTS", setting)
+    clock = Moment(10 * DAY)
+    seals = await ready(stack, clock, new_key())
+    await seals.accept_until(clock.at + 90 * DAY)
+    clock.at += (refused_after - 1) * DAY
+    await seals.prepare()
+    assert await seals.opened(b"#00000000{}", "run-a", "hash")
+    clock.at += DAY + 1
+    with pytest.raises(SnapshotRefused):
+        await seals.opened(b"#00000000{}", "run-a", "hash")
+
+
+async def test_a_wrong_date_is_said_at_once(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DALSEGNO_UNSEALED_SNAPSHOTS", "soon")
+    with pytest.raises(BadConfiguration, match="2027-03-31"):
+        await ready(stack, Moment(), new_key())
+
+
+async def test_a_deleted_record_does_not_begin_the_time_anew(
+    stack: Stack, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, key = Moment(), new_key()
+    knowing = await ready(stack, clock, key)
+    keyless = await ready(stack, clock)
+    await knowing.seal_program("hash", compile_workflow(greet).stored)
+    clock.at += 91 * DAY
+    await stack.records.remove("snapshot-sealing", "store")
+    await keyless.prepare()
+    assert keyless.must_seal()
+    other = await ready(stack, clock, key)  # a process that starts now, and has never read the record
+    assert "is gone, though there are seals" in caplog.text
+    with pytest.raises(SnapshotRefused):
+        await other.opened(b"#00000000{}", "run-a", "hash")
+
+    await stack.records.remove("snapshot-sealing", "store")
+    await stack.records.remove("program-seal", "hash")
+    await knowing.prepare()
+    assert "is written back" in caplog.text
+    with pytest.raises(SnapshotRefused):
+        await (await ready(stack, clock, key)).opened(b"#00000000{}", "run-a", "hash")
 
 
 async def test_without_a_key_nothing_is_sealed_until_snapshots_must_be(stack: Stack) -> None:

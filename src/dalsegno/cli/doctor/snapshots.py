@@ -8,6 +8,11 @@ from dalsegno.cli.snapshots import sentence, survey
 
 LOOKED_AT = 500
 """Unfinished executions whose snapshots are looked at."""
+GONE = "there are seals, but the record of when the sealing began is gone: it may have been deleted from the store"
+GONE_CURE = (
+    "Find out who wrote to the store. A worker with the key writes the date back, or refuses unsealed snapshots; "
+    "`dalsegno snapshots accept-until` sets a date."
+)
 
 
 async def examine_snapshots(app: App) -> list[Check]:
@@ -16,6 +21,8 @@ async def examine_snapshots(app: App) -> list[Check]:
     found = await survey(client, seals, LOOKED_AT)
     now = client.stack.clock.now()
     if found.sealing is None:
+        if found.sealed or await seals.has_seals():
+            return [judge("snapshots", GONE, fail=True, cure=GONE_CURE)]
         if not found.unsealed:
             return []
         return [judge("snapshots", sentence(found, now))]

@@ -13,6 +13,7 @@ Scripts are not sealed: their snapshots can name nothing but functions of the la
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import hmac
 import logging
 import os
@@ -24,7 +25,7 @@ from msgspec import Struct
 
 from dalsegno.engine.secrets.key_source import KeySource
 from dalsegno.engine.secrets.keys import Keyring
-from dalsegno.errors import SnapshotRefused
+from dalsegno.errors import BadConfiguration, SnapshotRefused
 from dalsegno.lang.python.program import StoredProgram, content_of, stored_program
 from dalsegno.model.definition import Definition
 from dalsegno.ports.clock import Clock
@@ -35,7 +36,7 @@ logger = logging.getLogger("dalsegno.secrets")
 SEALING = "snapshot-sealing"
 """Kind of the one record that says since when a store is sealed."""
 THE_STORE = "store"
-BY_HAND = "snapshot-seal"
+MANUAL = "snapshot-seal"
 """Kind of the records of seals that an operator has set, by execution."""
 PROGRAMS = "program-seal"
 """Kind of the records of seals of stored code, by its hash."""
@@ -45,10 +46,20 @@ MOST_SEALS = 8
 """Of one version of a program: other releases of Dal Segno may compile the same source to other fragments."""
 
 UNSEALED_VARIABLE = "DALSEGNO_UNSEALED_SNAPSHOTS"
-"""With the value ``refuse``, a process with a key accepts nothing without a seal, whatever the date."""
+"""With the value ``refuse``, a process with a key accepts nothing without a seal, whatever date the store has. With a
+date such as 2027-03-31, it accepts such snapshots until then at the latest."""
 NO_KEY = (
     "snapshots in this store must be sealed, and this process has no secret key; set DALSEGNO_SECRET_KEY or "
     "DALSEGNO_SECRET_KEY_FILE for every worker"
+)
+
+BEGINS = "snapshots of Python workflows are sealed in this store from now on"
+WRITTEN_BACK = (
+    "the record of when the sealing of snapshots began was deleted from the store, and is written back"
+)
+IS_OVER = (
+    "the record of when the sealing of snapshots began is gone, though there are seals in this store: snapshots "
+    "without a seal are refused from now on; `dalsegno snapshots accept-until` sets another date"
 )
 
 _PREFIX = b"$1:"
@@ -111,10 +122,12 @@ class SnapshotSeals:
         self._records = records
         self._clock = clock
         self._unsealed_seconds = unsealed_seconds
-        self._refuses = os.environ.get(UNSEALED_VARIABLE, "").strip() == "refuse"
+        self._latest = _latest(os.environ.get(UNSEALED_VARIABLE, "").strip())
         self._ring: Keyring | None = None
         self._derived: dict[tuple[str, bytes], bytes] = {}
         self._sealing: Sealing | None = None
+        self._stored: Sealing | None = None
+        """As the store had it when its seal was last found to fit."""
         self._look_at = float("-inf")
         self._known_programs: set[tuple[str, int]] = set()
 
@@ -132,7 +145,8 @@ class SnapshotSeals:
         if now < self._look_at or not self.keys.may_be_configured:
             return
         await self.read_keys()
-        self._sealing = await (self.begin() if self._ring is not None else self.sealing())
+        found = await (self.begin() if self._ring is not None else self.sealing())
+        self._sealing = found or self._sealing  # a record that was deleted is not forgotten
         self._look_at = now + LOOK_EVERY
 
     async def read_keys(self) -> None:
@@ -148,20 +162,31 @@ class SnapshotSeals:
         found = _decode_sealing(record.data) if record is not None else None
         if found is None or self._ring is None:
             return found
-        if self._refuses or found.seal is None or not self._fits(found.seal, _DATE_LABEL, found.message()):
+        if found.seal is None or not self._fits(found.seal, _DATE_LABEL, found.message()):
             return msgspec.structs.replace(found, accept_until=found.since)
-        return found
+        self._stored = found
+        until = max(found.since, min(found.accept_until, self._latest))
+        return msgspec.structs.replace(found, accept_until=until)
 
     async def begin(self) -> Sealing:
-        """Sets the date, unless that was done before."""
+        """Sets the date, unless that was done before. Where the record was deleted, the time does not begin anew: a
+        process that has read the record writes it back, and where there are seals the time is over."""
         found = await self.sealing()
         while found is None:
             now = self._clock.now()
-            new = self._with_seal(Sealing(now, now + self._unsealed_seconds))
-            if await self._records.put(SEALING, THE_STORE, _encode(new), 0) is not None:
-                logger.info("snapshots of Python workflows are sealed in this store from now on")
+            new, message = Sealing(now, now + self._unsealed_seconds), BEGINS
+            if self._stored is not None:
+                new, message = self._stored, WRITTEN_BACK
+            elif await self.has_seals():
+                new, message = Sealing(now, now), IS_OVER
+            if await self._records.put(SEALING, THE_STORE, _encode(self._with_seal(new)), 0) is not None:
+                logger.log(logging.INFO if message is BEGINS else logging.WARNING, message)
             found = await self.sealing()
         return found
+
+    async def has_seals(self) -> bool:
+        """Whether anything was sealed in this store, but for snapshots."""
+        return any([await self._records.page(kind, limit=1) for kind in (PROGRAMS, MANUAL)])
 
     async def accept_until(self, moment: float) -> Sealing:
         """Changes the date until which what has no seal is accepted; the first call begins the sealing."""
@@ -233,7 +258,7 @@ class SnapshotSeals:
         )
 
     async def _fits_manual_seal(self, snapshot: bytes, execution: str, definition: str) -> bool:
-        record = await self._records.get(BY_HAND, execution)
+        record = await self._records.get(MANUAL, execution)
         message = _message(snapshot, execution, definition)
         return record is not None and self._fits(_decode_seal(record.data), _SNAPSHOT_LABEL, message)
 
@@ -248,17 +273,17 @@ class SnapshotSeals:
             raise KeyMissing("there is no secret key to seal snapshots with", "")
         key = self._ring.first.id
         mac = self._mac(key, _SNAPSHOT_LABEL, _message(snapshot, execution, definition))
-        await self._records.put(BY_HAND, execution, _encode(Seal(key, mac)))
+        await self._records.put(MANUAL, execution, _encode(Seal(key, mac)))
 
     async def forget_manual_seal(self, execution: str) -> None:
-        await self._records.remove(BY_HAND, execution)
+        await self._records.remove(MANUAL, execution)
 
     async def sealed_manually(self, after: str = "", limit: int = 500) -> list[str]:
         """Executions of which an operator has sealed the snapshot."""
-        return [record.id for record in await self._records.page(BY_HAND, after, limit)]
+        return [record.id for record in await self._records.page(MANUAL, after, limit)]
 
     async def has_manual_seal(self, execution: str) -> bool:
-        return await self._records.get(BY_HAND, execution) is not None
+        return await self._records.get(MANUAL, execution) is not None
 
     # -- stored code --------------------------------------------------------------------------------------------
 
@@ -333,6 +358,21 @@ class SnapshotSeals:
                 raise KeyMissing(f"this process does not have key {key}", key)
             derived = self._derived[key, label] = found.derived(label)
         return hmac.digest(derived, message, "sha256").hex()
+
+
+def _latest(setting: str) -> float:
+    """The latest moment at which unsealed snapshots are accepted, as the operator has configured it."""
+    if not setting:
+        return float("inf")
+    if setting == "refuse":
+        return float("-inf")
+    try:
+        found = dt.datetime.fromisoformat(setting)
+    except ValueError:
+        raise BadConfiguration(
+            f"{UNSEALED_VARIABLE} is {setting[:50]!r}; write 'refuse', or a date such as 2027-03-31"
+        ) from None
+    return (found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)).timestamp()
 
 
 def _head(seal: Seal) -> bytes:
