@@ -1,4 +1,5 @@
-"""The longest time for which an event loop did nothing else: processor time, so that other processes do not count."""
+"""The longest time for which an event loop did nothing else. It is processor time of this process: other processes do
+not count, but a thread that keeps the interpreter from the loop does."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ class LoopGaps:
         self.longest = 0.0
 
     async def __aenter__(self) -> Self:
+        self._before = time.process_time()
         self._task = asyncio.create_task(self._watch())
         await asyncio.sleep(0)
         return self
@@ -22,13 +24,15 @@ class LoopGaps:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.sleep(0)
+        self._note()
         self._task.cancel()
 
     async def _watch(self) -> None:
-        before = time.thread_time()
         while True:
+            self._note()
             await asyncio.sleep(0.001)
-            now = time.thread_time()
-            self.longest = max(self.longest, now - before)
-            before = now
+
+    def _note(self) -> None:
+        now = time.process_time()
+        self.longest = max(self.longest, now - self._before)
+        self._before = now

@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from dalsegno.lang import ExpressionFailed, Limits, Machine, RootNames, compile, compile_expression
+from tests.peak_memory import peak_kib, reset_peak
 
 NOW = 1_700_000_000.0
 LIMITS = Limits()
@@ -71,19 +71,6 @@ class Cost(NamedTuple):
     ending: str
 
 
-def _high_water() -> int:
-    """The most resident memory in KiB since it was last reset."""
-    for line in Path("/proc/self/status").read_text("ascii").splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1])
-    raise AssertionError("the kernel tells no high-water mark of memory")
-
-
-def _reset_high_water() -> int:
-    Path("/proc/self/clear_refs").write_text("5", "ascii")
-    return _high_water()
-
-
 def run_script(source: str, inputs: dict[str, Any], limits: Limits) -> str:
     machine = Machine.start(compile(source), inputs, {"executionId": "e-1"}, now=NOW, limits=limits)
     if machine.error is None:
@@ -107,10 +94,10 @@ NAMES = RootNames.of(["n"])
 
 def once(source: str, inputs: dict[str, Any], limits: Limits = LIMITS) -> Cost:
     program = source if source.endswith(";") else f"let x = {source};"
-    before = _reset_high_water()
+    before = reset_peak()
     started = time.process_time()
     ending = run_script(f"{PRELUDE}{program} return 1", inputs, limits)
-    return Cost(time.process_time() - started, _high_water() - before, ending)
+    return Cost(time.process_time() - started, peak_kib() - before, ending)
 
 
 def again_and_again(source: str, inputs: dict[str, Any]) -> Cost:
