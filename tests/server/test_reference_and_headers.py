@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 import httpx
+import pytest
 
+from dalsegno.server.problems import MEDIA_TYPE, REFUSALS
 from dalsegno.server.reference import FILES
 
 
@@ -65,3 +67,21 @@ async def test_the_document_of_the_api_says_how_to_come_in(http: httpx.AsyncClie
     document = (await http.get("/v1/openapi.json")).json()
     assert document["security"] == [{"key": []}, {"session": []}, {}]
     assert set(document["components"]["securitySchemes"]) == {"key", "session"}
+
+
+@pytest.mark.parametrize("store_url", ["memory"], indirect=True)
+async def test_refusals_are_problems_whatever_an_answer_would_be(http: httpx.AsyncClient) -> None:
+    document = (await http.get("/v1/openapi.json")).json()
+    assert "Problem" in document["components"]["schemas"]
+    refusals = [
+        answer["content"]
+        for path in document["paths"].values()
+        for operation in path.values()
+        for status, answer in operation["responses"].items()
+        if int(status) in REFUSALS
+    ]
+    assert len(refusals) > 500
+    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    for content in refusals:
+        assert schema in (content[MEDIA_TYPE], content.get("application/json"))
+        assert "text/event-stream" not in content

@@ -319,8 +319,11 @@ async def _unexpected(request: Request, error: Exception) -> ProblemResponse:
     )
 
 
+_REFUSAL = {MEDIA_TYPE: {}, "application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+"""By reference: for a model the framework makes a validator for each status of each route, with the first request."""
+
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem, "content": {MEDIA_TYPE: {}}, "description": TITLES[status]}
+    status: {"content": _REFUSAL, "description": TITLES[status]}
     for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503)
 }
 """What every route may answer instead."""
