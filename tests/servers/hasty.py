@@ -1,6 +1,7 @@
 """A PostgreSQL database for tests that start an application each: one per pytest process, emptied before every test.
 
-Its server writes nothing to disk in a hurry; whoever wants to kill one takes ``private_postgres``.
+Its server writes nothing to disk in a hurry; whoever wants to kill one takes ``private_postgres``. An application here
+plans its statements when it needs them, not for each new connection: a test lasts no longer than that takes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.postgres import PostgresServer
+from tests.servers.postgres import PostgresServer, Session
 from tests.servers.workspace import Workspace
 
 HASTY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -33,12 +34,31 @@ def hasty_postgres(server_workspace: Workspace, postgres_template: Path) -> Iter
         yield server
 
 
+@pytest.fixture(scope="session")
+def emptying(hasty_postgres: PostgresServer) -> Iterator[Session]:
+    """A session that stays: to begin one takes longer than to empty the tables."""
+    with Session(hasty_postgres.url_of(DATABASE)) as session:
+        yield session
+
+
 @pytest.fixture
-def empty_postgres(hasty_postgres: PostgresServer) -> Callable[[], str]:
+def planning_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For applications of this process."""
+
+    async def leave(_connection: object) -> None:
+        pass
+
+    monkeypatch.setattr("dalsegno.adapters.postgres.store.warm", leave)
+
+
+@pytest.fixture
+def empty_postgres(
+    hasty_postgres: PostgresServer, emptying: Session, planning_late: None
+) -> Callable[[], str]:
     """Empties the database and tells its URL."""
 
     def empty() -> str:
-        hasty_postgres.psql(EMPTY, DATABASE)
+        emptying.run(EMPTY)
         return hasty_postgres.url_of(DATABASE)
 
     return empty

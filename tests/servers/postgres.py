@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
 from tests.servers.process import HOST, Server, ServerFailed
 
@@ -25,6 +26,9 @@ _SETTINGS = {
     "log_line_prefix": "%m [%p] %d ",
     "dynamic_shared_memory_type": "mmap",  # in the data folder, where nothing outlives the folder
 }
+
+
+_END = "--- the end of an answer ---"
 
 
 class PostgresServer(Server):
@@ -92,6 +96,39 @@ class PostgresServer(Server):
 
     def _identity(self) -> tuple[int, int] | None:
         return server_identity()
+
+
+class Session:
+    """One session of psql for many statements, without an event loop."""
+
+    def __init__(self, url: str) -> None:
+        self._process = subprocess.Popen(
+            [str(binary("psql")), "-XAtq", "-v", "ON_ERROR_STOP=1", url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, statement: str) -> str:
+        """Runs one statement and returns its rows."""
+        commands, answers = self._process.stdin, self._process.stdout
+        assert commands is not None
+        assert answers is not None
+        commands.write(f"{statement};\n\\echo {_END}\n")
+        commands.flush()
+        lines = []
+        while (line := answers.readline()) != f"{_END}\n":
+            if not line:
+                raise ServerFailed(f"{statement}: {''.join(lines).strip()}")
+            lines.append(line)
+        return "".join(lines).strip()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
 
 
 def make_template(folder: Path) -> Path:
