@@ -16,6 +16,7 @@ from dalsegno.nodes.http_client import HttpClients
 from dalsegno.nodes.http_service import HttpLimits, HttpService
 from dalsegno.ports.node import NodeError
 from tests.nodes.fakes import run_node
+from tests.waiting import come_about
 
 CENTURY = 100 * 365 * 24 * 3600
 MEGABYTE = 1024 * 1024
@@ -69,8 +70,12 @@ async def test_defaults_of_the_node_give_way_to_smaller_limits(
 
 
 async def test_the_limits_hold_over_all_pages_and_redirects(clients: HttpClients) -> None:
+    pages = 0
+
     async def page(request: web.Request) -> web.Response:
-        await asyncio.sleep(0.1)
+        nonlocal pages
+        pages += 1
+        await asyncio.sleep(pause)  # each page is in time by itself
         number = int(request.query.get("page", "0")) + 1
         return web.json_response({"next": f"/hop?to={number}", "filler": "x" * 400})
 
@@ -83,7 +88,10 @@ async def test_the_limits_hold_over_all_pages_and_redirects(clients: HttpClients
     pagination = {"next_url_path": "body.next", "max_pages": 1000}
     async with TestServer(application) as endless:
         url = str(endless.make_url("/"))
-        late = await failure_of(clients, HttpLimits(timeout=0.5), url, pagination=pagination)
+        pause = 0.05
+        late = await failure_of(clients, HttpLimits(timeout=0.3), url, pagination=pagination)
+        assert pages > 1
+        pause = 0.0
         large = await failure_of(clients, HttpLimits(response_bytes=1000), url, pagination=pagination)
     assert (late.code, large.code) == ("HTTP_TIMEOUT", "HTTP_RESPONSE_TOO_LARGE")
 
@@ -148,15 +156,16 @@ async def test_a_run_that_is_cancelled_lets_go_of_what_it_has_read(clients: Http
             run = asyncio.create_task(
                 fetch(clients, HttpLimits(), str(server.make_url("/")), max_response_bytes=50 * MEGABYTE)
             )
-            while tracemalloc.get_traced_memory()[0] < 15 * MEGABYTE:  # noqa: ASYNC110 - memory tells nobody
-                await asyncio.sleep(0.01)
+            await come_about(lambda: tracemalloc.get_traced_memory()[0] >= 15 * MEGABYTE, "it reads")
             run.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await run
             del run
-            await asyncio.sleep(0.05)
-            gc.collect()
-            kept, _ = tracemalloc.get_traced_memory()
+
+            def kept() -> int:
+                gc.collect()
+                return tracemalloc.get_traced_memory()[0]
+
+            await come_about(lambda: kept() < 5 * MEGABYTE, "what it has read is freed", 5)
         finally:
             tracemalloc.stop()
-    assert kept < 5 * MEGABYTE, f"{kept:,} bytes are kept"

@@ -12,6 +12,8 @@ from tests.scenarios.stage import Stage
 STACKS = ("memory", "sqlite", "postgres")
 LASTING = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 """For tests with several processes: a store that outlives the one that opened it."""
+ONE_STACK = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+"""For what a store does not see: it keeps values as bytes, which the contract suite and test_round_trips check."""
 
 
 @pytest.fixture(params=STACKS)

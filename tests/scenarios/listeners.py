@@ -10,15 +10,17 @@ from typing import Any
 
 
 class Silent:
-    """``open``: connections at this moment; ``most``: at any moment."""
+    """``open``: connections at this moment; ``most``: at any moment; ``total``: ever."""
 
     def __init__(self) -> None:
         self.open = 0
         self.most = 0
+        self.total = 0
         self.url = ""
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.open += 1
+        self.total += 1
         self.most = max(self.most, self.open)
         try:
             with contextlib.suppress(ConnectionError):

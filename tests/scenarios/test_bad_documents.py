@@ -11,6 +11,7 @@ import pytest
 
 from dalsegno import App
 from dalsegno.errors import InvalidDefinition, UsageError
+from tests.scenarios.conftest import ONE_STACK
 from tests.scenarios.documents import aggregator, chain, conditional, echo, graph, merge, split, task
 
 
@@ -168,6 +169,7 @@ def test_a_document_of_ten_megabytes_is_refused_quickly(app: App) -> None:
     assert app.host.call(app.client.stack.archive.definitions()) == []
 
 
+@ONE_STACK
 def test_ten_thousand_nodes_are_checked_in_a_second(app: App) -> None:
     document = chain(10_000)
     app.deploy(chain(10))
@@ -175,6 +177,7 @@ def test_ten_thousand_nodes_are_checked_in_a_second(app: App) -> None:
     assert fastest < 5, "ten times the goal would be ten; this machine may be busy"
 
 
+@ONE_STACK
 def test_ten_thousand_bad_nodes_do_not_flood_the_answer(app: App) -> None:
     document = chain(10_000)
     for each in document["nodes"]:

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 from dalsegno import App, EngineSettings, TaskContext
+from dalsegno.engine import obsolete_runs
+from dalsegno.model.token import Lease
 from tests.scenarios.conftest import LASTING
 from tests.scenarios.documents import echo, graph, task
 from tests.scenarios.listeners import calling, silent_listener
 from tests.waiting import come_about
 
 SOON = 3.0
-"""Seconds in which slots are free; the worker looks twice a second."""
+"""Seconds in which slots are free; a worker looks twice a second, or more often here."""
 
 CANCEL_ALL = """
 import asyncio, sys
@@ -35,6 +37,14 @@ asyncio.run(cancel_all())
 """
 
 
+@pytest.fixture
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(obsolete_runs, "LOOK_EVERY", 0.1)
+
+
+LOOKS_OFTEN = pytest.mark.usefixtures("_looks_often")
+
+
 def brief(url: str, **more: Any) -> App:
     return App(url, settings=EngineSettings(grace=0.0, **more))
 
@@ -45,6 +55,7 @@ async def cancel_from_another_process(url: str) -> None:
 
 
 @LASTING
+@LOOKS_OFTEN
 async def test_calls_of_executions_that_another_process_cancels_are_aborted(store_url: str) -> None:
     app = brief(store_url)
     async with silent_listener() as silent, app.running():
@@ -62,6 +73,7 @@ async def test_calls_of_executions_that_another_process_cancels_are_aborted(stor
 
 
 @LASTING
+@LOOKS_OFTEN
 async def test_tasks_of_executions_that_another_process_cancels_are_aborted(store_url: str) -> None:
     """An async task is cancelled. The thread of a sync one goes on, which is told; its slot is free at once."""
     app = brief(store_url)
@@ -102,6 +114,7 @@ async def test_tasks_of_executions_that_another_process_cancels_are_aborted(stor
 
 
 @LASTING
+@LOOKS_OFTEN
 async def test_what_loses_a_race_or_stands_in_a_halted_item_is_aborted(store_url: str) -> None:
     app = brief(store_url)
     call: dict[str, Any]
@@ -131,15 +144,14 @@ async def test_what_loses_a_race_or_stands_in_a_halted_item_is_aborted(store_url
             name="late",
         )
         overdue = graph("call", {"call": call}, name="overdue", timeout="1s")
-        for document, calls in ((race, 1), (late, 2), (overdue, 1)):
+        started = {}
+        for document in (race, late, overdue):
             await app.client.deploy(document)
-            execution = await app.client.start(document["name"])
-            await come_about(lambda calls=calls: silent.open == calls, "it calls")  # type: ignore[misc]
-            await come_about(
-                lambda: silent.open == 0, f"the calls of {document['name']} are aborted", 1 + SOON
-            )
-            state = (await app.client.status(execution)).state
-            assert state == ("FAILED" if document["name"] == "overdue" else "RUNNING")
+            started[document["name"]] = await app.client.start(document["name"])
+        await come_about(lambda: silent.total == 4, "all call")
+        await come_about(lambda: silent.open == 0, "the calls are aborted", 1 + SOON)
+        states = {name: (await app.client.status(execution)).state for name, execution in started.items()}
+        assert states == {"race": "RUNNING", "late": "RUNNING", "overdue": "FAILED"}
 
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
@@ -165,15 +177,28 @@ async def test_nothing_is_asked_while_nothing_runs_long(monkeypatch: Any) -> Non
         assert asked == []
 
 
+@LOOKS_OFTEN
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-async def test_a_paused_execution_goes_on_with_what_runs(store_url: str) -> None:
+async def test_a_paused_execution_goes_on_with_what_runs(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = brief(store_url)
     async with silent_listener() as silent, app.running():
+        ledger, found = app.engine.stack.ledger, []
+        look = ledger.obsolete
+
+        async def looking(leases: list[Lease]) -> list[Lease]:
+            found.append(await look(leases))
+            return found[-1]
+
+        monkeypatch.setattr(ledger, "obsolete", looking)
         await app.client.deploy(calling("hog", silent.url))
         execution = await app.client.start("hog")
         await come_about(lambda: silent.open == 1, "it calls")
         await app.client.pause(execution)
-        await asyncio.sleep(1.3)
+        before = len(found)
+        await come_about(lambda: len(found) >= before + 3, "the worker has looked")
+        assert not any(found)
         assert silent.open == 1
 
 

@@ -23,7 +23,7 @@ INSERT = "INSERT INTO payment VALUES ('{}')"
 GRAPH = graph("a", {"a": task("pay", "{{ $trigger }}")})
 SCRIPT = 'workflow paying(inputs) {\n  return await Task.run("pay", inputs)\n}\n'
 KINDS = ("graph", "script")
-PAUSE = 0.5
+PAUSE = 0.3
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_pause_that_is_too_long_fails_the_task(
 
     assert (ended.state, payer.runs) == ("FAILED", 2), "its retries apply"
     assert ended.error["code"] == "TRANSACTION_IDLE"
-    assert "0.5 s" in ended.error["message"]
+    assert f"{PAUSE:g} s" in ended.error["message"]
     assert ask(store_url, "SELECT name FROM payment") == []
 
 

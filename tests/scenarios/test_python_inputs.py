@@ -11,7 +11,10 @@ import pytest
 
 from dalsegno import run
 from dalsegno.errors import InvalidInput
+from tests.scenarios.conftest import ONE_STACK
 from tests.scenarios.stage import Stage
+
+pytestmark = ONE_STACK
 
 
 @dataclasses.dataclass

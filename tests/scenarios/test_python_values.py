@@ -13,6 +13,7 @@ from dalsegno import App, signal
 from dalsegno.core.values import decode_value
 from dalsegno.errors import NotJson
 from tests.scenarios import python_values  # its classes are known here, and may be stored
+from tests.scenarios.conftest import ONE_STACK
 from tests.scenarios.python_values import (
     NOT_BY_ANNOTATION,
     PERSON,
@@ -190,6 +191,7 @@ def test_a_model_that_cannot_be_json_is_refused_with_advice(tmp_path: Path) -> N
 # -- by annotation: tasks, inputs, results --------------------------------------------------------------------
 
 
+@ONE_STACK
 @pytest.mark.parametrize("case", VALUES)
 def test_a_task_takes_and_gives_what_its_annotations_say(stage: Stage, case: str) -> None:
     value, kind = VALUES[case]
@@ -221,6 +223,7 @@ def test_a_task_takes_and_gives_what_its_annotations_say(stage: Stage, case: str
         _same(found, value)
 
 
+@ONE_STACK
 @pytest.mark.parametrize("case", VALUES)
 def test_a_workflow_takes_and_gives_what_its_annotations_say(stage: Stage, case: str) -> None:
     value, kind = VALUES[case]

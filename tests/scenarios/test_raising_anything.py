@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.scenarios.conftest import ONE_STACK
 from tests.scenarios.documents import graph
 from tests.scenarios.stage import Stage
+
+pytestmark = ONE_STACK
 
 
 class Abort(BaseException):

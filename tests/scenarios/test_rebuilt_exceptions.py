@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from dalsegno import sleep
+from tests.scenarios.conftest import ONE_STACK
 from tests.scenarios.stage import Stage
+
+pytestmark = ONE_STACK
 
 
 class Unsaid(Exception):

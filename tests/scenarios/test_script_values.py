@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dalsegno.errors import InvalidInput
+from tests.scenarios.conftest import ONE_STACK
 from tests.scenarios.stage import Stage
 
 LARGE = "z" * 700_000
@@ -123,6 +124,7 @@ def test_odd_values_pass_through_everything(stage: Stage, value: Any) -> None:
     assert [type(one) for one in ended.output] == [type(value)] * 4
 
 
+@ONE_STACK
 @pytest.mark.parametrize(
     "source",
     [
@@ -188,6 +190,7 @@ def test_a_task_that_returns_what_json_cannot_carry_fails(stage: Stage) -> None:
 # -- options --------------------------------------------------------------------------------------------------
 
 
+@ONE_STACK
 @pytest.mark.parametrize(
     "options",
     [
