@@ -117,7 +117,7 @@ class Session:
         assert answers is not None
         commands.write(f"{statement};\n\\echo {_END}\n")
         commands.flush()
-        lines = []
+        lines: list[str] = []
         while (line := answers.readline()) != f"{_END}\n":
             if not line:
                 raise ServerFailed(f"{statement}: {''.join(lines).strip()}")
