@@ -154,12 +154,13 @@ async def test_a_task_from_before_the_first_key_stays_with_its_worker(
 async def test_names_of_workers_do_not_fill_a_server(
     app: App, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_sessions, "MOST_SESSIONS", 2)
-    worker = await worker_key(app, "w", "a")
+    monkeypatch.setattr(remote_sessions, "MOST_SESSIONS", 4)
+    worker, other = await worker_key(app, "w", "a"), await worker_key(app, "v", "a")
     statuses = [
         (await claim(http, worker, worker=f"w{n}", queues=["a"], wait=0)).status_code for n in range(3)
     ]
     assert statuses == [200, 200, 503]
+    assert (await claim(http, other, worker="w0", queues=["a"], wait=0)).status_code == 200
 
 
 @IN_MEMORY

@@ -7,6 +7,7 @@ name is the net for the case that this server dies; while it lives, it judges si
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -60,8 +61,9 @@ class Claimant:
 
 ANYONE = Claimant()
 SHOWN = 5
-MOST_SESSIONS = 10_000
-"""Remote workers that one server process remembers; each is forgotten when it has been silent for its lease."""
+MOST_SESSIONS = 20_000
+"""Remote workers that one server process remembers; each is forgotten when it has been silent for its lease. A key has
+no more of them than are free: another key always finds a place."""
 
 
 def _nouns(noun: str, things: Sequence[str]) -> str:
@@ -138,18 +140,21 @@ class Sessions:
     def __init__(self) -> None:
         self.incarnation = uuid4().hex[:8]
         self._by_worker: dict[tuple[str, str], Session] = {}
+        self._of_key: Counter[str] = Counter()
 
     def of(self, worker: str, now: float, key: str = "") -> Session:
         """Marks it as alive."""
         session = self._by_worker.get((worker, key))
         if session is None:
-            if len(self._by_worker) >= MOST_SESSIONS:
+            own = self._of_key[key]
+            if own >= MOST_SESSIONS - len(self._by_worker):
                 raise Unavailable(
-                    f"{MOST_SESSIONS:,} remote workers speak to this server, as many as it takes; use one name for "
+                    f"{own:,} remote workers with this key speak to this server, as many as it takes; use one name for "
                     "each process, or try again later"
                 )
             session = Session(worker, owner_of(worker, self.incarnation, key), now, now, key)
             self._by_worker[worker, key] = session
+            self._of_key[key] += 1
         session.hear(now)
         return session
 
@@ -161,6 +166,9 @@ class Sessions:
         place = (session.worker, session.key)
         if self._by_worker.get(place) is session:
             del self._by_worker[place]
+            self._of_key[session.key] -= 1
+            if not self._of_key[session.key]:
+                del self._of_key[session.key]
             self.incarnation = uuid4().hex[:8]
 
     def held(self, token: str) -> Held | None:
