@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from msgspec import Raw
 
 from dalsegno import start
 from dalsegno.core.orders import StartOrder, order_start
+from dalsegno.engine import outbox
 from dalsegno.engine.scripting.sources import InvalidScript
 from dalsegno.ports.ledger import OutboxEntry
 from tests.scenarios.children import workflow
@@ -108,3 +110,24 @@ def test_a_script_whose_input_schema_is_none_is_refused_with_its_line(stage: Sta
     [finding] = refused.value.findings
     assert (finding.rule, finding.line) == ("input-schema", 3)
     assert "bogus" in finding.message
+
+
+@pytest.mark.parametrize("store_url", ["memory"], indirect=True)
+def test_a_start_that_must_wait_for_a_check_does_not_stop_others(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its input is so large that a process checks it, and none is free for its workflow."""
+    monkeypatch.setattr(outbox, "LOOK_AGAIN", 0.3)
+    offload = stage.app.client.offload
+    limits = offload.limits
+    offload.configure(replace(limits, queue=0))
+    stage.app.deploy_script(STRICT, "strict")
+    stage.app.deploy_script("return 1", "easy")
+    script = (
+        'let n = "x".repeat(100000)\nreturn [Workflow.start("strict", {n}), Workflow.start("easy", null)]'
+    )
+    waits, easy = stage.run_script(script).output
+    assert _ended(stage, easy).state == "COMPLETED"
+    assert not _exists(stage, waits)
+    offload.configure(limits)
+    assert _ended(stage, waits).state == "COMPLETED"

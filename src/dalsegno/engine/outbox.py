@@ -23,6 +23,7 @@ from dalsegno.core.script_bodies import encode_body, failed, succeeded
 from dalsegno.core.script_ending import CANCELLED, error_object, fail_at_start
 from dalsegno.engine.definitions import Program, deployed_names
 from dalsegno.engine.nesting import Nesting
+from dalsegno.engine.offload import Requester, requester
 from dalsegno.engine.outage import Outage, Pause
 from dalsegno.engine.scripting.failures import class_names
 from dalsegno.engine.scripting.programs import ScriptProgram
@@ -36,6 +37,7 @@ from dalsegno.errors import (
     LimitExceeded,
     NotFound,
     OperatorError,
+    Overloaded,
     UsageError,
 )
 from dalsegno.lang.effects import ErrorValue
@@ -145,6 +147,10 @@ class Outbox:
             logger.warning("outbox entry %s cannot be carried out by this process: %s", entry.id, error)
             self._tell_trouble(entry, error)
             return False
+        except Overloaded as error:
+            # One workflow has too much waiting; the entries of others are carried out meanwhile.
+            logger.warning("outbox entry %s is carried out later: %s", entry.id, error)
+            return False
         except OperatorError:
             raise
         except InternalError as error:
@@ -177,6 +183,9 @@ class Outbox:
 
     async def _start(self, entry: OutboxEntry) -> None:
         order = decode_start(entry.data)
+        requester.set(
+            Requester(f"workflow:{order.workflow.partition(VERSION_SIGN)[0]}")
+        )  # in a task of its own
         above = await self.nesting.above(order)
         if await self._is_lost(above):
             return
