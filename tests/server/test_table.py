@@ -8,7 +8,7 @@ from starlette.types import Scope
 
 from dalsegno.server.application import ROUTERS
 from dalsegno.server.route import PREFIX
-from dalsegno.server.table import PlainRoutes, Table
+from dalsegno.server.table import Table, TableRoutes
 
 router = APIRouter(prefix="/things")
 
@@ -44,7 +44,7 @@ def test_plain_paths_are_found_at_once() -> None:
     found = TABLE.plain(request("POST", "/v1/things/open"))
     assert found is not None
     assert found.endpoint is plain
-    match, more = PlainRoutes(TABLE).matches(request("POST", "/v1/things/open"))
+    match, more = TableRoutes(TABLE).matches(request("POST", "/v1/things/open"))
     assert (match, more["endpoint"], more["route"], more["path_params"]) == (Match.FULL, plain, found, {})
 
 
@@ -53,15 +53,17 @@ def test_a_route_that_another_hides_stays_hidden() -> None:
     assert endpoint("GET", "/v1/things/hidden") is one
 
 
-def test_parameters_other_methods_and_other_places_go_the_usual_way() -> None:
+def test_parameters_are_found_other_methods_and_places_are_not() -> None:
     assert endpoint("GET", "/v1/things/a") is one
-    for method, path in (
-        ("GET", "/v1/things/open/x"),
-        ("DELETE", "/v1/things/open"),
-        ("POST", "/things/open"),
+    match, more = TableRoutes(TABLE).matches(request("GET", "/v1/things/a"))
+    assert (match, more["endpoint"], more["path_params"]) == (Match.FULL, one, {"name": "a"})
+    for method, path, wanted in (
+        ("GET", "/v1/things/open/x", Match.NONE),
+        ("DELETE", "/v1/things/open", Match.PARTIAL),
+        ("POST", "/things/open", Match.NONE),
     ):
         assert endpoint(method, path) is None
-        assert PlainRoutes(TABLE).matches(request(method, path))[0] is Match.NONE
+        assert TableRoutes(TABLE).matches(request(method, path))[0] is wanted
 
 
 def test_the_routes_that_are_called_most_are_plain() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
@@ -49,7 +50,8 @@ from dalsegno.server.routes.webhooks import router as webhooks
 from dalsegno.server.routes.workers import router as workers
 from dalsegno.server.settings import ServerSettings
 from dalsegno.server.slashes import EncodedSlashes
-from dalsegno.server.table import PlainRoutes, Table
+from dalsegno.server.table import Table, TableRoutes
+from dalsegno.server.warm_up import warm_up
 from dalsegno.version import __version__
 
 DESCRIPTION = """\
@@ -86,6 +88,14 @@ ROUTERS = (
 )
 
 
+ABOUT: dict[str, Any] = {
+    "title": "Dal Segno",
+    "version": __version__,
+    "description": DESCRIPTION,
+    "responses": problems.REFUSALS,
+}
+
+
 def checks_of(settings: ServerSettings) -> OffloadLimits:
     return OffloadLimits(
         processes=settings.check_processes,
@@ -117,15 +127,13 @@ def create_application(
             application.state.office = office
             app.client.offload.configure(checks_of(settings))
             app.client.launcher.announce = will_make
+            warm_up(app.client.definitions.types)
             async with on_duty(office), operated(office), alerting(office), office.errands:
                 yield
 
     application = FastAPI(
-        title="Dal Segno",
-        version=__version__,
-        description=DESCRIPTION,
+        **ABOUT,
         lifespan=lifespan,
-        responses=problems.REFUSALS,
         openapi_url=None,  # see `reference`: the framework renders it in the event loop, with every request
         docs_url=None,  # the framework's page loads scripts from elsewhere
         redoc_url=None,
@@ -136,10 +144,17 @@ def create_application(
     application.add_middleware(Deadlines, office=office)
     application.add_middleware(Guard, office=office, table=table)
     application.add_middleware(Counted, meter=office.meter)
-    reference.install(application)
+    reference.install(application, _described)
     problems.install(application)
-    application.router.routes.append(PlainRoutes(table))
+    application.router.routes.append(TableRoutes(table))
+    application.include_router(metrics)
+    return application
+
+
+def _described() -> dict[str, Any]:
+    """The document of all routes, as the framework renders it."""
+    application = FastAPI(**ABOUT, openapi_url=None)
     for router in ROUTERS:
         application.include_router(router, prefix=PREFIX)
     application.include_router(metrics)
-    return application
+    return application.openapi()

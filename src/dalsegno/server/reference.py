@@ -46,21 +46,21 @@ EITHER: list[dict[str, list[str]]] = [{"key": []}, {"session": []}, {}]
 """Or nothing at all, on a server without keys."""
 
 
-def install(application: FastAPI) -> None:
-    _describe_access(application)
+def install(application: FastAPI, described: Callable[[], dict[str, Any]]) -> None:
+    """``described`` renders the document of all routes."""
+    _describe_access(application, described)
     application.add_api_route(OPENAPI, _Document(application).reply, include_in_schema=False)
     application.add_api_route("/", _to_the_reference, include_in_schema=False)
     for path, (name, media) in FILES.items():
         application.add_api_route(path, _served(_File(FOLDER / name, media)), include_in_schema=False)
 
 
-def _describe_access(application: FastAPI) -> None:
+def _describe_access(application: FastAPI, described: Callable[[], dict[str, Any]]) -> None:
     """The guard stands before the framework, which therefore cannot know of it; and each answer gets an example."""
-    plain = application.openapi
 
     @cache
     def with_access() -> dict[str, Any]:
-        document = plain()
+        document = described()
         examples.complete(document)
         document.setdefault("components", {})["securitySchemes"] = SCHEMES
         document["security"] = EITHER
