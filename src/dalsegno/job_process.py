@@ -7,6 +7,7 @@ its input does, and is ended by an alarm when one job takes too long.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +16,11 @@ from typing import Any, BinaryIO
 import msgspec
 
 from dalsegno import errors
+from dalsegno.core.json_fields import Shape, packed_fields
+from dalsegno.core.values import value_digest
 from dalsegno.engine.comparing import compare, source_text
 from dalsegno.engine.offload import LENGTH
-from dalsegno.engine.parts import SCRIPT_TYPE
+from dalsegno.engine.parts import SCRIPT_TYPE, stored_part_hashes
 from dalsegno.engine.scripting.sources import (
     InvalidScript,
     check_script,
@@ -30,8 +33,8 @@ from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.catalog import Catalog
 from dalsegno.graph.document import DocumentLimits
 from dalsegno.graph.input_schema import check_input
+from dalsegno.lang import ExpressionFailed, FlowSyntaxError, Limits, RootNames, compile_expression
 from dalsegno.lang import Finding as ScriptFinding
-from dalsegno.lang import FlowSyntaxError
 from dalsegno.lang import compile as compile_script
 from dalsegno.model.definition import Definition, part_hash, part_name
 
@@ -212,6 +215,14 @@ def _fit(schema: bytes, raw: bytes, steps: int) -> list[list[str]]:
     return [[each.pointer, each.message] for each in found]
 
 
+def _key(source: str, raw: bytes, now: float, limits: Mapping[str, int]) -> Any:
+    """A concurrency key of a large input."""
+    trigger = msgspec.json.decode(raw)
+    key = compile_expression(source, names=RootNames.of())
+    found = key.evaluate({"$trigger": trigger}.__getitem__, now=now, limits=Limits(**limits))
+    return found if isinstance(found, str | int | float) else None
+
+
 def _definition(fields: Mapping[str, Any]) -> Definition:
     return Definition(**fields)
 
@@ -226,9 +237,21 @@ def _compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Any]:
     return [bool(changes), msgspec.json.encode(changes.as_object())]
 
 
+def _fields(body: bytes, shape: Any) -> Any:
+    gc.disable()  # millions of new objects and no cycles: it would look through them again and again
+    try:
+        return packed_fields(body, msgspec.convert(shape, Shape))
+    finally:
+        gc.enable()
+
+
 JOBS: dict[str, Callable[..., Any]] = {
     "compare": _compare,
+    "digest": value_digest,
+    "fields": _fields,
     "fit": _fit,
+    "key": _key,
+    "parts": stored_part_hashes,
     "prepare": _prepare,
     "text": _text,
     "validate": _validate,
@@ -256,6 +279,8 @@ def _packed(error: DalSegnoError) -> dict[str, Any]:
     if isinstance(error, FlowSyntaxError):
         where = {"line": error.line, "column": error.column}
         return {"class": "FlowSyntaxError", "message": error.message, **where}
+    if isinstance(error, ExpressionFailed):
+        return {"class": "InvalidInput", "message": str(error), "code": error.code}
     return {"class": type(error).__name__, "message": str(error)}
 
 

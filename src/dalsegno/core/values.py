@@ -6,14 +6,18 @@ import math
 import re
 from array import array
 from collections.abc import Iterator
+from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from dalsegno.errors import LimitExceeded, NotJson
 
 MAX_DEPTH = 200
+SHORT_TEXT = 128
+"""Characters of a text that is measured wherever it occurs; longer ones are measured once."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -27,15 +31,19 @@ def _convert(value: Any) -> Any:
 
 
 _encode = msgspec.json.Encoder(enc_hook=_convert).encode
+_in_order = msgspec.json.Encoder(order="deterministic").encode
 
 
 def encode_value(value: Any, what: str = "the value", limit: int | None = None) -> bytes:
     """JSON of a value, or NotJson that names the place inside ``what`` that JSON cannot carry.
 
-    LimitExceeded where it would be longer than ``limit``: that is found out before anything is encoded.
+    LimitExceeded where it would be longer than ``limit``: that is found out before anything is encoded. `Raw` is JSON
+    that was checked when it was read.
     """
     if value is None:
         return b"null"
+    if type(value) is Raw:
+        return bytes(value)
     survey = None
     if not is_small(value):
         survey = Survey(limit)
@@ -46,6 +54,8 @@ def encode_value(value: Any, what: str = "the value", limit: int | None = None) 
 
 def encode_surveyed(value: Any, what: str, survey: Survey | None) -> bytes:
     """The same for a value that is small, or that was measured."""
+    if type(value) is Raw:
+        return bytes(value)
     try:
         raw = _encode(value)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
@@ -53,14 +63,26 @@ def encode_surveyed(value: Any, what: str, survey: Survey | None) -> bytes:
     is_plain = survey is not None and survey.is_plain
     if not (is_plain and survey.is_finite) and b"null" in raw and (place := _not_finite(value)) is not None:  # type: ignore[union-attr]
         raise NotJson(f"{what} is not JSON: {place}")
-    if is_plain:
-        is_deep = survey.deepest > MAX_DEPTH  # type: ignore[union-attr]
-    else:
-        brackets = raw.count(b"[") + raw.count(b"{") if len(raw) > MAX_DEPTH else 0
-        is_deep = brackets > MAX_DEPTH and _depth(raw) > MAX_DEPTH
-    if is_deep:
-        raise NotJson(f"{what} is nested more than {MAX_DEPTH} levels deep")
+    if survey.deepest > MAX_DEPTH if is_plain else _is_deep(raw):  # type: ignore[union-attr]
+        raise _too_deep(what)
     return raw
+
+
+def encode_parsed(value: Any, what: str) -> bytes:
+    """The same for what a strict JSON decoder returned: it is finite, valid Unicode, and no part of it occurs twice."""
+    raw = _encode(value)
+    if _is_deep(raw):
+        raise _too_deep(what)
+    return raw
+
+
+def _is_deep(raw: bytes) -> bool:
+    brackets = raw.count(b"[") + raw.count(b"{") if len(raw) > MAX_DEPTH else 0
+    return brackets > MAX_DEPTH and _depth(raw) > MAX_DEPTH
+
+
+def _too_deep(what: str) -> NotJson:
+    return NotJson(f"{what} is nested more than {MAX_DEPTH} levels deep")
 
 
 def is_small(value: Any) -> bool:
@@ -155,8 +177,8 @@ class Survey:
         size = 2 + len(found)
         if isinstance(found, dict):
             try:
-                size += sum(map(len, found)) + 3 * len(found)
-            except TypeError:
+                size += sum(map(self._text, found)) + len(found)
+            except (TypeError, AttributeError):
                 self.is_plain = False
             found = found.values()
         kinds = set(map(type, found))
@@ -176,8 +198,8 @@ class Survey:
         return size, inner
 
     def _text(self, text: str) -> int:
-        if len(text) < 65_536:
-            return len(text) + 2
+        if len(text) < SHORT_TEXT:
+            return len(text) + 2 if text.isascii() and text.isprintable() else _length(text)
         known = self._texts.get(id(text))
         if known is None:
             known = self._texts[id(text)] = _length(text)
@@ -199,6 +221,11 @@ def _length(text: str) -> int:
         return len(_encode(text))
     except (TypeError, ValueError):
         return len(text)
+
+
+def value_digest(raw: bytes) -> str:
+    """Of the value: neither the order of its keys nor how it is written matters."""
+    return blake2b(_in_order(_decode(raw)), digest_size=16).hexdigest()
 
 
 def decode_value(raw: bytes | msgspec.Raw) -> Any:

@@ -56,7 +56,7 @@ class Repetition:
         new, again = await plan_rerun(client, program, view, nodes, context or {}, key, starter)
         now = new.created_at
         first = planned = await rerun_transition(client.past, program, new, again, now)
-        limit = workflow_limit(program, new, now, client.limits)
+        limit = await workflow_limit(program, new, now, client.limits, client.offload)
         if limit is not None:  # it stands in line, and that is read again when it begins
             first = submit(new, now, body=StartToken(again=again), limit=limit)
         started = await client.launcher.create(new, first)

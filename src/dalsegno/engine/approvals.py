@@ -6,10 +6,11 @@ for one on a later question. (A signal of the approval's name works too, and is 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.json import encode
 
 from dalsegno.core.await_outside import signal_of
 from dalsegno.core.body import decode_body
@@ -145,7 +146,7 @@ class Approvals:
         if approval.form and needs_form(payload):
             client, given = self.client, encode_value(data, "the decision's data")
             refuse_misfits(await payload_problems(approval.form, given, client.limits, client.offload))
-        raw = encode_value(payload, "the decision")
+        raw = encode_decision(payload)
         result = await self.client.results.of_raw(execution, raw, "the decision")
         now = self.client.stack.ledger.now()
         shown = b'{"payload":%b}' % raw if result.blob is None else None
@@ -179,6 +180,12 @@ def _approval(view: ExecutionView, token: TokenView) -> Approval | None:
         indexes=tuple(loop.index for loop in body.loops),
         token=token.id,
     )
+
+
+def encode_decision(payload: Mapping[str, Any]) -> bytes:
+    """Data that came as JSON are not read again."""
+    is_read = not isinstance(payload["data"], Raw)
+    return encode_value(payload, "the decision") if is_read else encode(payload)
 
 
 def _the_one(found: Sequence[Approval], node: str, index: int | Sequence[int] | None) -> Approval:

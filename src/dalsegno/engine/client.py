@@ -27,7 +27,8 @@ from dalsegno.engine.lineage import Past
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.lost_workers import lost_workers
 from dalsegno.engine.open_slots import open_slots
-from dalsegno.engine.parts import part_hashes, store_parts
+from dalsegno.engine.parts import part_hashes, store_parts, stored_part_hashes
+from dalsegno.engine.payload_schema import INLINE_BYTES
 from dalsegno.engine.pending import UNCHANGED, Pending
 from dalsegno.engine.results import Results
 from dalsegno.engine.scripting.looking import Picture, picture, script_waits
@@ -51,6 +52,7 @@ from dalsegno.errors import (
     DalSegnoError,
     InvalidDefinition,
     InvalidInput,
+    LimitExceeded,
     NotFound,
 )
 from dalsegno.graph.build import Compiled
@@ -152,7 +154,7 @@ class Client:
     async def approve_definition(self, hash: str, by: str = STORE) -> Definition:
         """Lets a stored definition use the credentials that list its name."""
         definition = await self._whole_definition(hash)
-        await self.definition_approvals.approve(definition, self._part_hashes(definition), by)
+        await self.definition_approvals.approve(definition, await self._part_hashes(definition), by)
         return definition
 
     async def withdraw_approval(self, hash: str) -> Definition:
@@ -161,10 +163,10 @@ class Client:
         if not await self.definition_approvals.withdraw(hash):
             raise NotFound(f"workflow '{definition.name}' version {definition.version} is not approved")
         kept: set[str] = set()
-        parts = self._part_hashes(definition)
+        parts = await self._part_hashes(definition)
         for other in await self.stack.archive.versions(definition.name) if parts else ():
             if other.hash != hash and await self.definition_approvals.of(other.hash) is not None:
-                kept.update(self._part_hashes(await self._whole_definition(other.hash)))
+                kept.update(await self._part_hashes(await self._whole_definition(other.hash)))
         for part in set(parts) - kept:
             await self.definition_approvals.withdraw(part)
         return definition
@@ -175,10 +177,16 @@ class Client:
             raise NotFound(f"no workflow with the content hash {hash[:100]} is deployed here")
         return definition
 
-    def _part_hashes(self, definition: Definition) -> list[str]:
-        return (
-            part_hashes(self.definitions.load(definition.source).plan) if definition.kind == "graph" else []
-        )
+    async def _part_hashes(self, definition: Definition) -> list[str]:
+        """Of the scripts inside a stored graph. A large one is read in a process."""
+        if definition.kind != "graph":
+            return []
+        if len(definition.source) <= INLINE_BYTES:
+            return stored_part_hashes(definition.source)
+        reply = await self.offload.large("parts", definition.source)
+        if "value" not in reply:
+            raise LimitExceeded(f"the graph cannot be read: {reply['raised'].get('message', '')}")
+        return list(reply["value"])
 
     # -- executions -------------------------------------------------------------------------------------------
 
@@ -405,26 +413,30 @@ class Client:
 
     async def context(self, execution: str) -> dict[str, Any]:
         """The final context of an ended execution (or what its branches have left so far), as plain values."""
+        return {name: decode_value(raw) for name, raw in (await self.stored_context(execution)).items()}
+
+    async def stored_context(self, execution: str) -> dict[str, msgspec.Raw]:
+        """The same as stored JSON."""
         view = await self.status(execution)
-        found: dict[str, Any] = {}
+        found: dict[str, msgspec.Raw] = {}
         if view.state != "COMPLETED":
             for left in await self.stack.ledger.left(execution, ""):
                 found.update(await self._materialise(execution, decode_body(left.data).context))
         if view.context is not None:
             found.update(await self._materialise(execution, decode_body(view.context).context))
         if "$trigger" not in found:
-            found = {"$trigger": decode_value(view.input), **found}
+            found = {"$trigger": msgspec.Raw(view.input), **found}
         return found
 
-    async def _materialise(self, execution: str, context: Context) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    async def _materialise(self, execution: str, context: Context) -> dict[str, msgspec.Raw]:
+        found: dict[str, msgspec.Raw] = {}
         for page in context.pages:
             stored = await self.stack.ledger.outputs(execution, [page])
             if page in stored:
                 found.update(await self._materialise(execution, decode_page(stored[page])))
         body = Body(context=context)
         for key, entry in context.entries.items():
-            found[key] = decode_value(await self.loader.raw(execution, body, entry))
+            found[key] = msgspec.Raw(await self.loader.raw(execution, body, entry))
         return found
 
 

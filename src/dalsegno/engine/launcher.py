@@ -65,7 +65,7 @@ class Launcher:
         due = begins_at(options.delay, options.start_at, now)
         new = new_execution(program, payload, options, now, client.limits, ancestry)
         await check_input(program, new.input, client.limits, client.offload, client.in_thread)
-        limit = workflow_limit(program, new, now, client.limits)
+        limit = await workflow_limit(program, new, now, client.limits, client.offload)
         waits = due is not None or limit is not None
         return new, submit(new, now, due, limit=limit) if waits else start_transition(program, new, now)
 

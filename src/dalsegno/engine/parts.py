@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+from msgspec import Raw, Struct
+
 from dalsegno.errors import Conflict
 from dalsegno.graph.plan import Node, Plan
 from dalsegno.lang import compile as compile_script
@@ -23,6 +26,30 @@ def parts_of(plan: Plan) -> list[tuple[str, Node, str]]:
 def part_hashes(plan: Plan) -> list[str]:
     """Content hashes of the scripts in a graph."""
     return [part_hash(name, source) for name, _, source in parts_of(plan)]
+
+
+class _StoredNode(Struct):
+    id: str
+    type: str = ""
+    parameters: Raw = Raw(b"null")
+
+
+class _StoredGraph(Struct):
+    name: str
+    nodes: list[_StoredNode] = []
+
+
+def stored_part_hashes(stored: bytes) -> list[str]:
+    """The same from the stored form of a graph, which is not checked again."""
+    graph = msgspec.json.decode(stored, type=_StoredGraph)
+    found = [(node.id, _source(node.parameters)) for node in graph.nodes if node.type == SCRIPT_TYPE]
+    return [part_hash(part_name(graph.name, node), source) for node, source in found if source is not None]
+
+
+def _source(parameters: Raw) -> str | None:
+    read = msgspec.json.decode(parameters)
+    source = read.get("source") if isinstance(read, dict) else None
+    return source if isinstance(source, str) else None
 
 
 async def store_parts(archive: Archive, plan: Plan) -> None:

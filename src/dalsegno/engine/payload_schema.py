@@ -1,4 +1,4 @@
-"""Values against JSON Schemas without holding up the event loop: short checks here, long ones in a process."""
+"""Looks at callers' values without holding up the event loop: short ones here, long ones in a process."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import msgspec
 
-from dalsegno.core.values import decode_value
+from dalsegno.core.values import decode_value, value_digest
 from dalsegno.engine.offload import Offload
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.errors import LimitExceeded
 
-INLINE_BYTES: Final = 262_144
+INLINE_BYTES: Final = 65_536
 INLINE_STEPS: Final = 10_000
 """About five milliseconds; whatever needs more goes to a process, with the whole limit."""
 
@@ -33,3 +33,13 @@ async def payload_problems(
             f"the value cannot be checked against its schema: {reply['raised'].get('message', '')}"
         )
     return [(pointer, message) for pointer, message in reply["value"]]
+
+
+async def digest(raw: bytes | msgspec.Raw, offload: Offload) -> str:
+    """Of a value, whatever the order of its keys."""
+    if len(given := bytes(raw)) <= INLINE_BYTES:
+        return value_digest(given)
+    reply = await offload.large("digest", given)
+    if "value" not in reply:
+        raise LimitExceeded(f"the value cannot be compared: {reply['raised'].get('message', '')}")
+    return str(reply["value"])

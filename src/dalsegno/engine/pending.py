@@ -58,7 +58,9 @@ class Pending:
         due = begins_at(options.delay, options.start_at, now)
         new = new_execution(program, payload, options, now, client.limits)
         await check_input(program, new.input, client.limits, client.offload, client.in_thread)
-        limit = workflow_limit(program, new, now, client.limits) if due is not None else None
+        limit = None
+        if due is not None:
+            limit = await workflow_limit(program, new, now, client.limits, client.offload)
         return new, submit(new, now, due, limit=limit)
 
     async def trigger(self, execution: str, payload: Any = UNCHANGED) -> None:
@@ -113,7 +115,7 @@ class Pending:
         if new.kind == "task":
             return None
         program = await self.client.definitions.any_by_hash(new.definition)
-        return workflow_limit(program, new, now, self.client.limits)
+        return await workflow_limit(program, new, now, self.client.limits, self.client.offload)
 
     async def _start_token(self, view: ExecutionView) -> StartToken:
         """Where a delayed task is to run, and what limits it; where a rerun starts: only the token knows."""

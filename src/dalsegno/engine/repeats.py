@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Raw
 
 from dalsegno.core.pending import Again, decode_start_token
 from dalsegno.core.script_bodies import with_own_input
 from dalsegno.core.told import Told
 from dalsegno.engine.delays import begins_at
+from dalsegno.engine.offload import Offload
+from dalsegno.engine.payload_schema import digest
 from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import KeyReused
 from dalsegno.model.definition import read_version
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 encode = msgspec.json.Encoder(order="deterministic").encode
 
 
+EMPTY = b"{}"
 SAME_MOMENT = 0.001
 """Seconds; a store may round a time."""
 
@@ -51,9 +54,9 @@ async def check_same_start(
         raise _reused(f"version {view.version}, not {version}", view)
     if told is not None and not _same_moment(told.starts_at, options, view.created_at):
         raise _reused("another 'delay' or 'start_at'", view)
-    asked = _in_order(encode(payload))
     # The input it was created with counts: whoever triggered it may have given it another one since.
-    if asked != _in_order(view.input) and (told is None or asked != _in_order(told.input)):
+    known = [view.input] if told is None else [view.input, bytes(told.input)]
+    if not await _is_among(encode(payload), known, client.offload):
         raise _reused("another input", view)
 
 
@@ -71,10 +74,13 @@ def _reused(other: str, view: ExecutionView) -> KeyReused:
     )
 
 
-def _in_order(raw: bytes | Raw) -> bytes:
-    """Comparable: the order of keys says nothing, and no input is an empty one."""
-    found = msgspec.json.decode(raw)
-    return encode(found if found is not None else {})
+async def _is_among(asked: bytes, known: Sequence[bytes], offload: Offload) -> bool:
+    """The order of keys does not matter, and no input is an empty one."""
+    wanted, *others = (EMPTY if each == b"null" else each for each in (asked, *known))
+    if wanted in others:
+        return True
+    found = await digest(wanted, offload)
+    return any([found == await digest(each, offload) for each in others])
 
 
 async def check_same_rerun(client: Client, new: NewExecution, again: Again, planned: Transition) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,6 +9,7 @@ from msgspec import Raw, Struct
 
 from dalsegno.core.script_bodies import succeeded
 from dalsegno.core.values import encode_value
+from dalsegno.engine.payload_schema import digest
 from dalsegno.errors import Conflict, InvalidInput, KeyReused
 from dalsegno.model.effect import PostSignal
 from dalsegno.model.event import Event, NewEvent
@@ -32,7 +32,6 @@ class _Told(Struct, frozen=True):
 
 
 encode = msgspec.json.Encoder().encode
-_in_order = msgspec.json.Encoder(order="deterministic").encode
 _decode = msgspec.json.Decoder(_Told).decode
 
 
@@ -62,7 +61,7 @@ class Signalling:
         now = self.client.stack.ledger.now()
         told: dict[str, Any] = {"payload": Raw(raw)} if result.blob is None else {}
         if id is not None:
-            told |= {"id": id, "digest": _digest(raw)}
+            told |= {"id": id, "digest": await digest(raw, self.client.offload)}
         event = NewEvent("SignalReceived", name, "", now, encode(told) if told else None)
         effect = PostSignal(id or new_execution_id(now), name, succeeded(0, result).data, event)
         return Transition(execution, (effect,))
@@ -73,7 +72,8 @@ class Signalling:
         found = await self._event_of(execution, id)
         if found is None:
             return False
-        if found.node != name or _decode(found.data or b"{}").digest != _digest(raw):
+        same = _decode(found.data or b"{}").digest == await digest(raw, self.client.offload)
+        if found.node != name or not same:
             raise KeyReused(
                 f"the id {id[:100]!r} was used for another signal to execution {execution}: '{found.node}', received"
                 f" as event {found.seq}; send the same name and payload again, or choose another id or key"
@@ -95,8 +95,3 @@ def _check_name(name: str) -> None:
         raise InvalidInput(f"a signal's name has 1 to {LONGEST_SIGNAL_NAME} characters")
     if "\0" in name:
         raise InvalidInput("a signal's name holds a NUL character, which not every store can hold")
-
-
-def _digest(raw: bytes) -> str:
-    """Of the value: the order of keys says nothing."""
-    return blake2b(_in_order(msgspec.json.decode(raw)), digest_size=16).hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,13 +19,13 @@ from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.delays import Duration, Moment
 from dalsegno.engine.offload import Offload
-from dalsegno.engine.payload_schema import payload_problems
+from dalsegno.engine.payload_schema import INLINE_BYTES, payload_problems
 from dalsegno.engine.results import refuse_large
 from dalsegno.engine.scripting.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.scripting.turns import InThread
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.errors import DalSegnoError, InvalidInput, LimitExceeded
-from dalsegno.lang import ExpressionFailed, Limits
+from dalsegno.lang import Expression, ExpressionFailed, Limits
 from dalsegno.lang.python import PythonProgram, arguments_for
 from dalsegno.model.definition import Version
 from dalsegno.model.execution import ExecutionKind, NewExecution
@@ -205,29 +205,44 @@ def _bind(code: PythonProgram, raw: bytes) -> None:
         raise InvalidInput(f"workflow '{code.name}' cannot take its input: {kind}: {error}") from error
 
 
-def workflow_limit(
-    program: Program | ScriptProgram, new: NewExecution, now: float, limits: EngineLimits
+async def workflow_limit(
+    program: Program | ScriptProgram, new: NewExecution, now: float, limits: EngineLimits, offload: Offload
 ) -> Concurrency | None:
     """The key of which a new execution needs a slot, and what its workflow allows. Raises InvalidInput where the input
     gives the key no value."""
     limit = program.plan.limit if isinstance(program, Program) else program.workflow_limit
     if limit is None or limit.key is None:
         return Concurrency(limit.name, limit.allows) if limit is not None else None
-    trigger = decode_value(new.input)
-    try:
-        found = limit.key.evaluate({"$trigger": trigger}.__getitem__, now=now, limits=_key_limits(limits))
-    except ExpressionFailed as error:
-        if error.code == "LimitExceeded":
-            raise LimitExceeded(
-                f"the key of the workflow's concurrency takes more than the limit key_instructions of "
-                f"{limits.key_instructions:,} instructions, or more than {KEY_BYTES:,} bytes: use a field of the input"
-            ) from None
-        raise InvalidInput(f"the key of the workflow's concurrency has no value: {error}") from None
+    found = await _key_of(limit.key, new.input, now, limits, offload)
     if isinstance(found, bool) or not isinstance(found, str | int | float) or found == "":
         raise InvalidInput(
             f"the key of the workflow's concurrency, {limit.name}, must be a text or a number for this input"
         )
     return Concurrency(str(found)[:LONGEST_KEY], limit.allows)
+
+
+async def _key_of(key: Expression, raw: bytes, now: float, limits: EngineLimits, offload: Offload) -> Any:
+    """The value of a concurrency key. A large input is read in a process."""
+    try:
+        if len(raw) <= INLINE_BYTES:
+            trigger = decode_value(raw)
+            return key.evaluate({"$trigger": trigger}.__getitem__, now=now, limits=_key_limits(limits))
+        reply = await offload.large("key", key.source, raw, now, asdict(_key_limits(limits)))
+    except ExpressionFailed as error:
+        raise _without_key(error.code, str(error), limits) from None
+    raised = reply.get("raised")
+    if raised is not None:
+        raise _without_key(raised.get("code", ""), raised["message"], limits)
+    return reply["value"]
+
+
+def _without_key(code: str, message: str, limits: EngineLimits) -> DalSegnoError:
+    if code != "LimitExceeded":
+        return InvalidInput(f"the key of the workflow's concurrency has no value: {message}")
+    return LimitExceeded(
+        f"the key of the workflow's concurrency takes more than the limit key_instructions of "
+        f"{limits.key_instructions:,} instructions, or more than {KEY_BYTES:,} bytes: use a field of the input"
+    )
 
 
 def _key_limits(limits: EngineLimits) -> Limits:

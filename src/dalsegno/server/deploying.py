@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from functools import cache
 from typing import Any
 
@@ -20,6 +18,7 @@ from dalsegno.server.access import Caller
 from dalsegno.server.deploy_permission import approver, check_may_change, check_may_deploy
 from dalsegno.server.office import Office
 from dalsegno.server.problems import Place
+from dalsegno.server.replies import streamed
 from dalsegno.server.schemas.definitions import Checked as CheckedReply
 from dalsegno.server.schemas.definitions import (
     DefinitionDetail,
@@ -34,8 +33,6 @@ SMALL_GRAPH = 32_768
 """Bytes of what is checked in a thread: a fraction of a second. The rest goes to a process."""
 SMALL_STORED = 65_536
 """Bytes of a stored definition that is written out in a thread."""
-PIECE = 32_768
-"""Bytes of a large reply that are packed and sent at a time."""
 
 
 def is_script(source: DefinitionSource) -> bool:
@@ -97,15 +94,18 @@ def _given(office: Office, source: DefinitionSource, name: str, *, names_itself:
 
 def _is_small(office: Office, given: Given) -> bool:
     """Node types that only this application has are not known in other processes."""
-    if not given.is_script and _has_own_types(office):
-        return True
     if isinstance(given.content, dict):
-        return _holds_few(given.content)
-    return len(given.content) <= (SMALL_SCRIPT if given.is_script else SMALL_GRAPH)
+        return _holds_few(given.content) or _mentions_own_types(office, msgspec.json.encode(given.content))
+    if len(given.content) <= (SMALL_SCRIPT if given.is_script else SMALL_GRAPH):
+        return True
+    return not given.is_script and _mentions_own_types(office, given.content)
 
 
-def _has_own_types(office: Office) -> bool:
-    return set(office.client.definitions.types.types()) != _everywhere()
+def _mentions_own_types(office: Office, content: str | bytes) -> bool:
+    """Whether a graph may have nodes of them."""
+    own = set(office.client.definitions.types.types()) - _everywhere()
+    text = content if isinstance(content, bytes) else content.encode(errors="replace")
+    return any(each.encode() in text for each in own)
 
 
 @cache
@@ -134,11 +134,16 @@ def _portable(given: Given) -> Given:
     return msgspec.structs.replace(given, content=msgspec.json.encode(given.content))
 
 
-async def prepare_inline(office: Office, given: dict[str, Any] | str) -> Prepared:
+async def prepare_inline(office: Office, given: msgspec.Raw | str) -> Prepared:
     """A document, or the text of a script or graph, that comes with a start. One without a name is named after its
     content."""
-    source = DefinitionSource(source=given) if isinstance(given, str) else DefinitionSource(document=given)
-    return await _prepare(office, _given(office, source, NAMELESS, names_itself=True))
+    return await _prepare(office, _given(office, _inline_source(given), NAMELESS, names_itself=True))
+
+
+def _inline_source(given: msgspec.Raw | str) -> DefinitionSource:
+    if isinstance(given, str):
+        return DefinitionSource(source=given)
+    return DefinitionSource.unread(bytes(given))
 
 
 # -- the store --------------------------------------------------------------------------------------------------
@@ -249,19 +254,11 @@ async def _large_parts(office: Office, found: Definition, text: bytes) -> dict[s
 
 
 def _streamed(small: dict[str, Any], large: dict[str, bytes]) -> StreamingResponse:
-    """One JSON object, piece by piece: packing and sending all of it at once would hold up everybody else."""
-
-    async def pieces() -> AsyncIterator[bytes]:
-        yield msgspec.json.encode(small)[:-1]
-        for name, raw in large.items():
-            yield b',"%b":' % name.encode()
-            view = memoryview(raw)
-            for start in range(0, len(raw), PIECE):
-                yield bytes(view[start : start + PIECE])
-                await asyncio.sleep(0)
-        yield b"}"
-
-    return StreamingResponse(pieces(), media_type="application/json")
+    """One JSON object of small fields and of JSON that is not read again."""
+    parts = [msgspec.json.encode(small)[:-1]]
+    for name, raw in large.items():
+        parts += [b',"%b":' % name.encode(), raw]
+    return streamed([*parts, b"}"])
 
 
 def _fields(definition: Definition) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from msgspec import Raw
+
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.repeats import check_same_start, used_before
 from dalsegno.engine.scripting.programs import ScriptProgram
@@ -28,7 +30,7 @@ Plan: TypeAlias = Callable[
 async def start_inline(
     office: Office,
     caller: Caller,
-    given: dict[str, Any] | str,
+    given: Raw | str,
     payload: Any,
     options: StartOptions,
     plan: Plan,

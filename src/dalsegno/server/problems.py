@@ -287,6 +287,8 @@ async def _framework(request: Request, error: Exception) -> ProblemResponse:
         404: f"there is nothing at {_path_of(request)}",
         405: f"{request.method} is not possible at {_path_of(request)}",
     }
+    if isinstance(error.__cause__, DalSegnoError):
+        return problem_of(error.__cause__)
     if isinstance(error.__cause__, RecursionError):
         return problem(422, NotJson.code, f"the body is nested more than {MAX_DEPTH} levels deep")
     headers = error.headers if isinstance(error, HTTPException) else None

@@ -15,7 +15,9 @@ from fastapi.routing import APIRoute
 
 from dalsegno.engine.offload import Requester, requester
 from dalsegno.server.access import caller_of, check_scope, scope_of
+from dalsegno.server.json_request import JsonRequest, shape_of
 from dalsegno.server.parameters import refuse_too_many, refuse_unknown
+from dalsegno.server.replies import replying
 from dalsegno.server.texts import refuse_nul
 
 PREFIX = "/v1"
@@ -36,14 +38,20 @@ class Route(APIRoute):
         given = dependencies or ()
         self.scopes = tuple(scope for each in given if (scope := scope_of(each)) is not None)
         others = [each for each in given if scope_of(each) is None]
-        super().__init__(path, endpoint, dependencies=others, **more)
+        super().__init__(
+            path, replying(endpoint, more.get("status_code") or 200), dependencies=others, **more
+        )
         self.known = frozenset(_query_names(self.dependant))
         """Parameters of its query."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def checked(request: Request) -> Response:
+        class ShapedRequest(JsonRequest):
+            shape = shape_of(self)
+
+        async def checked(plain: Request) -> Response:
+            request = ShapedRequest(plain.scope, plain.receive)
             refuse_too_many(request)
             refuse_nul(request)
             refuse_unknown(request, self.known)

@@ -125,7 +125,7 @@ async def nodes(office: TheOffice, execution: ExecutionId) -> dict[str, NodeInfo
 @router.get("/{execution}/results", dependencies=[needs("read")])
 async def results(office: TheOffice, execution: ExecutionId) -> dict[str, Any]:
     """Every node's output by `$node`; before the end, what finished branches have left."""
-    return await office.client.context(execution)
+    return dict(await office.client.stored_context(execution))
 
 
 @router.get("/{execution}/events", dependencies=[needs("read")])

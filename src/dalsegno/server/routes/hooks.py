@@ -13,7 +13,8 @@ from dalsegno.server import deadlines
 from dalsegno.server.deliveries import Delivery, Taken, book_of, result_of, take
 from dalsegno.server.office import TheOffice
 from dalsegno.server.problems import MEDIA_TYPE, Problem, problem
-from dalsegno.server.schemas.values import value_of
+from dalsegno.server.replies import json_reply
+from dalsegno.server.schemas.values import stored
 from dalsegno.server.schemas.webhooks import HookReply
 from dalsegno.server.visit import Visit
 from dalsegno.server.webhooks import METHODS
@@ -76,7 +77,7 @@ def _started(taken: Taken, view: ExecutionView) -> Response:
 def _result(view: ExecutionView) -> Response:
     """Of a failure only that it happened: its words are for those who may look at the execution."""
     if view.state == "COMPLETED":
-        return JSONResponse(value_of(view.output), 200, {"Location": f"/v1/executions/{view.id}"})
+        return json_reply(stored(view.output), 200, {"Location": f"/v1/executions/{view.id}"})
     return problem(
         409, WorkflowFailed.code, f"the workflow did not succeed: execution {view.id} is {view.state}"
     )

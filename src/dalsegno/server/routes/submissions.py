@@ -47,7 +47,7 @@ async def submit(
     office.usage.count_starts(caller)
     options = StartOptions(idempotency_key=one_key(idempotency_key, request.idempotency_key))
     started = await start_inline(
-        office, caller, request.document(), request.input, options, client.pending.planned
+        office, caller, request.document, request.input, options, client.pending.planned
     )
     if not started.is_new:
         response.status_code = status.HTTP_200_OK
@@ -77,7 +77,7 @@ async def workflow_status(office: TheOffice, execution: ExecutionId) -> Submissi
 async def workflow_results(office: TheOffice, execution: ExecutionId) -> SubmissionResults:
     """Every node's output, and the execution's own."""
     view = await office.client.status(execution)
-    context = await office.client.context(execution)
+    context = await office.client.stored_context(execution)
     nodes = await office.client.nodes(execution)
     results = {name: context[key_of(name)] for name in nodes if key_of(name) in context}
     return SubmissionResults.with_results(view, results)

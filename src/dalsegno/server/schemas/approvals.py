@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dalsegno.engine.approvals import Approval
 from dalsegno.server.schemas.executions import EXAMPLE_ID, Decision
-from dalsegno.server.schemas.values import Asked, Delay, maybe_moment, moment
+from dalsegno.server.schemas.values import Asked, Delay, Kept, maybe_moment, moment
 
 Indexes = Annotated[list[Annotated[int, Field(ge=0, le=2**53)]], Field(max_length=20)]
 
@@ -55,7 +55,9 @@ class DecisionRequest(Asked, BaseModel):
     )
 
     decision: Decision
-    data: Any = Field(default=None, description="What the form asks for; a rejection needs none.")
+    data: Annotated[Any, Kept("values", "the decision's data")] = Field(
+        default=None, description="What the form asks for; a rejection needs none."
+    )
     by: str | None = Field(
         default=None, max_length=500, description="Who decides; without it, the name of the key."
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from dalsegno.core.begun import Begun
@@ -12,7 +13,27 @@ from dalsegno.core.diagnosis import Wait
 from dalsegno.core.summary import NodeSummary
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionState, ExecutionView, NewExecution
-from dalsegno.server.schemas.values import Asked, Delay, Tags, maybe_moment, moment, value_of
+from dalsegno.server.schemas.values import (
+    Asked,
+    Delay,
+    Input,
+    Kept,
+    OrRaw,
+    Tags,
+    maybe_moment,
+    moment,
+    stored,
+)
+
+if TYPE_CHECKING:
+    Definition = msgspec.Raw | str | None
+else:
+    Definition = Annotated[
+        dict[str, Any] | Annotated[str, Field(min_length=1)] | None,
+        OrRaw,
+        Kept("documents", "the definition"),
+    ]
+"""A graph document, unread, or a text."""
 
 EXAMPLE_ID = "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4"
 
@@ -33,12 +54,12 @@ class StartRequest(Asked, BaseModel):
     version: int | str | None = Field(
         default=None, description="A number or an alias, if `workflow` names none."
     )
-    definition: dict[str, Any] | Annotated[str, Field(min_length=1)] | None = Field(
+    definition: Definition = Field(
         default=None,
         description="A graph document as an object, or the text of a script (or of a graph in YAML), deployed and "
         "started at once.",
     )
-    input: Any = None
+    input: Input = None
     idempotency_key: str | None = Field(
         default=None, min_length=1, max_length=500, description="The same key again is the same execution."
     )
@@ -100,22 +121,22 @@ class Execution(ExecutionInfo):
 
     input: Any = None
     output: Any = None
-    error: dict[str, Any] | None = None
+    error: Annotated[dict[str, Any] | None, OrRaw] = None
 
     @classmethod
     def of(cls, view: ExecutionView) -> Execution:
         return cls(
             **cls.fields(view),
-            input=value_of(view.input),
-            output=value_of(view.output),
-            error=value_of(view.error),
+            input=stored(view.input),
+            output=stored(view.output),
+            error=stored(view.error),
         )
 
     @classmethod
     def begun(cls, begun: Begun) -> Execution:
         """As its start left it."""
         new = begun.execution
-        return cls(**_what_starts_say(new), state=begun.state, events=begun.events, input=value_of(new.input))
+        return cls(**_what_starts_say(new), state=begun.state, events=begun.events, input=stored(new.input))
 
 
 def _what_starts_say(of: NewExecution | ExecutionView) -> dict[str, Any]:
@@ -171,7 +192,7 @@ class EventInfo(BaseModel):
             at=moment(event.at),
             node=event.node,
             scope=event.scope,
-            data=value_of(event.data),
+            data=stored(event.data),
             arrived=event.arrived,
             expected=event.expected,
         )
@@ -227,7 +248,7 @@ class SignalRequest(Asked, BaseModel):
     )
 
     name: str = Field(min_length=1, max_length=500)
-    payload: Any = None
+    payload: Annotated[Any, Kept("values", "the signal's payload")] = None
     id: str | None = Field(
         default=None, min_length=1, max_length=500, description="The same id again changes nothing."
     )
@@ -246,7 +267,9 @@ class RerunRequest(Asked, BaseModel):
     )
 
     nodes: list[str] = Field(min_length=1, max_length=1000, description="Where to begin again.")
-    context: dict[str, Any] = Field(default={}, description="Recorded outputs to be replaced, by `$node`.")
+    context: Annotated[dict[str, Any], Kept("members", "the edited value of '%s'")] = Field(
+        default={}, description="Recorded outputs to be replaced, by `$node`."
+    )
 
 
 class PictureInfo(BaseModel):

@@ -24,7 +24,7 @@ from dalsegno.errors import InvalidInput
 from dalsegno.model.definition import format_target, parse_target, read_version
 from dalsegno.model.execution import ExecutionState
 from dalsegno.server.schemas.executions import EXAMPLE_ID
-from dalsegno.server.schemas.values import Asked, Delay, Tags, maybe_moment, moment
+from dalsegno.server.schemas.values import Asked, Delay, Input, Tags, maybe_moment, moment
 
 When = Annotated[str, Field(max_length=50)] | Annotated[float, Field(ge=0, le=LAST_MOMENT)]
 """ISO 8601 text, in the schedule's time zone where it has no offset; or Unix seconds."""
@@ -81,7 +81,7 @@ class ScheduleSetting(Asked, BaseModel):
     version: int | str | None = Field(
         default=None, description="A number or an alias, if `workflow` names none."
     )
-    input: Any = Field(default=None, description="Given to every start.")
+    input: Input = Field(default=None, description="Given to every start.")
     timezone: str = Field(default="UTC", max_length=100, description="An IANA name.")
     missed: MissedPolicy = Field(
         default="skip",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from dalsegno.model.execution import ExecutionState, ExecutionView
 from dalsegno.server.schemas.executions import EXAMPLE_ID, NodeInfo
-from dalsegno.server.schemas.values import Asked, maybe_moment, moment, value_of
+from dalsegno.server.schemas.values import Asked, Input, OrRaw, Rest, maybe_moment, moment, stored
 
 EXAMPLE_DOCUMENT: dict[str, Any] = {
     "name": "greeting",
@@ -46,21 +47,22 @@ class SubmitRequest(Asked, BaseModel):
     dag: dict[str, Any] | None = Field(
         default=None, description="`{nodes: [{id, handler, dependencies, config}]}`."
     )
-    input: Any = Field(
+    input: Input = Field(
         default=None, description="What the execution begins with, unless the trigger brings other."
     )
     idempotency_key: str | None = Field(
         default=None, min_length=1, max_length=500, description="The same key again is the same execution."
     )
 
-    def document(self) -> dict[str, Any]:
-        return self.model_dump(exclude={"input", "idempotency_key"}, exclude_unset=True)
+    document: Annotated[SkipJsonSchema[Any], Rest(("input", "idempotency_key"))] = Field(
+        default=None, description="The body as a document, unread."
+    )
 
 
 class TriggerRequest(Asked, BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"input": {"name": "Grace"}}})
 
-    input: Any = Field(default=None, description="Replaces the submitted input, if it is given.")
+    input: Input = Field(default=None, description="Replaces the submitted input, if it is given.")
 
 
 class Submission(BaseModel):
@@ -96,13 +98,13 @@ class SubmissionResults(Submission):
         description="Outputs by node id. Before the end, those that finished branches have left."
     )
     output: Any = None
-    error: dict[str, Any] | None = None
+    error: Annotated[dict[str, Any] | None, OrRaw] = None
 
     @classmethod
     def with_results(cls, view: ExecutionView, results: dict[str, Any]) -> SubmissionResults:
         return cls(
             **Submission.of(view).model_dump(),
             results=results,
-            output=value_of(view.output),
-            error=value_of(view.error),
+            output=stored(view.output),
+            error=stored(view.error),
         )

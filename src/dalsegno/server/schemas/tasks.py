@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from dalsegno.engine.remote import RemoteSettings, RemoteTask, Settled
 from dalsegno.model.failure import Failure
 from dalsegno.model.token import SYSTEM_QUEUE
-from dalsegno.server.schemas.values import Asked, maybe_moment
+from dalsegno.server.schemas.values import Asked, Kept, maybe_moment
 
 EXAMPLE_TASK = "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4.5f1d3c2b4a6978801f2e3d4c5b6a7988"
 LONGEST_WAIT = 30.0
@@ -137,7 +137,7 @@ class CompleteRequest(Asked, BaseModel):
     )
 
     fence: Fence
-    output: Any = None
+    output: Annotated[Any, Kept("values", "the output")] = None
 
 
 class TaskError(BaseModel):

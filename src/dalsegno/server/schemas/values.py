@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
-from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationInfo, WrapValidator, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from dalsegno.server.texts import NO_NUL
@@ -24,6 +25,31 @@ Tags = Annotated[
 Delay = Annotated[str, Field(max_length=50)] | Annotated[float, Field(ge=0, le=100 * 366 * 86_400)]
 """Seconds, or text such as ``10m``."""
 
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Marks a field of a body that stays JSON, as `msgspec.Raw`; see `dalsegno.core.json_fields`."""
+
+    kind: Literal["values", "documents", "members"]
+    what: str
+    """Its name in messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Marks the field that gets the whole body as one document, without the fields ``apart``."""
+
+    apart: tuple[str, ...] = ()
+
+
+def _kept_or_checked(value: Any, check: Any) -> Any:
+    return value if isinstance(value, msgspec.Raw) else check(value)
+
+
+OrRaw = WrapValidator(_kept_or_checked)
+"""Lets JSON that stays unread pass."""
+Input = Annotated[Any, Kept("values", "the input")]
+"""What an execution begins with."""
 
 MOST_UNKNOWN = 20
 """Fields beyond those of a request's body that are reported one by one."""
@@ -63,6 +89,6 @@ def maybe_moment(seconds: float | None) -> datetime | None:
     return None if seconds is None else moment(seconds)
 
 
-def value_of(raw: bytes | None) -> Any:
-    """Stored JSON as a value; None where nothing is stored."""
-    return None if raw is None else msgspec.json.decode(raw)
+def stored(raw: bytes | None) -> Any:
+    """Stored JSON as `msgspec.Raw`, to be sent as it is; None where nothing is stored."""
+    return None if raw is None or raw == b"null" else msgspec.Raw(raw)

@@ -1,0 +1,170 @@
+"""The fields of a JSON object that a caller sends: its own ones decoded, values of users kept as JSON.
+
+What is kept was decoded and encoded again, once: it is valid JSON, its numbers and texts are written as every stored
+value is, no name occurs twice in an object, and it is not nested too deeply. Nothing that reads it later has to check
+that again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dalsegno.core.values import encode_parsed, encode_value
+from dalsegno.errors import LimitExceeded, NotJson
+
+MOST_UNKNOWN: Final = 200
+"""Unknown fields whose names are kept; a refusal lists fewer."""
+PLAIN_BYTES: Final = 1024 * 1024
+"""What the fields that are not kept may take together, texts aside, where they come from another process."""
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Shape(Struct, frozen=True):
+    """Which fields of an object are kept as JSON, each with its name in messages."""
+
+    values: dict[str, str] = {}
+    """Any JSON; null stays None."""
+    documents: dict[str, str] = {}
+    """Objects; a text stays a text."""
+    members: dict[str, str] = {}
+    """Objects whose members are kept one by one; ``%s`` in the message is a member's name."""
+    known: tuple[str, ...] | None = None
+    """All fields that there are; of others only the name counts, for the refusal. None: every field is read."""
+    rest: str | None = None
+    """Where all fields but ``apart``, known or not, are kept as one document."""
+    apart: tuple[str, ...] = ()
+
+
+class Unreadable(ValueError):
+    """The body cannot be read as JSON for another reason than its syntax."""
+
+
+def read_fields(body: bytes, shape: Shape) -> Any:
+    """The object, with `Raw` where its shape says so. What is no object is returned without its content.
+
+    Raises json.JSONDecodeError, Unreadable, RecursionError; and NotJson for a value that JSON cannot carry.
+    """
+    found, is_strict = _parsed(body)
+    if not isinstance(found, dict):
+        return _hollow(found)
+    fields = {
+        name: _field(name, value, shape, is_strict=is_strict)
+        for name, value in found.items()
+        if shape.known is None or name in shape.known
+    }
+    if shape.rest is not None:
+        whole = {name: value for name, value in found.items() if name not in shape.apart}
+        fields[shape.rest] = _document(whole, "the document", is_strict=is_strict)
+    elif len(fields) < len(found):
+        unknown = (name for name in found if name not in fields)
+        fields |= dict.fromkeys(islice(unknown, MOST_UNKNOWN))
+    return fields
+
+
+def _field(name: str, value: Any, shape: Shape, *, is_strict: bool) -> Any:
+    if name in shape.values:
+        return _kept(value, shape.values[name], is_strict=is_strict)
+    if name in shape.documents:
+        return _document(value, shape.documents[name], is_strict=is_strict)
+    if name in shape.members and isinstance(value, dict):
+        what = shape.members[name]
+        return {each: _kept(own, what % each, is_strict=is_strict) for each, own in value.items()}
+    return value if shape.rest is None else _hollow(value)
+
+
+def _parsed(body: bytes) -> tuple[Any, bool]:
+    """The value; and whether a strict decoder took it: then it is finite and valid Unicode throughout."""
+    try:
+        return _decode(body), True
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        pass
+    try:
+        return json.loads(body), False
+    except (json.JSONDecodeError, RecursionError):
+        raise
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
+
+
+def _kept(value: Any, what: str, *, is_strict: bool) -> Raw | None:
+    if value is None:
+        return None
+    return Raw(encode_parsed(value, what) if is_strict else encode_value(value, what))
+
+
+def _document(value: Any, what: str, *, is_strict: bool) -> Any:
+    if not isinstance(value, dict):
+        return _hollow(value)
+    return Raw(msgspec.json.encode(value) if is_strict else encode_value(value, what))
+
+
+def _hollow(value: Any) -> Any:
+    """Its type, for whoever refuses it."""
+    return type(value)() if isinstance(value, dict | list) else value
+
+
+# -- between processes ----------------------------------------------------------------------------------------------
+
+
+def packed_fields(body: bytes, shape: Shape) -> dict[str, Any]:
+    """The same for another process: plain values, and what it would raise."""
+    try:
+        found = read_fields(body, shape)
+    except json.JSONDecodeError as error:
+        return {"syntax": [error.msg, error.pos]}
+    except Unreadable as error:
+        return {"unreadable": str(error)[:200]}
+    except RecursionError:
+        return {"deep": True}
+    if not isinstance(found, dict):
+        return {"plain": found}
+    kept = {name: value for name, value in found.items() if isinstance(value, Raw)}
+    members = {name: each for name, each in found.items() if name in shape.members and isinstance(each, dict)}
+    plain = {name: value for name, value in found.items() if name not in kept and name not in members}
+    _refuse_much(plain)
+    return {
+        "plain": plain,
+        "kept": {name: bytes(value) for name, value in kept.items()},
+        "members": {
+            name: {each: None if own is None else bytes(own) for each, own in value.items()}
+            for name, value in members.items()
+        },
+    }
+
+
+def _refuse_much(plain: Mapping[str, Any]) -> None:
+    try:
+        size = len(_encode({name: value for name, value in plain.items() if not isinstance(value, str)}))
+        _encode(plain)
+    except UnicodeEncodeError:
+        raise NotJson("the body is not JSON: it holds a character that is not valid Unicode") from None
+    if size > PLAIN_BYTES:
+        raise LimitExceeded(
+            f"the fields of the body, without the data of users, take more than {PLAIN_BYTES:,} bytes"
+        )
+
+
+def unpacked_fields(reply: Mapping[str, Any]) -> Any:
+    """What `read_fields` would return, or raise."""
+    if "syntax" in reply:
+        message, position = reply["syntax"]
+        raise json.JSONDecodeError(message, "", position)
+    if "unreadable" in reply:
+        raise Unreadable(reply["unreadable"])
+    if "deep" in reply:
+        raise RecursionError("the body is nested too deeply")
+    if "kept" not in reply:
+        return reply["plain"]
+    members = {
+        name: {each: None if own is None else Raw(own) for each, own in value.items()}
+        for name, value in reply["members"].items()
+    }
+    return {**reply["plain"], **{name: Raw(raw) for name, raw in reply["kept"].items()}, **members}

@@ -1,0 +1,170 @@
+"""Large bodies and large stored values pass through a server without being worked on in its event loop."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from fastapi import FastAPI
+
+from dalsegno.app import App
+from dalsegno.engine.offload import OffloadLimits
+from dalsegno.server import create_application
+from dalsegno.server.application import Roles
+from tests.server.test_offload import watched, wide_graph
+from tests.waiting import come_about
+
+pytestmark = pytest.mark.parametrize("store_url", ["memory"], indirect=True)
+JSON = {"Content-Type": "application/json"}
+MANY = b"[" + b",".join([b'{"a":[]}'] * 150_000) + b"]"
+"""A megabyte that becomes 300,000 objects."""
+MANY_VALUE = [{"a": []}] * 150_000
+
+
+@pytest.fixture
+async def server(app: App) -> AsyncIterator[FastAPI]:
+    """Without a worker: what that does is not looked at here."""
+
+    @app.node("own-type")
+    async def own(context: object, parameters: object) -> None:
+        del context, parameters
+
+    application = create_application(app, roles=Roles(worker=False, scheduler=False))
+    async with application.router.lifespan_context(application):
+        yield application
+
+
+@pytest.fixture
+async def http(server: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(server, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700", timeout=60) as client:
+        await client.post("/v1/definitions", json=wide_graph(1, "small"))
+        gc.collect()
+        yield client
+
+
+async def test_a_large_input_is_not_read_in_the_loop(http: httpx.AsyncClient) -> None:
+    body = b'{"workflow": "small", "idempotency_key": "k", "input": %b}' % MANY
+    wider, longer = body.replace(b",{", b", {"), body.replace(b"[{", b"[1,{", 1)
+    async with watched() as lag:
+        made = await http.post("/v1/executions", content=body, headers=JSON)
+        again = await http.post("/v1/executions", content=wider, headers=JSON)
+        other = await http.post("/v1/executions", content=longer, headers=JSON)
+        place = made.headers["Location"]
+        shown = [await http.get(place + path) for path in ("", "/events", "/results", "/inspection")]
+    assert (made.status_code, again.status_code, other.status_code) == (201, 200, 409), other.text
+    assert lag.is_short, vars(lag)
+    assert made.json()["input"] == shown[0].json()["input"] == MANY_VALUE
+    assert shown[2].json()["$trigger"] == MANY_VALUE
+    assert [each.status_code for each in shown] == [200] * 4
+
+
+async def test_a_large_signal_is_not_read_in_the_loop(http: httpx.AsyncClient) -> None:
+    wait = {
+        "name": "waits",
+        "nodes": [{"id": "w", "type": "wait", "parameters": {"resume": "signal", "signal": "s"}}],
+    }
+    made = await http.post("/v1/executions", json={"definition": wait})
+    assert made.status_code == 201, made.text
+    place = made.headers["Location"]
+    body = b'{"name": "s", "id": "one", "payload": %b}' % MANY
+    async with watched() as lag:
+        sent = [
+            (await http.post(f"{place}/signals", content=each, headers=JSON)).status_code
+            for each in (body, body, body.replace(b"[{", b"[2,{", 1))
+        ]
+    assert sent == [202, 202, 409]
+    assert lag.is_short, vars(lag)
+
+
+async def test_a_large_inline_definition_is_not_read_in_the_loop(http: httpx.AsyncClient) -> None:
+    body = msgspec.json.encode({"definition": wide_graph(8_000, "inline"), "pending": True})
+    submitted = msgspec.json.encode({**wide_graph(8_000, "other"), "input": {"a": 1}})
+    async with watched() as lag:
+        made = await http.post("/v1/executions", content=body, headers=JSON)
+        also = await http.post("/v1/workflows", content=submitted, headers=JSON)
+    assert made.status_code == also.status_code == 201, made.text + also.text
+    assert lag.is_short, vars(lag)
+    shown = await http.get(f"/v1/executions/{also.json()['execution_id']}")
+    assert (shown.json()["workflow"], shown.json()["input"]) == ("other", {"a": 1})
+
+
+@pytest.mark.parametrize("short", [True, False])
+async def test_refusals_are_the_same_for_short_and_long_bodies(http: httpx.AsyncClient, short: bool) -> None:
+    filler = b" " * (0 if short else 200_000)
+
+    async def refused(body: bytes) -> tuple[int, str, str]:
+        reply = await http.post("/v1/executions", content=filler + body, headers=JSON)
+        found: dict[str, Any] = reply.json()
+        return reply.status_code, found["detail"], found["errors"][0]["pointer"] if found["errors"] else ""
+
+    place = len(filler) + 22
+    assert await refused(b'{"workflow": "small", }') == (
+        400,
+        "the body is not valid JSON: JSON decode error",
+        f"/body/{place}",
+    )
+    assert await refused(b'{"workflow": "small", "input": {"a": [NaN]}}') == (
+        422,
+        "the input is not JSON: $.a[0] is nan, which JSON has no word for",
+        "",
+    )
+    deep = b'{"workflow": "small", "input": ' + b"[" * 201 + b"]" * 201 + b"}"
+    assert await refused(deep) == (422, "the input is nested more than 200 levels deep", "")
+    too_deep = b'{"workflow": "small", "input": ' + b"[" * 50_000
+    assert await refused(too_deep) == (422, "the body is nested more than 200 levels deep", "")
+    assert (await refused(b'{"workflow": "small", "tgas": {}}'))[::2] == (422, "/body/tgas")
+    assert (await refused(b'{"workflow": "small", "definition": [1]}'))[0] == 422
+    assert (await refused(b"[1]"))[0] == 422
+
+
+async def test_a_large_key_is_evaluated_in_a_process(http: httpx.AsyncClient, server: FastAPI) -> None:
+    keyed = wide_graph(1, "keyed") | {"concurrency": {"key": "$trigger.customer", "limit": 1}}
+    assert (await http.post("/v1/definitions", json=keyed)).status_code == 201
+    async with watched() as lag:
+        body = b'{"workflow": "keyed", "input": {"customer": "ann", "rest": %b}}' % MANY
+        made = await http.post("/v1/executions", content=body, headers=JSON)
+        body = b'{"workflow": "keyed", "input": {"customer": null, "rest": %b}}' % MANY
+        refused = await http.post("/v1/executions", content=body, headers=JSON)
+    assert made.status_code == 201, made.text
+    assert refused.status_code == 422
+    assert "must be a text or a number" in refused.json()["detail"]
+    assert lag.is_short, vars(lag)
+    inspection = await server.state.office.client.stack.ledger.inspect(made.json()["id"])
+    assert [token.limit_key for token in inspection.tokens] == ["ann"]
+
+
+async def test_an_approval_of_a_large_graph_is_not_worked_on_in_the_loop(
+    http: httpx.AsyncClient, server: FastAPI
+) -> None:
+    graph = wide_graph(8_000, "approved")
+    graph["nodes"].append({"id": "s", "type": "script", "parameters": {"source": "return 1"}})
+    posted = await http.post("/v1/definitions", content=json.dumps(graph), headers=JSON)
+    assert posted.status_code == 201, posted.text
+    client = server.state.office.client
+    async with watched() as lag:
+        await client.withdraw_approval(posted.json()["hash"])
+        await client.approve_definition(posted.json()["hash"], "ann")
+    assert lag.is_short, vars(lag)
+    part = await client.stack.archive.definition("approved/s")
+    assert (await client.definition_approvals.of(part.hash)).by == "ann"
+
+
+async def test_own_node_types_do_not_keep_other_graphs_from_a_process(
+    http: httpx.AsyncClient, server: FastAPI
+) -> None:
+    offload = server.state.office.client.offload
+    offload.configure(OffloadLimits(idle_seconds=0.01))
+    large = wide_graph(2_000, "built-in")
+    assert (await http.post("/v1/definitions", json=large)).status_code == 201
+    assert offload._starts_processes
+    await come_about(lambda: offload.processes == 0, "the process")
+    own = wide_graph(2_000, "own")
+    own["nodes"][7]["type"] = "own-type"
+    assert (await http.post("/v1/definitions", json=own)).status_code == 201
+    assert offload.processes == 0
