@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from dalsegno import errors
-from dalsegno.core.json_fields import Shape, packed_fields
+from dalsegno.core.json_fields import Shape, packed_fields, read_delivery
 from dalsegno.core.values import value_digest
 from dalsegno.engine.comparing import compare, source_text
 from dalsegno.engine.offload import LENGTH
@@ -247,6 +247,7 @@ def _fields(body: bytes, shape: Any) -> Any:
 
 JOBS: dict[str, Callable[..., Any]] = {
     "compare": _compare,
+    "delivery": read_delivery,
     "digest": value_digest,
     "fields": _fields,
     "fit": _fit,

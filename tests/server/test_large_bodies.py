@@ -168,3 +168,19 @@ async def test_own_node_types_do_not_keep_other_graphs_from_a_process(
     own["nodes"][7]["type"] = "own-type"
     assert (await http.post("/v1/definitions", json=own)).status_code == 201
     assert offload.processes == 0
+
+
+async def test_a_large_delivery_is_not_read_in_the_loop(http: httpx.AsyncClient) -> None:
+    unsigned = {"path": "big", "workflow": "small", "signature": {"style": "none"}, "body_bytes": 4_000_000}
+    made = await http.put("/v1/webhooks/big", json={**unsigned, "delivery_field": "head.id"})
+    assert made.status_code == 201, made.text
+    body = b'{"head": {"id": "d1"}, "rest": %b}' % MANY
+    async with watched() as lag:
+        taken = await http.post("/v1/hooks/big", content=body, headers=JSON)
+        again = await http.post("/v1/hooks/big", content=body, headers=JSON)
+        refused = await http.post("/v1/hooks/big", content=body + b"x", headers=JSON)
+    assert lag.is_short, vars(lag)
+    assert (taken.status_code, again.json()["repeated"], refused.status_code) == (202, True, 400)
+    assert "not valid JSON: JSON is malformed" in refused.json()["detail"]
+    shown = await http.get(f"/v1/executions/{taken.json()['execution']}")
+    assert shown.json()["input"]["body"] == {"head": {"id": "d1"}, "rest": MANY_VALUE}

@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from dalsegno.core.values import encode_parsed, encode_value
-from dalsegno.errors import LimitExceeded, NotJson
+from dalsegno.core.values import MAX_DEPTH, encode_parsed, encode_value
+from dalsegno.errors import BadRequest, LimitExceeded, NotJson
 
 MOST_UNKNOWN: Final = 200
 """Unknown fields whose names are kept; a refusal lists fewer."""
@@ -109,6 +109,17 @@ def _document(value: Any, what: str, *, is_strict: bool) -> Any:
 def _hollow(value: Any) -> Any:
     """Its type, for whoever refuses it."""
     return type(value)() if isinstance(value, dict | list) else value
+
+
+def read_delivery(body: bytes) -> bytes:
+    """The JSON of a webhook's delivery as it is stored, one level below the input. Raises BadRequest and NotJson."""
+    try:
+        value = _decode(body)
+    except RecursionError:
+        raise BadRequest(f"the body is nested more than {MAX_DEPTH} levels deep") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BadRequest(f"the body is not valid JSON: {str(error)[:200]}") from None
+    return encode_parsed([value], "the input")[1:-1]
 
 
 # -- between processes ----------------------------------------------------------------------------------------------

@@ -13,8 +13,10 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec import Raw
 
-from dalsegno.core.values import MAX_DEPTH
+from dalsegno.core.json_fields import read_delivery
+from dalsegno.engine.offload import Offload, Requester, requester
 from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import (
     BadRequest,
@@ -24,8 +26,10 @@ from dalsegno.errors import (
     Unavailable,
     UnsupportedMedia,
 )
+from dalsegno.job_process import value_of
 from dalsegno.model.execution import ExecutionView
 from dalsegno.server.access import NOBODY
+from dalsegno.server.json_request import INLINE_BYTES
 from dalsegno.server.office import Office
 from dalsegno.server.signatures import Proof, verify
 from dalsegno.server.webhooks import ALWAYS_PASSED, UNCHECKABLE, Webhook, WebhookBook
@@ -35,6 +39,8 @@ logger = logging.getLogger("dalsegno.server")
 FORM = "application/x-www-form-urlencoded"
 LONGEST_ID = 500
 MOST_FIELDS = 1000
+_NAMES = tuple(bytes((each,)) for each in b'"-0123456789')
+"""How JSON begins that may be the id of a delivery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +68,15 @@ async def take(office: Office, webhook: Webhook, delivery: Delivery) -> Taken:
     """Starts the workflow, once for each delivery. Nothing has happened where this raises."""
     if len(delivery.body) > webhook.body_bytes:
         raise TooLarge(f"the body is larger than the {webhook.body_bytes:,} bytes that this webhook takes")
+    requester.set(Requester(f"webhook:{webhook.id}"))
     proof = await _verified(office, webhook, delivery)
     office.reception.spend(webhook, time.monotonic())
-    payload = _payload(webhook, delivery)
-    key = _key(webhook, delivery, payload["body"], proof)
+    body = await _body(delivery, office.client.offload)
+    key = _key(webhook, delivery, body, proof)
     tags = {**webhook.tags, "webhook": webhook.id}
     options = StartOptions(None, key, tags)
     program = await office.client.named_program(webhook.workflow, options)
-    started = await office.client.launcher.start(program, payload, options)
+    started = await office.client.launcher.start(program, _payload(webhook, delivery, body), options)
     return Taken(started.execution, is_repeat=not started.is_new)
 
 
@@ -106,45 +113,52 @@ def _key(webhook: Webhook, delivery: Delivery, body: Any, proof: Proof) -> str |
 
 
 def _field(body: Any, path: str) -> str:
+    """Of a JSON body only what leads there is read."""
     for part in path.split("."):
+        if isinstance(body, Raw):
+            body = _members(body)
         body = body.get(part) if isinstance(body, dict) else None
+    if isinstance(body, Raw):
+        body = msgspec.json.decode(body) if bytes(body)[:1] in _NAMES else None
     return str(body)[:LONGEST_ID] if isinstance(body, str | int) and not isinstance(body, bool) else ""
+
+
+def _members(body: Raw) -> dict[str, Raw] | None:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Raw])
+    except msgspec.ValidationError:
+        return None
 
 
 # -- what the workflow gets -----------------------------------------------------------------------------------
 
 
-def _payload(webhook: Webhook, delivery: Delivery) -> dict[str, Any]:
+def _payload(webhook: Webhook, delivery: Delivery, body: Any) -> Raw:
     passed = (*ALWAYS_PASSED, *webhook.headers)
-    return {
-        "body": _body(delivery),
+    told = {
+        "body": body,
         "query": _fields(delivery.query),
         "headers": {name: delivery.headers[name] for name in passed if name in delivery.headers},
         "method": delivery.method,
         "path": delivery.path,
     }
+    return Raw(msgspec.json.encode(told))
 
 
-def _body(delivery: Delivery) -> Any:
+async def _body(delivery: Delivery, offload: Offload) -> Any:
+    """JSON stays JSON, and a large one is read in a process."""
     media = delivery.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not delivery.body:
         return None
     if media == "application/json" or media.endswith("+json"):
-        return _json(delivery.body)
+        if len(delivery.body) <= INLINE_BYTES:
+            return Raw(read_delivery(delivery.body))
+        return Raw(value_of(await offload.large("delivery", delivery.body)))
     if media == FORM:
         return _fields(_text(delivery.body))
     if media.startswith("text/") or not media:
         return _text(delivery.body)
     raise UnsupportedMedia(f"a webhook takes JSON, forms and text, not {media[:100]!r}")
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return msgspec.json.decode(body)
-    except RecursionError:
-        raise BadRequest(f"the body is nested more than {MAX_DEPTH} levels deep") from None
-    except (msgspec.DecodeError, ValueError) as error:
-        raise BadRequest(f"the body is not valid JSON: {str(error)[:200]}") from None
 
 
 def _text(body: bytes) -> str:

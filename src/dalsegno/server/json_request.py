@@ -14,7 +14,7 @@ from dalsegno.engine.offload import Offload
 from dalsegno.job_process import value_of
 from dalsegno.server.schemas.values import Kept, Rest
 
-INLINE_BYTES: Final = 131_072
+INLINE_BYTES: Final = 65_536
 """Of a body that is read here: a few milliseconds."""
 
 
