@@ -73,8 +73,10 @@ async def _sqlite(url: str, clock: Clock) -> Stack:
     store = sqlite.SqliteStore.open(sqlite_path(url), clock)
     ledger = sqlite.SqliteLedger(store)
     broker = sqlite.SqliteBroker(ledger)
+    watch = sqlite.SqliteWatch(store)
 
     async def close() -> None:
+        await watch.close()
         await broker.close()
         await ledger.close()
 
@@ -86,7 +88,17 @@ async def _sqlite(url: str, clock: Clock) -> Stack:
     limits = sqlite.SqliteLimits(store)
     transactions = sqlite.SqliteTransactions(store)
     return Stack(
-        url, ledger, broker, archive, blobs, records, clock, close, limits, transactions=transactions
+        url,
+        ledger,
+        broker,
+        archive,
+        blobs,
+        records,
+        clock,
+        close,
+        limits,
+        watch=watch,
+        transactions=transactions,
     )
 
 

@@ -21,7 +21,7 @@ class SlowLedger:
     """Looks at once, and answers the second worker only when the gate is open."""
 
     def __init__(self, path: Path) -> None:
-        self.store = SimpleNamespace(path=path)
+        self.store = SimpleNamespace(path=path, elsewhere=SimpleNamespace(listen=lambda committed: None))
         self.gate = asyncio.Event()
         self.asked: list[str] = []
         self.ready: set[str] = set()

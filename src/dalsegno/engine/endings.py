@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
@@ -28,6 +29,8 @@ GLANCE = 0.25
 """Another process may end an execution. While anybody waits, one query this often asks about some of them."""
 LONGEST_PAUSE = 2.0
 """The same while the store does not answer."""
+PAUSES_PER_LOOK = 4
+"""While other processes commit without end, looks take at most a fifth of the time."""
 ASKED_AT_ONCE, TURNS, MOST_ASKED = 250, 8, 2_000
 """So many at least, the others come next, in so many turns. However many wait, a look costs no more than a bit."""
 
@@ -43,6 +46,7 @@ class Endings:
         self._reader = EndingReader(archive, self._waiters.__contains__, self._tell)
         self._running: OrderedDict[str, None] = OrderedDict()
         """Started here and not known to have ended: whoever waits for one of these need not look first."""
+        self._changed = asyncio.Event()
         self._closed = False
 
     def started(self, execution: str) -> None:
@@ -61,6 +65,10 @@ class Endings:
     def notice_elsewhere(self, execution: str) -> None:
         """Another process says that it has ended."""
         self.notice(execution, None)
+
+    def look_soon(self) -> None:
+        """Another process has committed something."""
+        self._changed.set()
 
     async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - as users know it
         """The ended execution; raises TimeoutError if it has not ended by then."""
@@ -124,11 +132,19 @@ class Endings:
         pause = FIRST_GLANCE
         try:
             while self._waiters:
-                await asyncio.sleep(pause)
+                await self._rest(pause)
                 self.waiting()
+                began = _clock()
                 pause = min(pause * 2, GLANCE if await self._could_look() else LONGEST_PAUSE)
+                await asyncio.sleep(PAUSES_PER_LOOK * (_clock() - began))
         finally:
             self.outage.gave_up(self)
+
+    async def _rest(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        self._changed.clear()
 
     async def _could_look(self) -> bool:
         try:

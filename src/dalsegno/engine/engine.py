@@ -152,6 +152,8 @@ class Engine:
         if stack.neighbours is not None:
             stack.neighbours.hear_endings(self.endings.notice_elsewhere)
             self.endings.waiting = stack.neighbours.watch_endings
+        if stack.watch is not None:
+            stack.watch.hear_commits(self.endings.look_soon)
         self.client = Client(
             stack, self.definitions, self.committer, self.endings, self.loader, self.settings.limits
         )
@@ -197,6 +199,8 @@ class Engine:
         follow_openings(self, scheduler=scheduler)
         if scheduler and self.stack.neighbours is not None:
             self._share(self.stack.neighbours)
+        if scheduler and self.stack.watch is not None:
+            self.stack.watch.hear_schedules(self.timers.notice, self.outbox.notice)
 
     def _share(self, neighbours: Neighbours) -> None:
         """Timers, deliveries and repairs are shared with the other processes that do the same."""

@@ -15,6 +15,7 @@ from dalsegno.ports.limits import Limits
 from dalsegno.ports.neighbours import Neighbours
 from dalsegno.ports.records import Records
 from dalsegno.ports.transactions import Transactions
+from dalsegno.ports.watch import Watch
 
 ITEMS_PER_COMMIT = 200
 """Items of a split opened by one commit, so that no commit is ever wide."""
@@ -34,6 +35,8 @@ class Stack:
     """None where the ledger knows no limits by key."""
     neighbours: Neighbours | None = None
     """None where other processes are noticed by looking, or where there are none."""
+    watch: Watch | None = None
+    """None where other processes say themselves what they did, or where there are none."""
     transactions: Transactions | None = None
     """None where a task has no database to share with its step."""
     items_per_commit: int = ITEMS_PER_COMMIT

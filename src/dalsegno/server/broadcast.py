@@ -36,6 +36,8 @@ RECENT = 256
 PAGE = 200
 LOOK_EVERY = 1.5
 """Seconds between two looks at what other processes may have done."""
+BREATH = 0.03
+"""Seconds from a commit of another process, where the store tells of it, to a look."""
 LOOKED_AT = 1000
 """Executions per query of such a look."""
 
@@ -130,6 +132,7 @@ class Broadcast:
         self.closing = closing
         self._feeds: dict[str, Feed] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._looking_soon: asyncio.Task[None] | None = None
 
     # -- watching ---------------------------------------------------------------------------------------------
 
@@ -194,18 +197,31 @@ class Broadcast:
     def remote(self, held: Held, failure: Failure | None, now: float) -> None:
         """The same."""
 
+    def look_soon(self) -> None:
+        """Another process has committed something."""
+        if self._feeds and self._looking_soon is None:
+            self._looking_soon = asyncio.create_task(self._look_after_breath())
+
+    async def _look_after_breath(self) -> None:
+        await happens(self.closing, BREATH)
+        self._looking_soon = None
+        await self._try_to_look()
+
     async def _look_around(self) -> None:
         """While anybody watches: one query asks about all executions that are watched."""
         try:
             while self._feeds and not await happens(self.closing, LOOK_EVERY):
-                try:
-                    await self._look()
-                except OperatorError as error:
-                    logger.warning("cannot look for new events (%s); trying again", error)
+                await self._try_to_look()
         finally:
             self._looking = None
             for feed in self._feeds.values():
                 feed.announce()
+
+    async def _try_to_look(self) -> None:
+        try:
+            await self._look()
+        except OperatorError as error:
+            logger.warning("cannot look for new events (%s); trying again", error)
 
     async def _look(self) -> None:
         names = list(self._feeds)

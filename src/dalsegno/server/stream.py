@@ -61,6 +61,8 @@ def broadcast_of(office: Office) -> Broadcast:
         office.broadcast = Broadcast(archive, office.closing)
         office.changes = Changes(archive, office.client.stack.clock, office.closing)
         office.engine.observe(office.broadcast)
+        if office.client.stack.watch is not None:
+            office.client.stack.watch.hear_commits(office.broadcast.look_soon)
         office.engine.observe(office.changes)
     return office.broadcast
 

@@ -8,6 +8,7 @@ from dalsegno.adapters.sqlite.limits import SqliteLimits
 from dalsegno.adapters.sqlite.records import SqliteRecords
 from dalsegno.adapters.sqlite.store import SqliteStore
 from dalsegno.adapters.sqlite.transactions import SqliteTransactions
+from dalsegno.adapters.sqlite.watch import SqliteWatch
 
 __all__ = [
     "SqliteArchive",
@@ -18,4 +19,5 @@ __all__ = [
     "SqliteRecords",
     "SqliteStore",
     "SqliteTransactions",
+    "SqliteWatch",
 ]

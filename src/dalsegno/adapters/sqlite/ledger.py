@@ -70,6 +70,10 @@ class SqliteLedger:
             self.store.tell_opening(claimed.opens_at)
         return claimed.leases
 
+    async def any_ready(self, queues: Collection[str]) -> bool:
+        """Whether a claim may find something: a look that keeps no process from committing."""
+        return await self.store.read(lambda connection: looks.any_ready(connection, queues))
+
     async def claim_others(
         self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str]
     ) -> list[Lease]:

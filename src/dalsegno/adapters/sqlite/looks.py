@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from dalsegno.adapters.sqlite.limits import view_of
@@ -63,6 +63,19 @@ def queues(connection: sqlite3.Connection) -> list[QueueView]:
         before = found.get(queue, QueueView(queue, 0, 0, None))
         found[queue] = QueueView(queue, before.ready, running, before.oldest)
     return [found[queue] for queue in sorted(found)]
+
+
+def any_ready(connection: sqlite3.Connection, queues: Iterable[str]) -> bool:
+    """Whether a claim for these queues may find something."""
+    asked = json.dumps(list(queues))
+    return connection.execute(SQL["token.any_ready"], (asked,)).fetchone() is not None
+
+
+def schedules(connection: sqlite3.Connection) -> tuple[float | None, str | None]:
+    """When the next timer comes due, and the oldest entry of the outbox."""
+    due = connection.execute(SQL["token.next_due"]).fetchone()
+    entry = connection.execute(SQL["history.oldest_entry"]).fetchone()
+    return due and due[0], entry and entry[0]
 
 
 def obsolete(connection: sqlite3.Connection, leases: Sequence[Lease]) -> list[Lease]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from dalsegno.adapters.sqlite.checkpointer import Checkpointer
 from dalsegno.adapters.sqlite.connection import WRITER_PRAGMAS, connect_reader, connect_writer, tune
+from dalsegno.adapters.sqlite.elsewhere import Elsewhere
 from dalsegno.adapters.sqlite.errors import explain
 from dalsegno.adapters.sqlite.migration import check, migrate, migrations
 from dalsegno.adapters.sqlite.reader import Look, Reader
@@ -75,6 +76,11 @@ class SqliteStore:
             connection.close()
             raise
         return cls(path, clock, Reader(connection, path), None)
+
+    @property
+    def elsewhere(self) -> Elsewhere:
+        """Tells of commits of other processes."""
+        return self._writing().elsewhere
 
     async def read(self, look: Look[T]) -> T:
         return await self._reader.call(look)

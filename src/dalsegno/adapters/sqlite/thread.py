@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from dalsegno.errors import Unavailable
 
@@ -16,17 +16,34 @@ T = TypeVar("T")
 Job = Callable[[], Any]
 Answer = tuple[Any, BaseException | None]
 """A result, or the error instead."""
+Entry = tuple[Job, Callable[[Answer], None]] | None
+"""A job and who is told its answer. None ends the thread."""
 
 GROUP_LIMIT = 64
 """Most jobs that are handed over together."""
 
 
+class Idle(Protocol):
+    """What the thread does while there are no jobs."""
+
+    def patience(self) -> float:
+        """Seconds without a job after which it looks."""
+
+    def look(self) -> None: ...
+
+
 class DatabaseThread:
     """Runs jobs one group at a time. ``run`` is given the jobs that gathered meanwhile and answers each of them."""
 
-    def __init__(self, name: str, run: Callable[[Sequence[Job]], list[Answer]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[Sequence[Job]], list[Answer]],
+        idle: Idle | None = None,
+    ) -> None:
         self._run = run
-        self._queue: SimpleQueue[tuple[Job, Callable[[Answer], None]] | None] = SimpleQueue()
+        self._idle = idle
+        self._queue: SimpleQueue[Entry] = SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -72,7 +89,7 @@ class DatabaseThread:
 
     def _gather(self) -> tuple[list[tuple[Job, Callable[[Answer], None]]], bool]:
         group = []
-        entry = self._queue.get()
+        entry = self._next()
         while entry is not None:
             group.append(entry)
             if len(group) == GROUP_LIMIT:
@@ -82,6 +99,14 @@ class DatabaseThread:
             except Empty:
                 return group, True
         return group, False
+
+    def _next(self) -> Entry:
+        while self._idle is not None:
+            try:
+                return self._queue.get(timeout=self._idle.patience())
+            except Empty:
+                self._idle.look()
+        return self._queue.get()
 
 
 def _settle_future(future: asyncio.Future[Any] | Future[Any], reply: Answer) -> None:

@@ -34,7 +34,8 @@ class SqliteWorkspace(LimitWorkspace):
         self._absent: set[str] = set()
         """Executions that were looked for in this transaction and do not exist."""
         self._registered: set[str | None] = set()
-        self._version = -1
+        self.version = -1
+        """SQLite's ``data_version`` when the last transaction began."""
         self._last_execution = self._last_token = 0
 
     # -- life of a transaction --------------------------------------------------------------------------------
@@ -42,16 +43,16 @@ class SqliteWorkspace(LimitWorkspace):
     def begin(self) -> None:
         """First thing in a transaction: forget what another process may have changed."""
         (version,) = self.connection.execute("PRAGMA data_version").fetchone()
-        if version != self._version or len(self._flights) > CACHED_FLIGHTS:
+        if version != self.version or len(self._flights) > CACHED_FLIGHTS:
             self._forget_all()
-            self._version = version
+            self.version = version
             (self._last_execution,) = self.connection.execute(SQL["execution.last_number"]).fetchone()
             (self._last_token,) = self.connection.execute(SQL["token.last_number"]).fetchone()
 
     def reset(self) -> None:
         """After a rollback: rows were changed in memory only."""
         self._forget_all()
-        self._version = -1
+        self.version = -1
 
     def _forget_all(self) -> None:
         self._flights.clear()

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from dalsegno.adapters.sqlite.checkpointer import Checkpointer
 from dalsegno.adapters.sqlite.connection import BUSY_SECONDS
+from dalsegno.adapters.sqlite.elsewhere import Elsewhere
 from dalsegno.adapters.sqlite.errors import explain
 from dalsegno.adapters.sqlite.thread import Answer, DatabaseThread, Job
 from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
@@ -32,7 +33,8 @@ class Writer:
         self._checkpointer = checkpointer
         self._path = path
         self._workspace = SqliteWorkspace(connection)
-        self._thread = DatabaseThread("dalsegno-sqlite-writer", self._run)
+        self.elsewhere = Elsewhere(connection)
+        self._thread = DatabaseThread("dalsegno-sqlite-writer", self._run, self.elsewhere)
 
     async def call(self, work: Work[T]) -> T:
         return await self._thread.call(lambda: work(self._workspace))
@@ -62,6 +64,7 @@ class Writer:
                 self._workspace.flush()
             self._connection.execute("COMMIT")
             self._checkpointer.notice(self._connection.total_changes)
+            self.elsewhere.notice(self._workspace.version)
         except Exception as error:  # noqa: BLE001 - whatever a job raises is its caller's answer
             reason = self._abandon(error)
             return [(None, reason) for _ in jobs]

@@ -84,6 +84,12 @@ FROM outbox
 ORDER BY turn
 LIMIT ?;
 
+-- :name oldest_entry
+SELECT id
+FROM outbox
+ORDER BY turn
+LIMIT 1;
+
 -- :name delivered
 DELETE FROM outbox
 WHERE id = ?;

@@ -44,6 +44,14 @@ WHERE token.state = 'ready' AND limit_key IS NULL AND queue = ? AND (losses >= 3
 ORDER BY token.priority DESC, ready_at, turn
 LIMIT ?;
 
+-- :name any_ready
+-- A row if one of the queues in a JSON list has a ready token without a limit key, or a line that may move.
+SELECT 1
+FROM json_each(?) AS wanted
+WHERE EXISTS (SELECT 1 FROM token WHERE state = 'ready' AND limit_key IS NULL AND queue = wanted.value)
+   OR EXISTS (SELECT 1 FROM line WHERE queue = wanted.value AND shut = 0)
+LIMIT 1;
+
 -- :name ready_of_others
 -- Ready tokens of one queue without a limit key, by priority, then age, that became ready since :since. Passed over is
 -- what may run long in executions of the workflows :pass_over (JSON); see may_run_long. Those that killed workers before
