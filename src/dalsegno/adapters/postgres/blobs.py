@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from contextlib import nullcontext
+from functools import partial
 from hashlib import sha256
 
 from dalsegno.adapters.postgres.store import PostgresStore
@@ -13,11 +15,15 @@ from dalsegno.ports.blobs import refuse_over
 MAX_BYTES = 512 * 1024 * 1024
 """PostgreSQL itself ends at a billion bytes per value, and a value is in memory as a whole."""
 
+LARGE, LARGE_AT_ONCE = 1024 * 1024, 2
+"""So many blobs above this size are on their way at a time: each holds a connection and is copied in the event loop."""
+
 
 class PostgresBlobs:
     def __init__(self, store: PostgresStore, max_bytes: int = MAX_BYTES) -> None:
         self.store = store
         self.max_bytes = max_bytes
+        self._few = asyncio.Semaphore(LARGE_AT_ONCE)
 
     async def put(
         self, execution: str, data: bytes, *, turn: int | None = None, limit: int | None = None
@@ -29,11 +35,13 @@ class PostgresBlobs:
         blob = await asyncio.to_thread(lambda: sha256(data).hexdigest())
         if limit is not None and len(data) > limit:
             refuse_over(await self._stored(execution), len(data), limit)  # before the bytes travel
-        async with self.store.transaction() as rows:
-            [stored] = await rows.fetch("blobs.put", execution, blob, data, turn)
-            if stored["is_new"]:
-                [count] = await rows.fetch("blobs.charge", execution, len(data))
-                refuse_over(count["bytes"] - len(data), len(data), limit)
+        put = partial(self.store.fetch, "blobs.put", execution, blob, data, turn, limit)
+        async with self._few if len(data) > LARGE else nullcontext():
+            while not (stored := await put()):
+                if not await self.store.fetch("blobs.has", execution, blob):  # else it was put meanwhile
+                    refuse_over(await self._stored(execution), len(data), limit)
+        if stored[0]["is_new"] != stored[0]["is_charged"]:
+            await self.charge(execution, len(data) if stored[0]["is_new"] else -len(data))
         return blob
 
     async def get(self, execution: str, blob: str) -> bytes:
