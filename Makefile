@@ -134,7 +134,7 @@ soak-postgres: $(DEV) servers  ## half an hour on a private PostgreSQL at half t
 	@$(PYTHON) -m bench.soak.run --seconds $(SECONDS) $(if $(RATE),--rate $(RATE))
 
 .PHONY: soak-hostile
-soak-hostile: $(DEV) servers  ## ten minutes of hostile requests beside an honest workflow, on SQLite and on PostgreSQL (HOSTILE_SECONDS=600, SEED=1)
+soak-hostile: $(DEV) servers  ## ten minutes of hostile requests to a server and a worker beside an honest workflow, on SQLite and on PostgreSQL (HOSTILE_SECONDS=600, SEED=1)
 	@for store in sqlite postgres; do echo "== $$store"; $(PYTHON) -m bench.hostile.run --store $$store --seconds $(HOSTILE_SECONDS) --seed $(SEED); done
 
 .PHONY: bench

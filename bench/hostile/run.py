@@ -3,9 +3,9 @@
     python -m bench.hostile.run --store sqlite --seconds 600
     python -m bench.hostile.run --store postgres --seconds 600 --seed 7
 
-``make soak-hostile`` runs both. On SQLite one process is server and worker; on PostgreSQL there are two. Four hostile
-callers send what bench/hostile/grammar.py makes; once a second the honest caller starts its workflow and waits for the
-result. Ends with code 1 if a bound of verdict.py does not hold. Logs and figures go to build/hostile-STORE/.
+``make soak-hostile`` runs both. Server and worker are two processes on one store. Four hostile callers send what
+bench/hostile/grammar.py makes; once a second the honest caller starts its workflow and waits for the result. Ends with
+code 1 if a bound of verdict.py does not hold. Logs and figures go to build/hostile-STORE/.
 """
 
 from __future__ import annotations
@@ -94,12 +94,8 @@ class Soak:
         return self._figures(report, died)
 
     async def _start_roles(self, stack: AsyncExitStack) -> None:
-        """On SQLite a server runs its worker itself, as `dalsegno server` does; on PostgreSQL each is a process."""
-        server = ("server", "--port", str(self.port))
-        if self.url.startswith("sqlite"):
-            await self._start(stack, "server", *server)
-            return
-        await self._start(stack, "server", *server, "--no-worker", "--no-scheduler")
+        server = ("server", "--port", str(self.port), "--no-worker", "--no-scheduler")
+        await self._start(stack, "server", *server)
         await self._start(stack, "worker", "worker")
 
     def _key(self, name: str) -> str:
