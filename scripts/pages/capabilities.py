@@ -13,7 +13,7 @@ STACKS = (
     (
         "`sqlite:///relative.db`, `sqlite:////absolute.db`",
         "one file in WAL mode, one writer thread per process, group commit",
-        "in this process; other processes' commits are noticed by watching the write-ahead log",
+        "in this process; other processes' commits are noticed within 30 ms",
         "the same file",
     ),
     (

@@ -16,6 +16,7 @@ SCANS_ON_PURPOSE = {
     "worker.names",  # the same
     "worker.gone",  # the same
     "history.outbox",  # in the order of its key
+    "history.oldest_entry",  # the first of them
 }
 SORTS_ON_PURPOSE = {
     "token.ready_of",
