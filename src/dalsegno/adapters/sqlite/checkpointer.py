@@ -10,6 +10,9 @@ logger = logging.getLogger("dalsegno.sqlite")
 
 CHANGES_BETWEEN = 5_000
 """Changed rows after which the log is folded in: some thousand pages of it."""
+LARGE_BYTES = 1024
+"""Bytes of large values that count as one changed row: the log is folded in after 5 MB of them. When a commit has to do
+it, at the writer's own limit, little is left to do."""
 
 
 class Checkpointer:
@@ -24,8 +27,10 @@ class Checkpointer:
         self._thread = threading.Thread(target=self._work, name="dalsegno-sqlite-checkpointer", daemon=True)
         self._thread.start()
 
-    def notice(self, changes: int) -> None:
-        """Told by the writer after each commit: rows changed since it was opened."""
+    def notice(self, rows: int, large_bytes: int = 0) -> None:
+        """Told by the writer after each commit: rows changed since it was opened, and bytes of large values among
+        them."""
+        changes = rows + large_bytes // LARGE_BYTES
         if changes >= self._next:
             self._next = changes + CHANGES_BETWEEN
             self._asked.set()

@@ -15,7 +15,9 @@ from dalsegno.model.search import error_words
 IN_FLIGHT = ("scope", "barrier", "slot", "gate", "left_context", "inbox", "mailbox", "machine")
 SMALL = 200
 """Events of an execution that is removed together with others."""
-KEPT_AFTER_THE_END = ("left_at_root", "output", "blob", "stored_bytes", "event")
+WEIGHTS = {"blob": 8, "blob_piece": 128}
+"""Rows of other tables that take as long to remove as one of these."""
+KEPT_AFTER_THE_END = ("left_at_root", "output", "blob", "blob_piece", "stored_bytes", "event")
 
 
 def sweep(rows: SqliteWorkspace, now: float, limit: int) -> int:
@@ -68,8 +70,9 @@ def _delete(connection: sqlite3.Connection, execution: int, tables: Iterable[str
     for table in tables:
         if gone >= limit:
             break
-        parameters = {"execution": execution, "limit": limit - gone}
-        gone += connection.execute(SQL[f"sweep.delete_{table}"], parameters).rowcount
+        weight = WEIGHTS.get(table, 1)
+        parameters = {"execution": execution, "limit": max((limit - gone) // weight, 1)}
+        gone += connection.execute(SQL[f"sweep.delete_{table}"], parameters).rowcount * weight
     return gone
 
 
@@ -120,7 +123,7 @@ def _remove_together(connection: sqlite3.Connection, found: Sequence[tuple[int, 
     connection.executemany(SQL["sweep.delete_word"], words)
     numbers = json.dumps([row[0] for row in found])
     _remove_tags(connection, numbers)
-    for table in ("left", "output", "blob", "stored_bytes", "event", "execution"):
+    for table in ("left", "output", "blob", "blob_piece", "stored_bytes", "event", "execution"):
         connection.execute(SQL[f"sweep.delete_{table}_of_all"], (numbers,))
 
 

@@ -37,6 +37,8 @@ class SqliteWorkspace(LimitWorkspace):
         self.version = -1
         """SQLite's ``data_version`` when the last transaction began."""
         self._last_execution = self._last_token = 0
+        self.large_bytes = 0
+        """Bytes of large values that were written or removed since the file was opened."""
 
     # -- life of a transaction --------------------------------------------------------------------------------
 

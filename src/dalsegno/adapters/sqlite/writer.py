@@ -63,7 +63,7 @@ class Writer:
                 results.append(job())
                 self._workspace.flush()
             self._connection.execute("COMMIT")
-            self._checkpointer.notice(self._connection.total_changes)
+            self._checkpointer.notice(self._connection.total_changes, self._workspace.large_bytes)
             self.elsewhere.notice(self._workspace.version)
         except Exception as error:  # noqa: BLE001 - whatever a job raises is its caller's answer
             reason = self._abandon(error)

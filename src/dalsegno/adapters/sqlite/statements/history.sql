@@ -33,8 +33,23 @@ FROM output
 WHERE execution = (SELECT number FROM execution WHERE execution.id = ?) AND id = ?;
 
 -- :name put_blob
-INSERT INTO blob (execution, id, data, turn)
-VALUES (?, ?, ?, ?);
+INSERT INTO blob (execution, id, data, turn, pieces)
+VALUES (?, ?, ?, ?, ?);
+
+-- :name put_piece
+-- The id names the content: a piece that is there already is the same.
+INSERT INTO blob_piece (execution, id, number, data)
+VALUES (?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
+
+-- :name count_pieces
+SELECT count(*)
+FROM blob_piece
+WHERE execution = ? AND id = ?;
+
+-- :name delete_pieces
+DELETE FROM blob_piece
+WHERE execution = ? AND id = ?;
 
 -- :name has_blob
 SELECT 1
@@ -58,18 +73,39 @@ VALUES (:execution, max(:size, 0))
 ON CONFLICT DO UPDATE SET bytes = max(bytes + :size, 0);
 
 -- :name prunable_bytes
-SELECT coalesce(sum(length(data)), 0)
+SELECT coalesce(sum(length(data) + coalesce((
+    SELECT sum(length(blob_piece.data))
+    FROM blob_piece
+    WHERE blob.pieces > 0 AND blob_piece.execution = blob.execution AND blob_piece.id = blob.id
+), 0)), 0)
 FROM blob
 WHERE execution = :execution AND turn < :turn AND id NOT IN (SELECT value FROM json_each(:keep));
+
+-- :name prunable_pieces
+SELECT id, pieces
+FROM blob
+WHERE execution = :execution AND turn < :turn AND pieces > 0 AND id NOT IN (SELECT value FROM json_each(:keep));
+
+-- :name prune_piece
+-- Unless the blob was put again since its row went.
+DELETE FROM blob_piece
+WHERE execution = :execution AND id = :id AND number = :number
+  AND NOT EXISTS (SELECT 1 FROM blob WHERE blob.execution = :execution AND blob.id = :id);
 
 -- :name prune_blobs
 DELETE FROM blob
 WHERE execution = :execution AND turn < :turn AND id NOT IN (SELECT value FROM json_each(:keep));
 
 -- :name blob
-SELECT data
+SELECT data, pieces
 FROM blob
 WHERE execution = ? AND id = ?;
+
+-- :name pieces
+SELECT data
+FROM blob_piece
+WHERE execution = ? AND id = ?
+ORDER BY number;
 
 -- :name insert_outbox
 -- Idempotent by its derived id.

@@ -95,6 +95,16 @@ WHERE rowid IN (
     LIMIT :limit
 );
 
+-- :name delete_blob_piece
+DELETE FROM blob_piece
+WHERE rowid IN (
+    SELECT blob_piece.rowid
+    FROM execution
+    JOIN blob_piece ON blob_piece.execution = execution.id
+    WHERE execution.number = :execution
+    LIMIT :limit
+);
+
 -- :name delete_tokens
 DELETE FROM token
 WHERE execution = :execution
@@ -140,8 +150,10 @@ WHERE word = ? AND created_at = ? AND execution = ?;
 -- :name outdated
 -- Executions that ended in one state past its retention time, but for those whose ending is still to be told: whoever
 -- tells it reads what the execution came to. With the number of events of those that were swept (the others have none
--- here), by which one sees how much there is to remove.
-SELECT number, id, state, coalesce(seq, 0)
+-- here), and one for each 16 KiB that they have stored, by which one sees how much there is to remove.
+SELECT number, id, state, coalesce(seq + (
+    SELECT coalesce(sum(bytes), 0) / 16384 FROM stored_bytes WHERE stored_bytes.execution = execution.id
+), 0)
 FROM execution INDEXED BY execution_by_end
 WHERE state = ? AND ended_at IS NOT NULL AND ended_at < ?
   AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = execution.id || '/ended')
@@ -150,7 +162,9 @@ LIMIT ?;
 
 -- :name removable
 -- The same of those that a JSON list names.
-SELECT number, execution.id, state, coalesce(seq, 0)
+SELECT number, execution.id, state, coalesce(seq + (
+    SELECT coalesce(sum(bytes), 0) / 16384 FROM stored_bytes WHERE stored_bytes.execution = execution.id
+), 0)
 FROM json_each(?) AS wanted
 CROSS JOIN execution ON execution.id = wanted.value
 WHERE ended_at IS NOT NULL
@@ -192,6 +206,14 @@ WHERE execution IN (
 
 -- :name delete_blob_of_all
 DELETE FROM blob
+WHERE execution IN (
+    SELECT execution.id
+    FROM json_each(?) AS wanted
+    CROSS JOIN execution ON execution.number = wanted.value
+);
+
+-- :name delete_blob_piece_of_all
+DELETE FROM blob_piece
 WHERE execution IN (
     SELECT execution.id
     FROM json_each(?) AS wanted
