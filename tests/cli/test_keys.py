@@ -69,6 +69,9 @@ def test_quotas_of_a_key_are_set_changed_and_taken_back(invoke: Invoke) -> None:
         (("keys", "set", "nobody", "--open-streams", "1"), "there is no key 'nobody'"),
         (("server", "--quota", "starts=1"), "there is no quota 'starts'"),
         (("server", "--quota", "open-streams"), "that is not a number"),
+        (("server", "--check", "threads=4"), "Bounds: processes, seconds, memory, queue."),
+        (("server", "--check", "seconds=soon"), "that is not a number"),
+        (("server", "--check", "memory=1000"), "The least is memory=134217728."),
     ):
         found = invoke(*arguments)
         assert found.exit_code == 2

@@ -97,7 +97,24 @@ def test_limits(server: str, invoke: Invoke, both: Any, monkeypatch: pytest.Monk
     assert (refused.exit_code, "'often' is not a rate" in refused.stderr) == (2, True)
 
 
-def test_credentials(server: str, invoke: Invoke, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_protected_names(server: str, invoke: Invoke, both: Any) -> None:
+    assert said(invoke, server, "protect") == "no protected names; `dalsegno protect NAME` protects one\n"
+    assert said(invoke, server, "protect", "billing/eu-*") == "protected 'billing/eu-*'\n"
+    assert invoke("protect", "pay", "--json").exit_code == 0
+    found = both("protect")["protected"]
+    assert [(each["name"], each["credential"]) for each in found] == [("billing/eu-*", None), ("pay", None)]
+    assert found[1]["protected_by"] == "the store"
+    assert "billing/eu-*" in said(invoke, server, "protect")
+    for name in ("billing/eu-*", "pay"):
+        said(invoke, server, "unprotect", name)
+        again = [invoke("unprotect", name), invoke("unprotect", name, "--server", server)]
+        assert [(each.exit_code, "no admin protects" in each.stderr) for each in again] == [(2, True)] * 2
+    assert "1 to 200" in invoke("protect", "x" * 201).stderr
+
+
+def test_credentials(
+    server: str, invoke: Invoke, both: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOKEN", "t0p-s3cr3t")
     add = ("credentials", "add", "crm", "--host", "api.example.com", "--env", "token=TOKEN")
     assert said(invoke, server, *add) == "added credential 'crm'\n"
@@ -105,6 +122,17 @@ def test_credentials(server: str, invoke: Invoke, both: Any, monkeypatch: pytest
     (found,) = both("credentials", "ls")["credentials"]
     assert (found["name"], found["fields"], found["hosts"]) == ("crm", ["token"], ["api.example.com"])
     assert json.loads(said(invoke, server, "credentials", "rotate", "--json"))["current"] == 1
+    document = folder / "billing.yaml"
+    document.write_text("name: billing\nnodes: [{id: a, type: log, parameters: {message: x}}]\n")
+    said(invoke, server, "deploy", str(document))
+    [deployed] = json.loads(said(invoke, server, "versions", "billing", "--json"))["versions"]
+    said(invoke, server, "credentials", "withdraw", "billing")
+    limited = (*add[:-2], "--keep", "--workflow", "billing", "--definition", deployed["hash"])
+    assert said(invoke, server, *limited).splitlines()[1:] == ["approved billing@1"]
+    assert [each["approved"] for each in both("credentials", "ls")["definitions"]] == [True]
+    assert both("protect")["protected"] == [
+        {"name": "billing", "credential": "crm", "protected_by": None, "protected_at": None}
+    ]
     assert said(invoke, server, "credentials", "rm", "crm") == "removed credential 'crm'\n"
     assert invoke("credentials", "rm", "crm", "--server", server).exit_code == 2
 

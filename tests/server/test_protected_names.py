@@ -273,6 +273,28 @@ async def _as_before(app: App) -> None:
     assert await records.put(KIND, "bank", msgspec.json.encode(data), record.version) is not None
 
 
+def test_an_admin_protects_names_without_a_credential(world: World) -> None:
+    assert world.deploy("run", world.paying("payroll")).status_code == 201
+    assert world.ask("run", "PUT", "protected-names/payroll").status_code == 403
+    assert world.ask("admin", "PUT", "protected-names/payroll").json()["protected_by"] == "a-admin"
+    for document in (
+        world.paying("payroll", "changed"),
+        world.paying("payroll/x"),
+        world.scripted("payroll"),
+    ):
+        refused = world.deploy("run", document)
+        assert (refused.status_code, refused.json()["code"]) == (403, "DS-324"), refused.text
+    assert "an admin protects 'payroll'" in refused.json()["detail"]
+    assert world.ask("run", "PUT", "definitions/payroll/aliases/stable", {"version": 1}).status_code == 403
+    assert world.deploy("admin", world.paying("payroll", "changed")).status_code == 201
+    listed = world.ask("run", "GET", "protected-names").json()["items"]
+    assert [(each["name"], each["protected_by"]) for each in listed] == [("payroll", "a-admin")]
+    assert world.ask("run", "DELETE", "protected-names/payroll").status_code == 403
+    assert world.ask("admin", "DELETE", "protected-names/payroll").status_code == 204
+    assert world.ask("admin", "DELETE", "protected-names/payroll").status_code == 404
+    assert world.deploy("run", world.paying("payroll", "again")).status_code == 201
+
+
 def test_a_script_inside_a_graph_is_started_by_its_graph_only(world: World) -> None:
     world.limit_credential("billing")
     assert world.deploy("admin", world.scripted("billing")).status_code == 201

@@ -16,6 +16,7 @@ from dalsegno.cli.output import iso, print_table, stderr, stdout
 from dalsegno.cli.problems import Refusal
 from dalsegno.engine.secrets import CredentialInfo, Rotation, Vault
 from dalsegno.engine.secrets.credentials import TYPES
+from dalsegno.engine.secrets.definition_approvals import ProtectedName
 from dalsegno.engine.secrets.key_source import FILE_VARIABLE, KEY_VARIABLE
 from dalsegno.ports.secrets import EVERYTHING
 
@@ -136,6 +137,30 @@ def say_unapproved(listing: Listing, credential: str | None = None) -> None:
             f"until {listing.grace_until} definitions and credentials from before approvals work without one"
         )
         stderr().print(text, style="yellow", markup=False, soft_wrap=True)
+
+
+def protected_object(found: ProtectedName) -> Mapping[str, Any]:
+    return {
+        "name": found.name,
+        "credential": found.credential,
+        "protected_by": found.protected_by,
+        "protected_at": iso(found.protected_at),
+    }
+
+
+def print_protected(found: Sequence[ProtectedName]) -> None:
+    console = stdout()
+    if not found:
+        console.print("no protected names; `dalsegno protect NAME` protects one", style="dim", markup=False)
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("name", "protected by"):
+        table.add_column(title)
+    for each in found:
+        table.add_row(
+            each.name, f"credential {each.credential}" if each.credential else (each.protected_by or "-")
+        )
+    print_table(console, table)
 
 
 def print_rotation(done: Rotation) -> None:

@@ -11,7 +11,18 @@ from typer.core import TyperGroup
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Run": ("run", "resume", "retry", "rerun", "start"),
-    "Serve": ("dev", "server", "worker", "scheduler", "keys", "limits", "credentials", "snapshots"),
+    "Serve": (
+        "dev",
+        "server",
+        "worker",
+        "scheduler",
+        "keys",
+        "limits",
+        "credentials",
+        "protect",
+        "unprotect",
+        "snapshots",
+    ),
     "Look": ("ls", "show", "watch", "why", "workers"),
     "Steer": ("submit", "trigger", "signal", "approvals", "approve", "reject", "pause", "cancel", "dead"),
     "Definitions": ("validate", "deploy", "versions", "alias", "nodes"),

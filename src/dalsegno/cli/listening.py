@@ -7,7 +7,7 @@ import contextlib
 import errno
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -66,6 +66,32 @@ class QuietServer(uvicorn.Server):
 
 def with_streams(settings: ServerSettings, streams: int | None) -> ServerSettings:
     return settings if streams is None else replace(settings, streams=streams)
+
+
+CHECKS = {
+    "processes": (int, 1),
+    "seconds": (float, 0.1),
+    "memory": (int, 128 * 1024 * 1024),
+    "queue": (int, 1),
+}
+"""Bounds of the checks in separate processes: what each is, and the least that makes sense."""
+
+
+def with_checks(settings: ServerSettings, given: Sequence[str]) -> ServerSettings:
+    """``processes=4``, ``seconds=30``, ``memory=2147483648``, ``queue=32``."""
+    for text in given:
+        name, _, number = text.partition("=")
+        if name not in CHECKS:
+            raise Refusal(f"--check {text}: there is no such bound", f"Bounds: {', '.join(CHECKS)}.")
+        kind, least = CHECKS[name]
+        try:
+            value = kind(number)
+        except ValueError:
+            raise Refusal(f"--check {text}: that is not a number", f"Write it like {name}={least}.") from None
+        if not least <= value < float("inf"):
+            raise Refusal(f"--check {text}: that is too little", f"The least is {name}={least}.")
+        settings = replace(settings, **{f"check_{name}": value})
+    return settings
 
 
 async def listen(plan: Plan) -> None:

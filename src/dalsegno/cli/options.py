@@ -181,8 +181,16 @@ Streams: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
-
-
+Checks: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--check",
+        metavar="NAME=N",
+        help="Bound of the processes that check large definitions and schemas: processes (default: 2), seconds (15) "
+        "and memory (1 GiB, in bytes) of one, queue (16 waiting checks of one caller); may be given several times.",
+        show_default=False,
+    ),
+]
 DefaultQuotas: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(

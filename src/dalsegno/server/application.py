@@ -39,6 +39,7 @@ from dalsegno.server.routes.inspection import router as inspection
 from dalsegno.server.routes.keys import router as keys
 from dalsegno.server.routes.limits import router as limits
 from dalsegno.server.routes.metrics import router as metrics
+from dalsegno.server.routes.protected_names import router as protected_names
 from dalsegno.server.routes.queues import router as queues
 from dalsegno.server.routes.schedules import router as schedules
 from dalsegno.server.routes.session import router as session
@@ -74,6 +75,7 @@ ROUTERS = (
     tasks,
     credentials,
     definition_approvals,
+    protected_names,
     workers,
     queues,
     limits,

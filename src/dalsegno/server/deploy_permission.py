@@ -1,10 +1,11 @@
-"""Who may deploy under which name: names that credentials list are the admins'."""
+"""Who may deploy under which name: protected names are the admins'."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dalsegno.errors import ProtectedName
+from dalsegno.engine.secrets.definition_approvals import ProtectedName
+from dalsegno.errors import ProtectedName as ProtectedNameRefused
 from dalsegno.server.access import Caller
 from dalsegno.server.office import Office
 
@@ -22,25 +23,25 @@ async def check_may_deploy(
     if approver(caller) is not None:
         return
     for each in (name, *parts):
-        listing = await office.engine.vault.protected_names.protecting(each)
-        if listing is not None:
+        protected = await office.engine.vault.protected_names.protecting(each)
+        if protected is not None:
             current = await office.client.stack.archive.definition(name)
             if current is None or current.hash != content:
-                raise _refusal(caller, each, listing)
+                raise _refusal(caller, each, protected)
 
 
 async def check_may_change(office: Office, caller: Caller, name: str) -> None:
     """Whether this caller may change which version a name or its aliases mean; raises ProtectedName."""
     if approver(caller) is None:
-        listing = await office.engine.vault.protected_names.protecting(name)
-        if listing is not None:
-            raise _refusal(caller, name, listing)
+        protected = await office.engine.vault.protected_names.protecting(name)
+        if protected is not None:
+            raise _refusal(caller, name, protected)
 
 
-def _refusal(caller: Caller, name: str, listing: tuple[str, str]) -> ProtectedName:
-    credential, pattern = listing
-    return ProtectedName(
-        f"the name '{name[:200]}' is protected: the credential '{credential}' lists '{pattern}'. A key with the scope "
-        f"'admin' can deploy it, or change its aliases; '{caller.name}' has {', '.join(sorted(caller.scopes))}. "
-        "Without one, choose another name"
+def _refusal(caller: Caller, name: str, protected: ProtectedName) -> ProtectedNameRefused:
+    by = f"the credential '{protected.credential}' lists" if protected.credential else "an admin protects"
+    return ProtectedNameRefused(
+        f"the name '{name[:200]}' is protected: {by} '{protected.name}'. A key with the scope 'admin' can deploy it, "
+        f"or change its aliases; '{caller.name}' has {', '.join(sorted(caller.scopes))}. Without one, choose another "
+        "name"
     )

@@ -15,7 +15,7 @@ STYLE_SHEET = "approval.css"
 SESSION = "/v1/session"
 WORKER_PROTOCOL = "/v1/tasks/"
 
-NAMED_BELOW = (DEFINITIONS + "/", "/v1/schedules/", "/v1/limits/", "/v1/dead/")
+NAMED_BELOW = (DEFINITIONS + "/", "/v1/schedules/", "/v1/limits/", "/v1/dead/", "/v1/protected-names/")
 """Names in these paths may hold slashes; see `names`."""
 
 PUBLIC = frozenset(("/", "/docs", "/v1/openapi.json", "/v1/errors", "/v1/health/live", "/v1/health/ready"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
@@ -14,6 +15,7 @@ from dalsegno.cli.credentials import say_made
 from dalsegno.cli.output import iso
 from dalsegno.client.archive import ServerArchive
 from dalsegno.engine.secrets import CredentialInfo, NewCredential, Rotation
+from dalsegno.engine.secrets.definition_approvals import STORE, ProtectedName
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import Definition, Version, parse_target
 from dalsegno.server.webhooks import WebhookBook
@@ -42,6 +44,13 @@ class Credentials(Protocol):
     async def withdraw(self, hash: str) -> None: ...
 
     async def end_grace(self) -> None: ...
+
+    async def protected_names(self) -> list[ProtectedName]: ...
+
+    async def protect(self, name: str) -> ProtectedName: ...
+
+    async def unprotect(self, name: str) -> None:
+        """Raises NotFound."""
 
 
 class Listed(Struct):
@@ -121,6 +130,16 @@ class CredentialsHere:
     async def end_grace(self) -> None:
         await self._client.definition_approvals.end_grace()
 
+    async def protected_names(self) -> list[ProtectedName]:
+        return await self._vault.protected_names.all()
+
+    async def protect(self, name: str) -> ProtectedName:
+        return await self._vault.protected_names.protect(name, STORE)
+
+    async def unprotect(self, name: str) -> None:
+        if not await self._vault.protected_names.unprotect(name):
+            raise NotFound(f"no admin protects the name '{name}'")
+
 
 class CredentialsThere:
     def __init__(self, transport: Transport) -> None:
@@ -149,9 +168,12 @@ class CredentialsThere:
 
     async def listed(self) -> Listing:
         try:
-            return await self._transport.get("definition-approvals", Listing)
+            found = await self._transport.get("definition-approvals", Listing)
         except NotFound:
             return Listing([])  # a server from before approvals
+        for each in found.items:
+            each.approved_at = _local(each.approved_at)
+        return Listing(found.items, _local(found.grace_until))
 
     async def hash_of(self, workflow: str) -> str:
         return await _hash_of(ServerArchive(self._transport).definition, workflow)
@@ -165,6 +187,17 @@ class CredentialsThere:
     async def end_grace(self) -> None:
         await self._transport.send("DELETE", "definition-approvals/grace", Any)
 
+    async def protected_names(self) -> list[ProtectedName]:
+        told = await self._transport.get("protected-names", dict[str, Any])
+        return [read(ProtectedName, each) for each in told["items"]]
+
+    async def protect(self, name: str) -> ProtectedName:
+        told = await self._transport.send("PUT", _protected_path(name), dict[str, Any], repeatable=True)
+        return read(ProtectedName, told)
+
+    async def unprotect(self, name: str) -> None:
+        await self._transport.send("DELETE", _protected_path(name), Any)
+
 
 async def _hash_of(find: Callable[[str, Version], Awaitable[Definition | None]], workflow: str) -> str:
     name, version = parse_target(workflow)
@@ -172,6 +205,15 @@ async def _hash_of(find: Callable[[str, Version], Awaitable[Definition | None]],
     if found is None:
         raise NotFound(f"no workflow '{workflow}' is deployed here; `dalsegno versions NAME` lists versions")
     return found.hash
+
+
+def _protected_path(name: str) -> str:
+    return f"protected-names/{quote(name, safe='')}"
+
+
+def _local(moment: str | None) -> str | None:
+    """As commands show it."""
+    return iso(datetime.fromisoformat(moment).timestamp()) if moment is not None else None
 
 
 def _path(name: str) -> str:

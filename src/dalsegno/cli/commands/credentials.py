@@ -24,6 +24,8 @@ commands = family(
 
 def register(app: typer.Typer) -> None:
     app.add_typer(commands)
+    app.command("protect")(protect)
+    app.command("unprotect")(unprotect)
 
 
 @commands.command("add")
@@ -50,6 +52,16 @@ def add(
             metavar="NAME",
             help="Who may use it, if an admin deployed or approved it: a name or pattern, several times; without it "
             "any workflow of any key with the scope run.",
+            show_default=False,
+        ),
+    ] = None,
+    definition: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--definition",
+            metavar="HASH",
+            help="Approve the definition with this content hash for it, as `credentials approve` does; several times. "
+            "`dalsegno versions NAME --json` shows the hashes.",
             show_default=False,
         ),
     ] = None,
@@ -86,6 +98,8 @@ def add(
     json: Json = False,
 ) -> None:
     """Add a credential, or change one. Values that no option gives are asked for."""
+    from msgspec import to_builtins
+
     from dalsegno.cli.credentials import as_object, say_unapproved, values_for
     from dalsegno.cli.output import emit
     from dalsegno.engine.secrets import NewCredential
@@ -95,10 +109,13 @@ def add(
 
     async def put(credentials: Credentials) -> None:
         info, is_new = await credentials.put(new)
+        approved = [await credentials.approve(each) for each in definition or ()]
         if json:
-            emit(as_object(info))
+            emit({**as_object(info), **({"approved": to_builtins(approved)} if approved else {})})
             return
         print(f"{'added' if is_new else 'changed'} credential '{name}'")
+        for each in approved:
+            print(f"approved {each.workflow}@{each.version}")
         say_unapproved(await credentials.listed(), name)
 
     _with_credentials(Place(store, server), put, make_store=True)
@@ -253,6 +270,50 @@ def new_key(
         if json:
             emit({"file": str(file)})
     advise(file)
+
+
+def protect(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", help="A workflow's name, or a pattern such as 'billing-*'.", show_default=False
+        ),
+    ] = None,
+    store: Store = None,
+    server: Server = None,
+    json: Json = False,
+) -> None:
+    """Let only admins deploy under a name, below it with /, and change its aliases; without NAME, list such names."""
+    from dalsegno.cli.credentials import print_protected, protected_object
+    from dalsegno.cli.output import emit
+
+    async def work(credentials: Credentials) -> None:
+        if name is None:
+            found = await credentials.protected_names()
+            emit({"protected": [protected_object(each) for each in found]}) if json else print_protected(
+                found
+            )
+            return
+        made = await credentials.protect(name)
+        emit(protected_object(made)) if json else print(f"protected '{name}'")
+
+    _with_credentials(Place(store, server), work, make_store=name is not None)
+
+
+def unprotect(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As it was protected.", show_default=False)],
+    store: Store = None,
+    server: Server = None,
+    json: Json = False,
+) -> None:
+    """End the protection of a name. Names that a credential lists stay protected."""
+    from dalsegno.cli.output import emit
+
+    async def work(credentials: Credentials) -> None:
+        await credentials.unprotect(name)
+        emit({"unprotected": name}) if json else print(f"'{name}' is not protected by an admin any more")
+
+    _with_credentials(Place(store, server), work)
 
 
 def _with_credentials(

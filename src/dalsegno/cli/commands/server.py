@@ -8,6 +8,7 @@ import typer
 
 from dalsegno.cli.options import (
     AppName,
+    Checks,
     Concurrency,
     DefaultQuotas,
     Grace,
@@ -64,6 +65,7 @@ def server(
     retention: Retention = None,
     streams: Streams = None,
     quota: DefaultQuotas = None,
+    check: Checks = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -75,7 +77,7 @@ def server(
 
     from dalsegno.cli.keeping import with_retention
     from dalsegno.cli.keys import read_default_quotas
-    from dalsegno.cli.listening import Plan, listen, with_streams
+    from dalsegno.cli.listening import Plan, listen, with_checks, with_streams
     from dalsegno.cli.opening import make_app
     from dalsegno.cli.serving import OperatorLimits, configure
     from dalsegno.engine.loop import run
@@ -83,7 +85,7 @@ def server(
     from dalsegno.server.application import Roles
 
     settings = with_streams(ServerSettings(host, port, tuple(name or ()), tuple(origin or ())), streams)
-    settings = replace(settings, quotas=read_default_quotas(quota or ()))
+    settings = with_checks(replace(settings, quotas=read_default_quotas(quota or ())), check or ())
     limits = OperatorLimits(workflow_share, http_timeout, http_response_bytes)
     made = with_retention(configure(make_app(store, app), queues, concurrency, grace, limits), retention)
     run(listen(Plan(made, settings, Roles(not no_worker, not no_scheduler), quiet, json)))

@@ -1,7 +1,7 @@
 """Which definitions may use credentials that list workflows: those that an admin deployed or approved.
 
-An approval belongs to a content hash, so a changed definition needs another one. The names that credentials list are
-protected: only an admin deploys under them, or below them with ``/``.
+An approval belongs to a content hash, so a changed definition needs another one. Names that credentials list, or that
+an admin protects, are protected: only an admin deploys under them, or below them with ``/``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from dalsegno.engine.secrets.credentials import KIND as CREDENTIAL
 from dalsegno.engine.secrets.credentials import Stored, read_stored
+from dalsegno.errors import InvalidInput
 from dalsegno.model.definition import PART_SIGN, Definition, is_part
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.clock import Clock
@@ -25,6 +26,9 @@ logger = logging.getLogger("dalsegno.credentials")
 KIND = "definition-approval"
 GRACE_KIND = "definition-approval-grace"
 GRACE_ID = "1"
+PROTECTED = "protected-name"
+"""Kind of the records of names that an admin protects."""
+LONGEST_PATTERN = 200
 GRACE_SECONDS = 30 * 86_400.0
 """How long definitions from before approvals use credentials from before approvals by their name alone."""
 STORE = "the store"
@@ -153,35 +157,73 @@ class DefinitionApprovals:
         return await self.grace() or Grace(0.0, 0.0)
 
 
+class ProtectedName(Struct, frozen=True):
+    """``name``: a workflow's name, or a pattern such as ``billing-*``."""
+
+    name: str
+    credential: str | None = None
+    """The one that lists it; None where an admin protects it."""
+    protected_by: str | None = None
+    protected_at: float | None = None
+
+
 class ProtectedNames:
-    """Names that credentials list: deployed under them, a definition would use what is not its own."""
+    """Names under which only admins deploy: those that credentials list, since a definition under them would use what
+    is not its own, and those that an admin protects."""
 
     def __init__(self, records: Records, clock: Clock) -> None:
         self.records = records
         self.clock = clock
-        self._known: list[tuple[str, str]] = []
+        self._known: list[ProtectedName] = []
         self._fresh_until = float("-inf")
 
     def forget(self) -> None:
         """After a change in this process."""
         self._fresh_until = float("-inf")
 
-    async def protecting(self, name: str) -> tuple[str, str] | None:
-        """The credential that lists this name or one above it, and its entry."""
+    async def protect(self, name: str, by: str) -> ProtectedName:
+        """Again is the same."""
+        if not 0 < len(name) <= LONGEST_PATTERN or not name.isprintable():
+            raise InvalidInput(
+                f"a protected name has 1 to {LONGEST_PATTERN} printable characters, such as 'billing' or 'billing-*'"
+            )
+        data = msgspec.json.encode(ProtectedName(name, None, by, self.clock.now()))
+        await self.records.put(PROTECTED, name, data, 0)
+        self.forget()
+        return next(each for each in await self.set_by_admins() if each.name == name)
+
+    async def unprotect(self, name: str) -> bool:
+        """Whether it was protected by an admin. What a credential lists stays protected."""
+        was_there = await self.records.remove(PROTECTED, name)
+        self.forget()
+        return was_there
+
+    async def set_by_admins(self) -> list[ProtectedName]:
+        found: list[ProtectedName] = []
+        while page := await self.records.page(PROTECTED, found[-1].name if found else "", PAGE):
+            found += [_decode_protected(record.data) for record in page]
+        return found
+
+    async def all(self) -> list[ProtectedName]:
+        listed = [
+            ProtectedName(pattern, name)
+            for name, stored in await limited_credentials(self.records)
+            for pattern in stored.workflows
+        ]
+        return [*await self.set_by_admins(), *listed]
+
+    async def protecting(self, name: str) -> ProtectedName | None:
+        """What protects this name, or one above it."""
         names = list(_with_those_above(name))
-        for credential, pattern in await self._patterns():
-            if any(fnmatchcase(each, pattern) for each in names):
-                return credential, pattern
+        for protected in await self._fresh():
+            if any(fnmatchcase(each, protected.name) for each in names):
+                return protected
         return None
 
-    async def _patterns(self) -> list[tuple[str, str]]:
+    async def _fresh(self) -> list[ProtectedName]:
         now = self.clock.now()
         if not self._fresh_until - FRESH_FOR <= now < self._fresh_until:
-            self._known = [
-                (name, pattern)
-                for name, stored in await limited_credentials(self.records)
-                for pattern in stored.workflows
-            ]
+            self._known = await self.all()
             self._fresh_until = now + FRESH_FOR
         return self._known
 
@@ -204,3 +246,4 @@ def _with_those_above(name: str) -> Iterator[str]:
 
 
 _decode_approval = msgspec.json.Decoder(DefinitionApproval).decode
+_decode_protected = msgspec.json.Decoder(ProtectedName).decode
