@@ -1,12 +1,15 @@
-"""A service that accepts connections and never answers, and workflows that call it."""
+"""A service that accepts connections and never answers, workflows that call it, and tasks that block."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+
+from dalsegno import App
 
 
 class Silent:
@@ -51,3 +54,26 @@ def calling(name: str, url: str, **more: Any) -> dict[str, Any]:
 def honest(name: str = "honest") -> dict[str, Any]:
     node = {"id": "answer", "type": "log", "parameters": {"message": "42"}}
     return {"name": name, "nodes": [node]}
+
+
+def add_blocking_tasks(app: App) -> tuple[threading.Event, list[Any]]:
+    """A task that blocks until the event is set, and one that answers at once; and the inputs of those that block."""
+    gate, blocked = threading.Event(), list[Any]()
+
+    @app.task
+    def block(value: Any) -> None:
+        blocked.append(value)
+        gate.wait(60)
+
+    @app.task
+    def answer(value: Any) -> int:
+        return 42
+
+    return gate, blocked
+
+
+async def deploy_blocking(app: App) -> None:
+    """``hog`` runs the task that blocks, ``honest`` the other one."""
+    for name, task in (("hog", "block"), ("honest", "answer")):
+        node = {"id": "a", "type": "task", "parameters": {"task": task, "input": 1}}
+        await app.client.deploy({"name": name, "nodes": [node]})

@@ -15,7 +15,7 @@ from dalsegno.engine import obsolete_runs
 from dalsegno.model.token import Lease
 from tests.scenarios.conftest import LASTING
 from tests.scenarios.documents import echo, graph, task
-from tests.scenarios.listeners import calling, silent_listener
+from tests.scenarios.listeners import add_blocking_tasks, calling, deploy_blocking, silent_listener
 from tests.waiting import come_about
 
 SOON = 3.0
@@ -205,21 +205,10 @@ async def test_a_paused_execution_goes_on_with_what_runs(
 async def test_threads_that_a_workflow_leaves_behind_are_replaced_up_to_a_number() -> None:
     """Blocking tasks that are cancelled again and again do not make threads without end."""
     app = brief("memory:", threads=5)
-    gate, running = threading.Event(), []
-
-    @app.task
-    def block(value: Any) -> None:
-        running.append(value)
-        gate.wait(60)
-
-    @app.task
-    def answer(value: Any) -> int:
-        return 42
-
+    gate, running = add_blocking_tasks(app)
     async with app.running():
         try:
-            await app.client.deploy(graph("a", {"a": task("block", 1)}, name="hog"))
-            await app.client.deploy(graph("a", {"a": task("answer", 1)}, name="honest"))
+            await deploy_blocking(app)
             for number in range(1, 10):
                 execution = await app.client.start("hog")
                 await come_about(lambda: len(running) == number, "it blocks")  # noqa: B023 - asked at once

@@ -11,7 +11,7 @@ import pytest
 
 from dalsegno import App, EngineSettings
 from tests.scenarios.documents import graph, task
-from tests.scenarios.listeners import calling, honest, silent_listener
+from tests.scenarios.listeners import add_blocking_tasks, calling, deploy_blocking, honest, silent_listener
 from tests.waiting import come_about
 
 PROMPT = 2.0
@@ -85,21 +85,10 @@ async def test_slots_that_a_workflow_gives_back_are_filled_with_its_next_steps(s
 
 async def test_blocking_tasks_of_one_workflow_leave_threads_for_others() -> None:
     app = App("memory:", settings=EngineSettings(threads=10, grace=0.0))
-    gate, blocked = threading.Event(), []
-
-    @app.task
-    def block(value: Any) -> None:
-        blocked.append(value)
-        gate.wait(60)
-
-    @app.task
-    def answer(value: Any) -> int:
-        return 42
-
+    gate, blocked = add_blocking_tasks(app)
     async with app.running():
         try:
-            await app.client.deploy(graph("a", {"a": task("block", 1)}, name="hog"))
-            await app.client.deploy(graph("a", {"a": task("answer", 1)}, name="honest"))
+            await deploy_blocking(app)
             for _ in range(40):
                 await app.client.start("hog")
             await come_about(lambda: len(blocked) == 8, "the tasks hold their share of the threads")

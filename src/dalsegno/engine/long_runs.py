@@ -1,9 +1,9 @@
-"""What a run that takes long tells its watchers while it goes on."""
+"""Runs that take long are recorded as started while they go on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 
 from dalsegno.core.body import Body
 from dalsegno.core.situation import RunRecord, Situation, encode_record, run_event
@@ -17,8 +17,28 @@ AFTER = 0.1
 """A run longer than this is shown as started while it goes on."""
 
 
-class LongRuns:
+class RunWatch:
     """``running`` and ``started`` are the worker's: what it runs, and since when."""
+
+    def __init__(self, running: Mapping[str, Lease], started: Mapping[str, float]) -> None:
+        self.running = running
+        self.started = started
+        self.busy = asyncio.Event()
+        """Whether anything may be running."""
+
+    async def rounds(self, seconds: float) -> AsyncIterator[float]:
+        """The time of the event loop, again and again while anything may be running."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await self.busy.wait()
+            await asyncio.sleep(seconds)
+            if not self.running:
+                self.busy.clear()
+            yield clock()
+
+
+class LongRuns(RunWatch):
+    """Records runs that take long as started, once each, so that a watcher sees what is going on."""
 
     def __init__(
         self,
@@ -27,23 +47,14 @@ class LongRuns:
         committer: Committer,
         definitions: Definitions,
     ) -> None:
-        self.running = running
-        self.started = started
+        super().__init__(running, started)
         self.committer = committer
         self.definitions = definitions
-        self.busy = asyncio.Event()
-        """Whether anything may be running."""
         self._shown: set[str] = set()
 
     async def show(self) -> None:
-        """Runs that take long are recorded as started once, so that a watcher sees what is going on."""
-        clock = asyncio.get_running_loop().time
-        while True:
-            await self.busy.wait()
-            await asyncio.sleep(AFTER)
-            if not self.running:
-                self.busy.clear()
-            self._show(clock())
+        async for now in self.rounds(AFTER):
+            self._show(now)
 
     def _show(self, now: float) -> None:
         self._shown &= self.started.keys()

@@ -1,11 +1,11 @@
-"""Runs that have become useless while they went on, since their execution or scope has ended: found and cancelled."""
+"""Runs that have become useless while they went on, since their execution or scope has ended, are cancelled."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
+from dalsegno.engine.long_runs import RunWatch
 from dalsegno.errors import OperatorError
 from dalsegno.model.token import Lease, may_run_long
 from dalsegno.ports.ledger import Ledger
@@ -16,8 +16,8 @@ LOOK_EVERY = 0.5
 """Seconds between two looks, and the age from which on a run is looked after. Without such a run nothing is asked."""
 
 
-class ObsoleteRuns:
-    """``running`` and ``started`` are the worker's: what it runs, and since when."""
+class ObsoleteRuns(RunWatch):
+    """Cancels runs whose execution or scope has ended while they went on."""
 
     def __init__(
         self,
@@ -26,21 +26,14 @@ class ObsoleteRuns:
         ledger: Ledger,
         cancel: Callable[[Lease], None],
     ) -> None:
-        self.running = running
-        self.started = started
+        super().__init__(running, started)
         self.ledger = ledger
         self.cancel = cancel
-        self.busy = asyncio.Event()
-        """Whether anything may be running."""
 
     async def watch(self) -> None:
-        """Whoever ends an execution may be another process: one query a look asks about all long runs together."""
-        while True:
-            await self.busy.wait()
-            await asyncio.sleep(LOOK_EVERY)
-            if not self.running:
-                self.busy.clear()
-            long = self._long_runs()
+        """Another process may have ended an execution: one query a look asks about all long runs together."""
+        async for now in self.rounds(LOOK_EVERY):
+            long = self._long_runs(now - LOOK_EVERY)
             if not long:
                 continue
             try:
@@ -53,8 +46,7 @@ class ObsoleteRuns:
             for lease in obsolete:
                 self.cancel(lease)
 
-    def _long_runs(self) -> list[Lease]:
-        before = asyncio.get_running_loop().time() - LOOK_EVERY
+    def _long_runs(self, before: float) -> list[Lease]:
         leases = [self.running.get(token) for token, since in self.started.items() if since <= before]
         return [
             lease for lease in leases if lease is not None and may_run_long(lease.kind, lease.execution_kind)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from yarl import URL
 
 from dalsegno.errors import CredentialRefused
-from dalsegno.model.http_headers import is_connection_header
-from dalsegno.ports.secrets import Credential, HostEntry, host_entry
+from dalsegno.ports.secrets import Credential, HostEntry, host_entry, is_connection_header
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from dalsegno.model.http_headers import is_connection_header
 from dalsegno.nodes.checking import HEADER_NAME
 from dalsegno.nodes.parameters import RAW, NodeParameters, Seconds, Sensitive, Text, WholeNumber
 from dalsegno.nodes.paths import parse_path
+from dalsegno.ports.secrets import is_connection_header
 
 DEFAULT_MAX_RESPONSE_BYTES = 10 * 1024 * 1024
 LINK_HEADER = "link"

@@ -8,6 +8,24 @@ from typing import Protocol
 
 EVERYTHING = "*"
 USUAL_PORTS = {"http": 80, "https": 443}
+CONNECTION_HEADERS = frozenset(
+    (
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "http2-settings",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    )
+)
+"""Request headers that belong to the connection: the HTTP client writes them, never a workflow or a credential.
+``Host`` chooses the service behind an address, so a token could go to another service than the one that was checked.
+The others frame the message or configure the connection; a wrong one lets a proxy read the request differently."""
+PROXY_PREFIX = "proxy-"
 
 
 class Credential(Mapping[str, str]):
@@ -127,3 +145,8 @@ def host_entry(host: str, port: int | None, scheme: str, *, verified: bool = Tru
     if port is not None and port != USUAL_PORTS.get(scheme):
         shown = f"{shown}:{port}"
     return shown if scheme == "https" and verified else f"http://{shown}"
+
+
+def is_connection_header(name: str) -> bool:
+    lowered = name.lower()
+    return lowered in CONNECTION_HEADERS or lowered.startswith(PROXY_PREFIX)

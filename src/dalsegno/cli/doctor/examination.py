@@ -9,10 +9,10 @@ from dalsegno.cli.doctor.check import Check, judge
 from dalsegno.cli.doctor.database import examine_history, examine_rights, examine_server
 from dalsegno.cli.doctor.file import examine_file
 from dalsegno.cli.doctor.machine import examine_machine
-from dalsegno.cli.doctor.snapshots import examine_snapshots
 from dalsegno.cli.opening import opened
 from dalsegno.cli.output import iso
 from dalsegno.cli.reasons import workers_for
+from dalsegno.cli.snapshots import sentence, survey
 from dalsegno.cli.stores import NO_SCHEMA, store_exists, way_to_install
 from dalsegno.core.diagnosis import diagnose, waits
 from dalsegno.engine.client import Client
@@ -65,7 +65,7 @@ async def _examine_store(app: App) -> list[Check]:
                 await _dead(app),
                 await _credentials(client),
                 *await _keys(client),
-                *await examine_snapshots(app),
+                *await _examine_snapshots(app),
             ]
     except DalSegnoError as error:
         return [judge("schema", str(error), fail=True, cure="Give another --store, or mend this one.")]
@@ -182,4 +182,44 @@ def _unserved(unserved: Counter[str]) -> list[Check]:
             cure=f"dalsegno worker --queues {queue}",
         )
         for queue, count in unserved.items()
+    ]
+
+
+# -- seals of snapshots ------------------------------------------------------------------------------------------------
+
+GONE = "there are seals, but the record of when the sealing began is gone: it may have been deleted from the store"
+GONE_CURE = (
+    "Find out who wrote to the store. A worker with the key writes the date back, or refuses unsealed snapshots; "
+    "`dalsegno snapshots accept-until` sets a date."
+)
+
+
+async def _examine_snapshots(app: App) -> list[Check]:
+    """Nothing where no process seals and no Python workflow waits."""
+    client, seals = app.client, app.engine.seals
+    found = await survey(client, seals, LOOKED_AT)
+    now = client.stack.clock.now()
+    if found.sealing is None:
+        if found.sealed or await seals.has_seals():
+            return [judge("snapshots", GONE, fail=True, cure=GONE_CURE)]
+        if not found.unsealed:
+            return []
+        return [judge("snapshots", sentence(found, now))]
+    is_late = now >= found.sealing.accept_until
+    lacks_key = not seals.keys.is_configured
+    detail = sentence(found, now)
+    if lacks_key:
+        detail += "; this process has no key, and cannot run sealed ones"
+    return [
+        judge(
+            "snapshots",
+            detail,
+            fail=is_late and bool(found.unsealed),
+            warn=lacks_key or bool(found.unsealed),
+            cure=(
+                "Give every worker the same secret key."
+                if lacks_key
+                else "They are sealed with their next turn; `dalsegno snapshots seal` seals them as they stand."
+            ),
+        )
     ]

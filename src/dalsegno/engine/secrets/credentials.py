@@ -12,9 +12,8 @@ from msgspec import Struct
 
 from dalsegno.engine.secrets.keys import Sealed
 from dalsegno.errors import InvalidInput
-from dalsegno.model.http_headers import is_connection_header
 from dalsegno.ports.records import Record
-from dalsegno.ports.secrets import EVERYTHING, HostEntry
+from dalsegno.ports.secrets import EVERYTHING, HostEntry, is_connection_header
 
 KIND = "credential"
 """Of the records."""
