@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dalsegno.lang import (
@@ -16,6 +16,7 @@ from dalsegno.lang import (
     compile_expression,
     compile_string,
 )
+from tests.effort import examples
 from tests.lang.evaluation import DATA, NAMES, NOW
 
 SMALL = Limits(instructions=20_000, stack_depth=60, allocated_bytes=1_000_000, result_bytes=200_000)
@@ -104,13 +105,13 @@ def check_place(problem: ExpressionError | ExpressionFailed) -> None:
     assert problem.excerpt.endswith("^")
 
 
-@settings(derandomize=True, max_examples=500, deadline=None)
+@examples(500)
 @given(source=st.text(max_size=40), condition=st.booleans())
 def test_arbitrary_text(source: str, condition: bool) -> None:
     attempt(source, NAMES.with_variables(), DATA, condition)
 
 
-@settings(derandomize=True, max_examples=1_000, deadline=None)
+@examples(1_000)
 @given(
     words=st.lists(st.sampled_from(WORDS), max_size=14),
     space=st.sampled_from(["", " "]),
@@ -120,7 +121,7 @@ def test_arbitrary_words(words: list[str], space: str, condition: bool) -> None:
     attempt(space.join(words), NAMES.with_variables(), DATA, condition)
 
 
-@settings(derandomize=True, max_examples=1_000, deadline=None)
+@examples(1_000)
 @given(source=EXPRESSIONS, a=VALUES, b=VALUES, condition=st.booleans())
 def test_arbitrary_expressions(source: str, a: Any, b: Any, condition: bool) -> None:
     before = json.dumps([a, b])
@@ -128,7 +129,7 @@ def test_arbitrary_expressions(source: str, a: Any, b: Any, condition: bool) -> 
     assert json.dumps([a, b]) == before
 
 
-@settings(derandomize=True, max_examples=500, deadline=None)
+@examples(500)
 @given(parts=st.lists(st.sampled_from([*WORDS, "{{", "}}", "$$", "text ", "$HOME"]), max_size=12))
 def test_arbitrary_templates(parts: list[str]) -> None:
     source = "".join(parts)
@@ -140,7 +141,7 @@ def test_arbitrary_templates(parts: list[str]) -> None:
         check_place(problem)
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(300)
 @given(value=VALUES)
 def test_json_round_trip(value: Any) -> None:
     compiled = compile_expression("JSON.parse(JSON.stringify($a)) == $a", names=RootNames.of(["a"]))

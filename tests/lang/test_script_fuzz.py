@@ -6,7 +6,7 @@ import gc
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dalsegno.lang import Finding, FlowSyntaxError, validate
@@ -14,6 +14,7 @@ from dalsegno.lang.limits import MAX_SOURCE
 from dalsegno.lang.script.findings import ERRORS, WARNINGS
 from dalsegno.lang.script.parsing import parse_program
 from dalsegno.lang.words import CONTEXTUAL_WORDS, FOREIGN_OPERATORS, FOREIGN_WORDS, KEYWORDS
+from tests.effort import examples
 from tests.lang.printing import printed
 from tests.lang.test_script_errors import ERRORS as WRONG
 from tests.lang.test_script_syntax import BRACES, NEWLINES, STATEMENTS
@@ -91,13 +92,13 @@ def check_place(problem: FlowSyntaxError | Finding, lines: int) -> None:
     assert problem.excerpt.endswith("^")
 
 
-@settings(derandomize=True, max_examples=500, deadline=None)
+@examples(500)
 @given(source=st.text(max_size=60))
 def test_arbitrary_text(source: str) -> None:
     attempt(source)
 
 
-@settings(derandomize=True, max_examples=1_500, deadline=None)
+@examples(1_500)
 @given(words=st.lists(st.sampled_from(WORDS), max_size=25), space=st.sampled_from(["", " "]))
 def test_arbitrary_words(words: list[str], space: str) -> None:
     attempt(space.join(words))
@@ -106,7 +107,7 @@ def test_arbitrary_words(words: list[str], space: str) -> None:
 PIECES = [source for source, *_ in [*STATEMENTS, *NEWLINES, *BRACES, *WRONG]]
 
 
-@settings(derandomize=True, max_examples=800, deadline=None)
+@examples(800)
 @given(
     pieces=st.lists(st.sampled_from(PIECES), min_size=1, max_size=5),
     space=st.sampled_from(["\n", " ", "", ";", "\n{", "}"]),
@@ -127,7 +128,7 @@ def mutations(draw: st.DrawFn) -> str:
     return source
 
 
-@settings(derandomize=True, max_examples=800, deadline=None)
+@examples(800)
 @given(source=mutations())
 def test_mutated_programs(source: str) -> None:
     attempt(source)
@@ -139,7 +140,7 @@ def test_the_program_that_is_mutated_is_right() -> None:
     assert program.form == "workflow"
 
 
-@settings(derandomize=True, max_examples=500, deadline=None)
+@examples(500)
 @given(pieces=st.lists(st.sampled_from([*STATEMENTS, *NEWLINES, *BRACES]), min_size=1, max_size=6))
 def test_a_newline_and_a_semicolon_separate_statements_alike(pieces: list[tuple[str, str]]) -> None:
     apart = printed(";\n".join(source for source, _ in pieces))

@@ -7,10 +7,11 @@ from contextlib import suppress
 from typing import Any
 from zlib import crc32
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dalsegno.lang import Err, ErrorValue, FlowProgram, Limits, Machine, Ok, SnapshotError, compile
+from tests.effort import examples
 from tests.lang.driver import CONTEXT, START, leaf_ids
 
 SOURCE = """
@@ -100,13 +101,13 @@ def look_at(machine: Machine) -> None:
     Machine.loads(PROGRAM, machine.dumps(), limits=SMALL)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(data=st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
 def test_any_bytes(data: bytes) -> None:
     try_out(data)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     valid=st.sampled_from(VALID),
     position=st.integers(0, 2_000),
@@ -118,7 +119,7 @@ def test_bytes_changed(valid: bytes, position: int, length: int, piece: bytes) -
     try_out(valid[:position] + piece + valid[position + length :])
 
 
-@settings(max_examples=1_500)
+@examples(1_500)
 @given(valid=st.sampled_from(VALID), number=st.integers(0, 10_000), piece=PIECES)
 def test_parts_replaced_under_a_checksum_that_fits(valid: bytes, number: int, piece: Any) -> None:
     state = state_of(valid)
@@ -126,7 +127,7 @@ def test_parts_replaced_under_a_checksum_that_fits(valid: bytes, number: int, pi
     try_out(sealed(replaced(state, where[number % len(where)], piece)))
 
 
-@settings(max_examples=700)
+@examples(700)
 @given(
     first=st.sampled_from(VALID),
     second=st.sampled_from(VALID),
@@ -148,7 +149,7 @@ def test_the_snapshots_that_are_changed_are_valid() -> None:
         assert Machine.loads(PROGRAM, sealed(state_of(data))).status in ("suspended", "paused", "completed")
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(position=st.integers(0, 20_000), length=st.integers(0, 6), piece=st.binary(max_size=6))
 def test_stored_programs_changed(position: int, length: int, piece: bytes) -> None:
     valid = PROGRAM.dump()
@@ -160,7 +161,7 @@ def test_stored_programs_changed(position: int, length: int, piece: bytes) -> No
     assert program.kind == "script"
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     outcomes=st.dictionaries(st.text(max_size=5) | st.sampled_from(["p0", "p1", "p-1", "p٣", "p1_0"]), PIECES)
 )

@@ -9,13 +9,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dalsegno.lang.effects import Ok
 from dalsegno.lang.limits import Limits
 from dalsegno.lang.python import PythonMachine, PythonProgram
 from dalsegno.lang.snapshots import SnapshotError
+from tests.effort import examples
 from tests.python.golden_writing import FOLDER, Golden
 
 GOLDEN = {
@@ -101,7 +102,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.sampled_from(SNAPSHOTS), st.data())
 def test_snapshots_with_a_changed_part(snapshot, data):
     name, text = snapshot
