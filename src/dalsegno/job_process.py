@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from dalsegno import errors
-from dalsegno.core.json_fields import Shape, packed_fields, read_delivery
+from dalsegno.core.json_fields import Shape, packed_fields, read_delivery, source_parts
 from dalsegno.core.values import value_digest
 from dalsegno.engine.comparing import compare, source_text
 from dalsegno.engine.offload import LENGTH
@@ -254,6 +254,7 @@ JOBS: dict[str, Callable[..., Any]] = {
     "key": _key,
     "parts": stored_part_hashes,
     "prepare": _prepare,
+    "source_parts": source_parts,
     "text": _text,
     "validate": _validate,
 }

@@ -184,3 +184,20 @@ async def test_a_large_delivery_is_not_read_in_the_loop(http: httpx.AsyncClient)
     assert "not valid JSON: JSON is malformed" in refused.json()["detail"]
     shown = await http.get(f"/v1/executions/{taken.json()['execution']}")
     assert shown.json()["input"]["body"] == {"head": {"id": "d1"}, "rest": MANY_VALUE}
+
+
+async def test_fields_of_a_large_definition_are_not_read_in_the_loop(http: httpx.AsyncClient) -> None:
+    text = b'{"source": "name: texts\\nnodes: [{id: a, type: log, parameters: {message: x}}]", "nosuch": %b}' % MANY
+    wrong = b'{"document": %b, "name": "n"}' % MANY
+    async with watched() as lag:
+        replies = [
+            await http.post("/v1/definitions", content=body, headers=JSON)
+            for body in (text, wrong, MANY, text + b"x")
+        ]
+    assert lag.is_short, vars(lag)
+    assert [reply.status_code for reply in replies] == [422, 422, 422, 400]
+    details = [reply.json()["detail"] for reply in replies]
+    assert details[0].startswith("/body/nosuch: Extra inputs")
+    assert details[1] == "/body/document: a graph document is an object"
+    assert details[2].startswith("/body: send an object")
+    assert details[3].startswith("the body is not valid JSON: JSON is malformed")

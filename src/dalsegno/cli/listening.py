@@ -153,6 +153,7 @@ async def _open(plan: Plan, settings: ServerSettings, front: Front) -> AsyncIter
     door = await check_listening(stack.records, stack.clock, settings)
     application = create_application(plan.app, settings, plan.roles)
     async with application.router.lifespan_context(application):
+        tune_memory()  # routes and grammars stay for good, too
         front.hand_over_to(application)
         yield Opened(application, door)
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dalsegno.core.values import MAX_DEPTH, encode_parsed, encode_value
-from dalsegno.errors import BadRequest, LimitExceeded, NotJson
+from dalsegno.errors import BadRequest, InvalidInput, LimitExceeded, NotJson
 
 MOST_UNKNOWN: Final = 200
 """Unknown fields whose names are kept; a refusal lists fewer."""
@@ -120,6 +120,40 @@ def read_delivery(body: bytes) -> bytes:
     except (msgspec.DecodeError, ValueError) as error:
         raise BadRequest(f"the body is not valid JSON: {str(error)[:200]}") from None
     return encode_parsed([value], "the input")[1:-1]
+
+
+# -- definitions ----------------------------------------------------------------------------------------------------
+
+
+def read_object(body: bytes, kind: Any) -> dict[str, Any]:
+    """A definition's body, which must be an object. Raises BadRequest, NotJson and InvalidInput."""
+    try:
+        found = msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError:
+        found = None
+    except RecursionError:
+        raise NotJson(f"the body is nested more than {MAX_DEPTH} levels deep") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the body is not valid JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidInput("/body: send an object: a graph document, or {document: …} or {source: …}")
+    return found
+
+
+def read_parts(body: bytes) -> dict[str, Raw]:
+    """Its fields, unread."""
+    return read_object(body, dict[str, Raw])
+
+
+def is_graph(found: Mapping[str, Any]) -> bool:
+    """Whether it is a graph document itself."""
+    return "nodes" in found or "dag" in found
+
+
+def source_parts(body: bytes) -> dict[str, bytes]:
+    """The same for another process; nothing of a graph document, which stays whole."""
+    found = read_parts(body)
+    return {} if is_graph(found) else {name: bytes(found[name]) for name in islice(found, MOST_UNKNOWN)}
 
 
 # -- between processes ----------------------------------------------------------------------------------------------

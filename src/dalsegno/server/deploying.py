@@ -28,9 +28,10 @@ from dalsegno.server.schemas.definitions import (
     Difference,
 )
 
-SMALL_SCRIPT = 8_192
-SMALL_GRAPH = 32_768
-"""Bytes of what is checked in a thread: a fraction of a second. The rest goes to a process."""
+SMALL_SCRIPT = 2_048
+SMALL_GRAPH = 4_096
+"""Bytes of what is checked in a thread, which shares the interpreter with the loop: dense expressions take ten
+milliseconds a kilobyte. The rest goes to a process."""
 SMALL_STORED = 65_536
 """Bytes of a stored definition that is written out in a thread."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -9,16 +10,22 @@ from fastapi import Depends, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from dalsegno.core.values import MAX_DEPTH
-from dalsegno.errors import BadRequest, InvalidInput, NotJson, UnsupportedMedia
+from dalsegno.core.json_fields import is_graph, read_object, read_parts
+from dalsegno.engine.offload import Offload
+from dalsegno.errors import BadRequest, InvalidInput, UnsupportedMedia
+from dalsegno.job_process import value_of
 from dalsegno.server.schemas.definitions import DefinitionSource
 
 JSON = "application/json"
 YAML = ("application/yaml", "application/x-yaml", "text/yaml")
 SCRIPT = ("application/vnd.dalsegno.flow", "text/x-flow")
 
-LARGE = 32_768
+LARGE = 4_096
 """Bytes of a body from which its document is left unread: whoever checks it reads it."""
+VERY_LARGE = 262_144
+"""Bytes of a body that is not even looked through here."""
+MOST_FIELDS = 200
+"""Fields of a body that are looked at; there are few, and more than these are refused."""
 BARE = [{"required": ["nodes"]}, {"required": ["dag"]}]
 YAML_EXAMPLE = "name: hello\nnodes:\n  - {id: greet, type: log, parameters: {message: hello}}\n"
 SCRIPT_EXAMPLE = "workflow hello(inputs) {\n  return `Hello, ${inputs.name}!`\n}\n"
@@ -39,6 +46,11 @@ async def read_source(request: Request, name: Named = None, alias: Aliased = Non
     if media != JSON:
         known = ", ".join((JSON, YAML[0], SCRIPT[0]))
         raise UnsupportedMedia(f"a definition cannot be of type {media[:100]!r}; send one of {known}")
+    if len(body) > VERY_LARGE:
+        offload: Offload = request.app.state.office.client.offload
+        parts = value_of(await offload.large("source_parts", body))
+        raw = {key: msgspec.Raw(part) for key, part in parts.items()}
+        return _from_parts(raw) if parts else DefinitionSource.unread(body, name=name, alias=alias)
     return _from_json(body, name, alias)
 
 
@@ -53,30 +65,21 @@ def _text(body: bytes) -> str:
 
 
 def _from_json(body: bytes, name: str | None, alias: str | None) -> DefinitionSource:
-    large = len(body) > LARGE
-    try:
-        found: Any = msgspec.json.decode(body, type=dict[str, msgspec.Raw] if large else Any)
-    except msgspec.ValidationError:
-        found = None
-    except RecursionError:
-        raise NotJson(f"the body is nested more than {MAX_DEPTH} levels deep") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"the body is not valid JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise InvalidInput("/body: send an object: a graph document, or {document: …} or {source: …}")
-    if "nodes" in found or "dag" in found:
-        if large:
+    if len(body) > LARGE:
+        parts = read_parts(body)
+        if is_graph(parts):
             return DefinitionSource.unread(body, name=name, alias=alias)
+        return _from_parts(parts)
+    found = read_object(body, Any)
+    if is_graph(found):
         return DefinitionSource(document=found, name=name, alias=alias)
-    if large:
-        return _from_parts(found)
     return _checked(found)
 
 
 def _from_parts(parts: dict[str, msgspec.Raw]) -> DefinitionSource:
     """The document of a large body stays unread."""
     document = parts.pop("document", None)
-    fields = {key: msgspec.json.decode(value) for key, value in parts.items()}
+    fields = {key: _field(bytes(value)) for key, value in islice(parts.items(), MOST_FIELDS)}
     raw = bytes(document) if document is not None else b"null"
     if raw == b"null":
         return _checked(fields)
@@ -85,6 +88,13 @@ def _from_parts(parts: dict[str, msgspec.Raw]) -> DefinitionSource:
     return DefinitionSource.unread(
         raw, **_checked({**fields, "document": {}}).model_dump(exclude={"document"})
     )
+
+
+def _field(raw: bytes) -> Any:
+    """No field but the document is an object or a list: of such a one only the type counts, for the refusal."""
+    if raw[:1] in (b"{", b"["):
+        return {} if raw[:1] == b"{" else []
+    return msgspec.json.decode(raw)
 
 
 def _checked(found: dict[str, Any]) -> DefinitionSource:
