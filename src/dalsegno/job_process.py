@@ -47,6 +47,8 @@ NICENESS = 5
 Place = dict[str, Any]
 """``pointer``, ``message`` and ``rule`` of a finding, and ``line`` and ``column`` of one in a script."""
 
+NO_PLACE: Place = dict.fromkeys(("pointer", "message", "rule", "line", "column"))
+
 
 class Prepared(msgspec.Struct, frozen=True):
     """A checked definition as it is stored."""
@@ -98,6 +100,13 @@ def validated(given: Given, catalog: Catalog) -> Checked:
     except InvalidDefinition as error:
         return Checked(False, "graph", None, [_place(each) for each in error.findings])
     return Checked(True, "graph", _shown(compiled.plan.name), [_place(each) for each in compiled.warnings])
+
+
+def validation(given: Given, catalog: Catalog) -> dict[str, Any]:
+    """The same as it is sent: findings, which may be many, as JSON."""
+    found = validated(given, catalog)
+    findings = msgspec.json.encode([{**NO_PLACE, **each} for each in found.findings])
+    return {"valid": found.valid, "kind": found.kind, "name": found.name, "findings": findings}
 
 
 def _shown(name: str) -> str | None:
@@ -203,7 +212,7 @@ _registry: Catalog | None = None
 
 
 def _validate(given: Any) -> Any:
-    return validated(msgspec.convert(given, Given), _catalog())
+    return validation(msgspec.convert(given, Given), _catalog())
 
 
 def _prepare(given: Any) -> Any:

@@ -201,3 +201,18 @@ async def test_fields_of_a_large_definition_are_not_read_in_the_loop(http: httpx
     assert details[1] == "/body/document: a graph document is an object"
     assert details[2].startswith("/body: send an object")
     assert details[3].startswith("the body is not valid JSON: JSON is malformed")
+
+
+async def test_many_findings_are_not_worked_on_in_the_loop(http: httpx.AsyncClient) -> None:
+    graph = wide_graph(8_000, "wrong")
+    for node in graph["nodes"]:
+        node["type"] = "nosuch"
+    async with watched() as lag:
+        found = await http.post("/v1/definitions/validate", content=json.dumps(graph), headers=JSON)
+        refused = await http.post("/v1/definitions", content=json.dumps(graph), headers=JSON)
+    assert lag.is_short, vars(lag)
+    assert found.json()["valid"] is False
+    assert len(found.json()["findings"]) == 8_000
+    first = {"pointer": "/nodes/0/type", "rule": "unknown-type", "line": None, "column": None}
+    assert found.json()["findings"][0].items() >= first.items()
+    assert (len(refused.json()["errors"]), refused.json()["omitted"]) == (100, 7_900)

@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.written import keep_text, text_of
 from dalsegno.errors import Conflict, DalSegnoError, InvalidInput, NotFound
-from dalsegno.job_process import JOBS, NAMELESS, Checked, Given, Prepared, prepared, validated, value_of
+from dalsegno.job_process import JOBS, NAMELESS, Given, Prepared, prepared, validation, value_of
 from dalsegno.model.definition import PART_KIND, Definition, check_alias, no_such_version, read_version
 from dalsegno.nodes.registry import builtin_registry
 from dalsegno.server.access import Caller
@@ -58,12 +58,10 @@ NAME_WANTED = (
 async def check_source(office: Office, source: DefinitionSource) -> CheckedReply:
     given = _given(office, source, source.name or NAMELESS)
     if _is_small(office, given):
-        found = await office.client.offload.small(validated, given, office.client.definitions.types)
+        found = await office.client.offload.small(validation, given, office.client.definitions.types)
     else:
-        reply = await office.client.offload.large("validate", _portable(given))
-        found = msgspec.convert(value_of(reply), Checked)
-    places = [Place(**each) for each in found.findings]
-    return CheckedReply(valid=found.valid, kind=found.kind, name=found.name, findings=places)  # type: ignore[arg-type]
+        found = value_of(await office.client.offload.large("validate", _portable(given)))
+    return CheckedReply(**{**found, "findings": msgspec.Raw(found["findings"])})
 
 
 async def _prepare(office: Office, given: Given) -> Prepared:

@@ -170,7 +170,9 @@ def problem(
     headers: Mapping[str, str] | None = None,
     execution: str | None = None,
     most: int = MOST_PLACES,
+    omitted: int = 0,
 ) -> ProblemResponse:
+    """``omitted``: errors that there are beyond those given."""
     body = Problem(
         type=f"/v1/errors/{code}",
         title=TITLES.get(status, "The request failed"),
@@ -178,7 +180,7 @@ def problem(
         detail=_shortened(detail, LONGEST_DETAIL),
         code=code,
         errors=list(errors[:most]),
-        omitted=len(errors) - most if len(errors) > most else None,
+        omitted=(max(len(errors) - most, 0) + omitted) or None,
         execution=execution,
     )
     return ProblemResponse(body.model_dump(exclude_none=True), status, dict(headers or {}))
@@ -202,14 +204,16 @@ def problem_of(error: DalSegnoError) -> ProblemResponse:
     elif status == 503:
         headers["Retry-After"] = "1"
     execution = error.execution if isinstance(error, OutcomeUnknown) else None
-    return problem(status, error.code, str(error), _places(error), headers, execution)
+    listed = _places(error)
+    omitted = len(error.findings) - len(listed) if isinstance(error, InvalidScript | InvalidDefinition) else 0
+    return problem(status, error.code, str(error), listed, headers, execution, omitted=omitted)
 
 
 def _places(error: DalSegnoError) -> list[Place]:
     if isinstance(error, InvalidScript):
         return [
             Place(pointer="", message=_message_of(each), rule=each.rule, line=each.line, column=each.column)
-            for each in error.findings
+            for each in error.findings[:MOST_PLACES]
         ]
     if isinstance(error, FlowSyntaxError):
         return [
@@ -220,7 +224,7 @@ def _places(error: DalSegnoError) -> list[Place]:
             Place(
                 pointer=_shortened(each.pointer, LONGEST_POINTER), message=_message_of(each), rule=each.rule
             )
-            for each in error.findings
+            for each in error.findings[:MOST_PLACES]
         ]
     return []
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from dalsegno.model.definition import Definition
 from dalsegno.server.problems import Place
-from dalsegno.server.schemas.values import Asked, Name, moment
+from dalsegno.server.schemas.values import Asked, Name, OrRaw, moment
 
 EXAMPLE_GRAPH: dict[str, Any] = {
     "name": "hello",
@@ -62,7 +62,7 @@ class Checked(BaseModel):
     valid: bool
     name: str | None = None
     kind: Kind | None = None
-    findings: list[Place] = []
+    findings: Annotated[list[Place], OrRaw] = []
 
 
 class DefinitionInfo(BaseModel):
