@@ -187,7 +187,10 @@ async def test_a_large_delivery_is_not_read_in_the_loop(http: httpx.AsyncClient)
 
 
 async def test_fields_of_a_large_definition_are_not_read_in_the_loop(http: httpx.AsyncClient) -> None:
-    text = b'{"source": "name: texts\\nnodes: [{id: a, type: log, parameters: {message: x}}]", "nosuch": %b}' % MANY
+    text = (
+        b'{"source": "name: texts\\nnodes: [{id: a, type: log, parameters: {message: x}}]", "nosuch": %b}'
+        % MANY
+    )
     wrong = b'{"document": %b, "name": "n"}' % MANY
     async with watched() as lag:
         replies = [
