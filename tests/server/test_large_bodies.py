@@ -61,6 +61,10 @@ async def test_a_large_input_is_not_read_in_the_loop(http: httpx.AsyncClient) ->
     assert lag.is_short, vars(lag)
     assert made.json()["input"] == shown[0].json()["input"] == MANY_VALUE
     assert shown[2].json()["$trigger"] == MANY_VALUE
+    whole = await http.get(place, headers={"Accept-Encoding": "identity"})
+    assert int(whole.headers["Content-Length"]) == len(whole.content) > len(MANY)
+    packed = await http.get(place, headers={"Accept-Encoding": "gzip"})
+    assert (packed.headers["Content-Encoding"], packed.json()) == ("gzip", whole.json())
     assert [each.status_code for each in shown] == [200] * 4
 
 

@@ -7,7 +7,7 @@ The framework would validate every reply and write it a second time; here a repl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
 from typing import Any, Final
@@ -40,7 +40,7 @@ def json_reply(content: Any, status: int = 200, headers: Mapping[str, str] | Non
 
 
 def streamed(
-    parts: Iterable[bytes], status: int = 200, headers: Mapping[str, str] | None = None
+    parts: Sequence[bytes], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> StreamingResponse:
     """One JSON text, piece by piece: packing and sending all of it at once would hold up everybody else."""
 
@@ -51,7 +51,8 @@ def streamed(
                 yield bytes(view[start : start + PIECE])
                 await asyncio.sleep(0)
 
-    return StreamingResponse(pieces(), status, headers, MEDIA_TYPE)
+    length = str(sum(map(len, parts)))
+    return StreamingResponse(pieces(), status, {**(headers or {}), "Content-Length": length}, MEDIA_TYPE)
 
 
 def replying(endpoint: Callable[..., Awaitable[Any]], status: int) -> Callable[..., Awaitable[Any]]:
