@@ -1,4 +1,4 @@
-"""Whatever runs for an execution or a scope that has ended is called off, whoever ended it, and its slot is free."""
+"""Runs of an execution or a scope that has ended are cancelled, and their slots become free."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ async def test_versions_of_a_workflow_and_items_of_its_splits_share_one_share(st
 
 
 async def test_slots_that_a_workflow_gives_back_are_filled_with_its_next_steps(store_url: str) -> None:
-    """Many more steps than its share, while nobody else wants anything: they all run, one after the other."""
+    """Many more steps than its share, while no other workflow waits: they all run, one after the other."""
     app = App(store_url, settings=EngineSettings(concurrency=10, grace=0.0))
     running = most = 0
 

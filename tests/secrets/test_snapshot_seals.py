@@ -70,7 +70,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 class InStore:
-    """What somebody does who can write to the store."""
+    """Changes by an account that can write to the store."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -54,7 +54,7 @@ def receiving() -> Iterator[Receiver]:
 
 
 class World:
-    """A server with its worker, an admin, somebody with the scope ``run``, and a credential for ``billing``."""
+    """A server with its worker, an admin, a key with the scope ``run``, and a credential for ``billing``."""
 
     def __init__(self, app: App, server: LiveServer, receiver: Receiver) -> None:
         self.app = app

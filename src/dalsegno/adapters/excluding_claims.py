@@ -30,7 +30,7 @@ LeaseNamed: TypeAlias = Callable[[str, Sequence[ReadyToken]], Awaitable[list[Lea
 async def lease_in_turn(
     lease: LeaseNamed, worker: str, ready: Sequence[ReadyToken], limit: int
 ) -> list[Lease]:
-    """At most ``limit`` of them: one whose limit is used up, or that somebody else took, gives way to the next."""
+    """At most ``limit`` of them. A token whose limit is used up, or that another worker took, is skipped."""
     leases: list[Lease] = []
     while ready and len(leases) < limit:
         room = limit - len(leases)

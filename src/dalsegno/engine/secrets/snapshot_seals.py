@@ -249,7 +249,7 @@ class SnapshotSeals:
             )
         if await self._fits_manual_seal(snapshot, execution, definition):
             return
-        self._sealing = await self.begin()  # somebody may have set another date meanwhile
+        self._sealing = await self.begin()  # an operator may have set another date meanwhile
         if self._clock.now() < self._sealing.accept_until:
             return
         raise SnapshotRefused(
