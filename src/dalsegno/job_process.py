@@ -43,6 +43,8 @@ NAMELESS = "(unnamed)"
 SHOWN_OF_HASH = 16
 NICENESS = 5
 """Of the process: what answers requests goes first."""
+LIBRARIES = 512 * 1024 * 1024
+"""Address space that code and shared libraries take up beside the data."""
 
 Place = dict[str, Any]
 """``pointer``, ``message`` and ``rule`` of a finding, and ``line`` and ``column`` of one in a script."""
@@ -318,13 +320,16 @@ def _read(stream: BinaryIO) -> bytes | None:
     return stream.read(LENGTH.unpack(head)[0]) if len(head) == LENGTH.size else None
 
 
-def _confine(memory: int) -> None:
+def confine(memory: int) -> None:
+    """Limits what this process may use, and lets others go first. Not every kernel enforces both limits of memory."""
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
     try:
         import resource  # noqa: PLC0415 - not on every platform
     except ImportError:
         return
-    for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):  # not every kernel enforces both
-        resource.setrlimit(kind, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_AS, (memory + LIBRARIES, memory + LIBRARIES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -333,9 +338,7 @@ def main(memory: int, seconds: int) -> None:
 
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not disturb the protocol
-    _confine(memory)
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
+    confine(memory)
     _catalog()
     sink.write(b"!")
     sink.flush()

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from dalsegno.engine.budget import Meters
 from dalsegno.engine.library_node import run_library_node
 from dalsegno.engine.scripting.task_context import TaskRunContext
 from dalsegno.engine.settings import EngineLimits
@@ -33,7 +34,7 @@ def context(payload: Any, services: dict[str, Any] | None = None) -> TaskRunCont
 
 
 async def run(type_name: str, payload: Any, **services: Any) -> Any:
-    return await run_library_node(REGISTRY, type_name, context(payload, services), EngineLimits())
+    return await run_library_node(REGISTRY, type_name, context(payload, services), Meters(EngineLimits()))
 
 
 def prices(output: dict[str, Any]) -> list[int]:
@@ -122,7 +123,7 @@ async def test_a_task_runs_under_its_own_retry_policy() -> None:
     tasks = Tasks()
     tasks.register(make_task(double, retry=RetryPolicy(max_attempts=4)))
     ctx = context({"task": "double", "input": 4}, {"tasks": tasks})
-    assert await run_library_node(REGISTRY, "python", ctx, EngineLimits()) == 8
+    assert await run_library_node(REGISTRY, "python", ctx, Meters(EngineLimits())) == 8
     assert ctx.retry == RetryPolicy(max_attempts=4)
 
 
@@ -151,7 +152,7 @@ async def test_http_sends_its_request_with_a_stable_key(server: TestServer) -> N
         {"http": service},
     )
     try:
-        answered = await run_library_node(REGISTRY, "http", ctx, EngineLimits())
+        answered = await run_library_node(REGISTRY, "http", ctx, Meters(EngineLimits()))
     finally:
         await service.close()
     assert (answered["status"], answered["body"]) == (200, {"key": "t1"})

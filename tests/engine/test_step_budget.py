@@ -1,17 +1,25 @@
-"""One budget per step: however a node is written, its expressions end, and the event loop goes on meanwhile."""
+"""One budget per step: however a node is written, its expressions end. A light step is given up before it is heavy."""
 
 from __future__ import annotations
 
-import asyncio
-import time
+from collections.abc import Iterator
 
 import pytest
 
-from dalsegno.engine.budget import StepMeter, evaluated, evaluated_each
-from dalsegno.engine.heavy_work import FairQueue, heavy_work
+from dalsegno.engine.budget import (
+    LIGHT_BYTES,
+    Meters,
+    StepMeter,
+    evaluated_each,
+    is_light,
+    light_limits,
+    refuse_if_light,
+)
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.graph.templates import compile_template
-from dalsegno.lang import ExpressionFailed, Limits, RootNames, compile_expression
+from dalsegno.lang import ExpressionFailed, FlowProgram, Limits, Machine, RootNames, compile_expression
+from dalsegno.lang import compile as compile_script
+from dalsegno.lang.limits import Heavy
 from tests.loop_gaps import LoopGaps
 
 NAMES = RootNames.of().with_variables("item")
@@ -24,18 +32,22 @@ def lookup(_root: str) -> list[int]:
     return list(range(1000))
 
 
-async def test_twelve_expressions_of_a_node_share_one_budget_and_leave_the_loop_alone() -> None:
+@pytest.fixture
+def light() -> Iterator[None]:
+    before = is_light.set(True)
+    yield
+    is_light.reset(before)
+
+
+def test_twelve_expressions_of_a_node_share_one_budget() -> None:
     template = compile_template([f"{{{{ {LOOP} + {number} }}}}" for number in range(12)], NAMES, "")
     alone = compile_expression(LOOP, names=NAMES)
     assert alone.evaluate(lookup, now=0, limits=LIMITS.expressions) == 1000
-    meter = StepMeter(LIMITS)
-    async with LoopGaps() as gaps:
-        with pytest.raises(ExpressionFailed, match="more than 300,000 instructions"):
-            await evaluated(meter, "hostile", lambda: template.render(lookup, now=0, meter=meter))
-    assert gaps.longest < 0.1
+    with pytest.raises(ExpressionFailed, match="more than 300,000 instructions"):
+        template.render(lookup, now=0, meter=StepMeter(LIMITS))
 
 
-async def test_items_of_a_list_share_the_budget_of_the_step() -> None:
+async def test_items_of_a_list_share_the_budget_of_the_step_and_leave_the_loop_alone() -> None:
     expression = compile_expression("$json.slice(0, 100).map(a => a + item).length", names=NAMES)
     meter = StepMeter(LIMITS)
 
@@ -45,60 +57,70 @@ async def test_items_of_a_list_share_the_budget_of_the_step() -> None:
 
     async with LoopGaps() as gaps:
         with pytest.raises(ExpressionFailed, match=r"more than 400,000 .* one step.*step_instructions"):
-            await evaluated_each(
-                meter, "hostile", evaluate, ({"item": number} for number in range(100_000)), lambda: None
-            )
+            await evaluated_each(evaluate, ({"item": number} for number in range(100_000)), lambda: None)
     assert gaps.longest < 0.1
 
 
-async def test_a_long_evaluation_has_the_same_value_as_a_short_one() -> None:
-    expression = compile_expression("$json.map(a => a * 2).filter(a => a % 3 === 0).length", names=NAMES)
-    meter = StepMeter(EngineLimits())
-    found = await evaluated(meter, "honest", lambda: expression.evaluate(lookup, now=0, meter=meter))
-    assert found == 334
-    assert meter.work_left < meter.limits.instructions
+@pytest.mark.usefixtures("light")
+@pytest.mark.parametrize(
+    "source",
+    [
+        LOOP,
+        "'ab'.repeat(1000000).length",
+        "'ab'.repeat(400000).split('').length",
+        "JSON.stringify($json.map(a => ['x'.repeat(900), a])).length",
+    ],
+)
+def test_a_light_step_is_given_up_where_it_needs_more(source: str) -> None:
+    expression = compile_expression(source, names=NAMES)
+    with pytest.raises(Heavy):
+        expression.evaluate(lookup, now=0, meter=Meters(EngineLimits()).new())
+    assert expression.evaluate(lookup, now=0, meter=StepMeter(EngineLimits())) > 0
 
 
-async def test_slices_take_turns_by_workflow() -> None:
-    order: list[str] = []
-
-    async def work(workflow: str, slices: int) -> None:
-        for _ in range(slices):
-            await heavy_work().turn(workflow)
-            order.append(workflow)
-            time.sleep(0.002)  # noqa: ASYNC251 - a slice of work
-
-    hostile = [asyncio.create_task(work("hostile", 4)) for _ in range(10)]
-    await asyncio.sleep(0)
-    async with LoopGaps() as gaps:
-        await work("honest", 3)
-        done_after = len(order)
-        await asyncio.gather(*hostile)
-    assert done_after <= 8
-    assert gaps.longest < 0.05
+@pytest.mark.usefixtures("light")
+def test_all_evaluations_of_a_light_step_count_together() -> None:
+    expression = compile_expression("$json.slice(0, 100).map(a => a + item).length", names=NAMES)
+    meter = Meters(EngineLimits()).new()
+    for number in range(5):
+        meter.renew()
+        assert expression.evaluate(lookup, now=0, local={"item": number}, meter=meter) == 100
+    meter.work_left = 100
+    meter.renew()
+    with pytest.raises(Heavy):
+        expression.evaluate(lookup, now=0, local={"item": 5}, meter=meter)
 
 
-async def test_jobs_in_the_thread_take_turns_and_outlive_those_who_left() -> None:
-    order: list[str] = []
-
-    def job(workflow: str) -> None:
-        time.sleep(0.005)
-        order.append(workflow)
-
-    heavy = heavy_work()
-    tasks = [asyncio.create_task(heavy.in_thread("hostile", lambda: job("hostile"))) for _ in range(6)]
-    await asyncio.sleep(0)
-    tasks[1].cancel()
-    await heavy.in_thread("honest", lambda: job("honest"))
-    assert order.index("honest") <= 2
-    await asyncio.gather(*tasks, return_exceptions=True)
-    assert order.count("hostile") == 5
+@pytest.mark.usefixtures("light")
+def test_an_error_of_a_light_step_is_the_error_of_the_step() -> None:
+    for source in ("$json.none.none", "'a'.repeat(99000000)"):
+        expression = compile_expression(source, names=NAMES)
+        with pytest.raises(ExpressionFailed) as light:
+            expression.evaluate(lookup, now=0, meter=Meters(EngineLimits()).new())
+        with pytest.raises(ExpressionFailed) as full:
+            expression.evaluate(lookup, now=0, meter=StepMeter(EngineLimits()))
+        assert str(light.value) == str(full.value)
 
 
-async def test_a_fair_queue_forgets_those_who_left() -> None:
-    queue = FairQueue()
-    gone, stays = queue.join("a"), queue.join("a")
-    gone.cancel()
-    assert queue.next() is stays
-    assert queue.next() is None
-    assert not queue
+@pytest.mark.usefixtures("light")
+def test_runs_with_effects_have_the_full_limits() -> None:
+    assert isinstance(Meters(EngineLimits()).new(may_be_light=False), StepMeter)
+
+
+def test_a_script_cannot_catch_that_it_is_heavy() -> None:
+    source = "let s = 'no'\ntry { s = 'a'.repeat(5000000) } catch (e) { s = e.message }\nreturn s.length"
+    program: FlowProgram = compile_script(source, "caught")
+    with pytest.raises(Heavy):
+        Machine.start(program, {}, {}, now=0, limits=light_limits(Limits()))
+    assert Machine.start(program, {}, {}, now=0, limits=Limits()).result == 5_000_000
+
+
+@pytest.mark.usefixtures("light")
+def test_large_values_are_not_read_in_a_light_step() -> None:
+    refuse_if_light(LIGHT_BYTES)
+    with pytest.raises(Heavy):
+        refuse_if_light(LIGHT_BYTES + 1)
+
+
+def test_large_values_are_read_elsewhere() -> None:
+    refuse_if_light(LIGHT_BYTES + 1)

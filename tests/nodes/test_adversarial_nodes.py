@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dalsegno.engine.budget import StepMeter, evaluated
+from dalsegno.engine.budget import StepMeter
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.tasks import Tasks, make_task
 from dalsegno.errors import DalSegnoError
@@ -158,9 +158,7 @@ async def prepared(ctx: FakeContext, name: str, parameters: Mapping[str, Any]) -
     others = {key: value for key, value in parameters.items() if key not in templates}
     names = RootNames.of(root for root in ctx.roots if not root.startswith("$"))
     template = compile_template(templates, names, "")
-    rendered = await evaluated(
-        ctx.meter, "hostile", lambda: template.render(ctx.lookup, now=ctx.now, meter=ctx.meter)
-    )
+    rendered = template.render(ctx.lookup, now=ctx.now, meter=ctx.meter)
     return node_type.parse({**rendered, **ctx.compile(node_type, others)})
 
 

@@ -22,7 +22,7 @@ WALK_SHARE = 20
 PRIORITY, READY_AT = 3, 4
 Row: TypeAlias = tuple[Any, ...]
 Look: TypeAlias = Callable[
-    [Sequence[str], Collection[str], int, float], Awaitable[tuple[Sequence[Row], Sequence[Row]]]
+    [Sequence[str], Collection[str], bool, int, float], Awaitable[tuple[Sequence[Row], Sequence[Row]]]
 ]
 LeaseNamed: TypeAlias = Callable[[str, Sequence[ReadyToken]], Awaitable[list[Lease]]]
 
@@ -42,27 +42,27 @@ async def lease_in_turn(
 class ExcludingClaims:
     """Tokens of other workflows than those that are passed over, for one ledger.
 
-    ``look`` is given queues, workflows, a number and a time. It returns the first ready tokens without a limit key that
-    became ready since, at most so many of each queue, and the first of each line of a key that may move. A row has the
-    fields of a ReadyToken, and since when it is ready."""
+    ``look`` is given queues, workflows, whether only what may run long is passed over, a number and a time. It returns
+    the first ready tokens without a limit key that became ready since, at most so many of each queue, and the first of
+    each line of a key that may move. A row has the fields of a ReadyToken, and since when it is ready."""
 
     def __init__(self, look: Look, lease: LeaseNamed, now: Callable[[], float]) -> None:
         self._look = look
         self._lease = lease
         self._now = now
-        self._asked: tuple[frozenset[str], frozenset[str]] | None = None
+        self._asked: tuple[frozenset[str], frozenset[str], bool] | None = None
         self._since = 0.0
         """Whatever became ready before and is still so belongs to the workflows that are passed over."""
         self._walk_at = 0.0
 
     async def claim(
-        self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str]
+        self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str], *, only_long: bool
     ) -> list[Lease]:
         now, began = self._now(), time.monotonic()
-        asked = frozenset(queues), frozenset(pass_over)
+        asked = frozenset(queues), frozenset(pass_over), only_long
         is_walk = asked != self._asked or now >= self._walk_at or now < self._since
         since = 0.0 if is_walk else self._since
-        plain, in_line = await self._look(queues, pass_over, limit, since)
+        plain, in_line = await self._look(queues, pass_over, only_long, limit, since)
         self._asked = asked
         self._since = now - LATE if len(plain) < limit else min(row[READY_AT] for row in plain)
         if is_walk:

@@ -1,196 +1,119 @@
-"""The budget of one step: what all expressions in one run of a node may use, and how long they may hold the event loop.
+"""What a step may use: a little in the event loop of its worker, all that the limits allow in a process of its own.
 
-Evaluations begin in the event loop. One that takes longer than a moment is given up and done again in a thread, which
-pauses between its slices; evaluations have no effects, so that is safe.
+Nearly every step is light: it takes less than a few milliseconds and a few hundred kilobytes. A step begins as a light
+one. Where it turns out to need more, it is given up with `Heavy` before it has had any effect, and is computed again in
+a process (see `dalsegno.engine.heavy_steps`), which keeps values of megabytes and long computations out of the loop.
 """
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from contextvars import ContextVar
+from dataclasses import replace
+from time import monotonic
+from typing import Any
 
-from dalsegno.engine.heavy_work import PAUSE, SLICE, heavy_work
-from dalsegno.engine.memory_budget import LIGHT, claim_memory, is_light, keep_memory
 from dalsegno.engine.settings import EngineLimits
-from dalsegno.lang import ExpressionFailed
+from dalsegno.lang import Limits
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded
-from dalsegno.lang.limits import Meter, Span
+from dalsegno.lang.limits import EVALUATION, Heavy, Meter
 
-T = TypeVar("T")
+LIGHT_INSTRUCTIONS = 10_000
+"""Of all evaluations in a light step, or of a light turn of a script."""
+LIGHT_ALLOCATION = 1024 * 1024
+"""Bytes that they may allocate."""
+LIGHT_BYTES = 256 * 1024
+"""JSON that a light step reads, and the state of a script that is resumed in the event loop."""
 
-FIRST = 0.001
-"""Seconds that the expressions of a step may take before it gives way for the first time."""
-BRIEF = 2_000
-"""Instructions that are never given up: a process that had to wait for its processor has not computed long."""
-LARGE = 20_000
-"""Work of a single library function that is not done in the event loop."""
+SLICE = 0.005
+"""Seconds after which a loop over much data lets the other work of its process go on."""
 
-STEP = Span("one evaluation", "compute less in this expression, and the rest in a task")
+is_light: ContextVar[bool] = ContextVar("dalsegno-is-light", default=False)
+"""Whether the step that runs in this task is given up where it needs more than a light one may use."""
 
-_clock = time.monotonic
+
+def refuse_if_light(size: int) -> None:
+    """Before so many bytes of JSON are read; raises `Heavy`."""
+    if size > LIGHT_BYTES and is_light.get():
+        raise Heavy
+
+
+def light_limits(limits: Limits) -> Limits:
+    return replace(
+        limits,
+        instructions=min(limits.instructions, LIGHT_INSTRUCTIONS),
+        allocated_bytes=min(limits.allocated_bytes, LIGHT_ALLOCATION),
+        is_light=True,
+    )
+
+
+class LightMeter(Meter):
+    """Counts what all expressions of a light step use together."""
+
+    __slots__ = ()
+
+    def renew(self) -> None:
+        """The next evaluation goes on with what is left."""
 
 
 class StepMeter(Meter):
     """Counts what the expressions of one step use: each evaluation within the limits of one, all of them within those
     of the step. What is rendered together counts as one evaluation."""
 
-    __slots__ = (
-        "deferred",
-        "granted",
-        "granted_bytes",
-        "in_thread",
-        "light",
-        "step",
-        "step_bytes_left",
-        "step_left",
-        "until",
-    )
+    __slots__ = ("_granted", "_granted_bytes", "_step", "_step_bytes_left", "_step_left")
 
     def __init__(self, limits: EngineLimits) -> None:
-        super().__init__(limits.expressions, STEP)
-        self.step = limits
-        self.step_left = limits.step_instructions
-        self.step_bytes_left = limits.step_bytes
-        self.granted = self.work_left = min(self.work_left, self.step_left)
-        self.granted_bytes = self.bytes_left
-        self.until = 0.0
-        """When the evaluation is to give way; 0: it need not."""
-        self.in_thread = False
-        self.light = False
-        """Whether the step has claimed no memory."""
-        self.deferred = False
-        """Whether an evaluation was given up because it takes long."""
+        super().__init__(limits.expressions, EVALUATION)
+        self._step = limits
+        self._step_left = limits.step_instructions
+        self._step_bytes_left = limits.step_bytes
+        self._granted = self.work_left = min(self.work_left, self._step_left)
+        self._granted_bytes = self.bytes_left
 
     def renew(self) -> None:
-        self.exceeded = False
-        self.step_left -= self.granted - self.work_left
-        self.step_bytes_left -= self.granted_bytes - self.bytes_left
-        self.granted = self.work_left = min(self.limits.instructions, self.step_left)
-        self.granted_bytes = self.bytes_left = min(self.limits.allocated_bytes, self.step_bytes_left)
-
-    @property
-    def allocated(self) -> int:
-        """Bytes that the step has used so far."""
-        return self.step.step_bytes - self.step_bytes_left + self.granted_bytes - self.bytes_left
-
-    def allowance(self) -> int:
-        if self.until and self.granted - self.work_left > BRIEF and _clock() > self.until:
-            if not self.in_thread:
-                self.deferred = True
-                return 0
-            time.sleep(PAUSE)
-            self.until = _clock() + SLICE
-        return self.work_left
-
-    def work(self, steps: int) -> None:
-        self.work_left -= steps
-        if steps > LARGE and self.until and not self.in_thread and self.work_left >= 0:
-            self.deferred = True
-            raise self.too_much_work()
-        if self.work_left < 0:
-            raise self.too_much_work()
-
-    def keep(self, size: int, what: str) -> None:
-        if self.light and self.granted_bytes - self.bytes_left + size > LIGHT:
-            self.deferred = True
-            raise limit_exceeded(f"{what} needs more memory than the step has claimed")
-        super().keep(size, what)
+        self._step_left -= self._granted - self.work_left
+        self._step_bytes_left -= self._granted_bytes - self.bytes_left
+        self._granted = self.work_left = min(self.limits.instructions, self._step_left)
+        self._granted_bytes = self.bytes_left = min(self.limits.allocated_bytes, self._step_bytes_left)
 
     def too_much_work(self) -> ScriptThrow:
-        if self.granted == self.limits.instructions:
+        if self._granted == self.limits.instructions:
             return super().too_much_work()
-        self.exceeded = True
         return limit_exceeded(
-            f"more than {self.step.step_instructions:,} instructions in all expressions of one step: compute less in "
+            f"more than {self._step.step_instructions:,} instructions in all expressions of one step: compute less in "
             "this node, and the rest in a task, or raise EngineLimits(step_instructions=…)"
         )
 
-    def state(self) -> tuple[int, int, int, int, int, int]:
-        return (
-            self.work_left,
-            self.bytes_left,
-            self.granted,
-            self.granted_bytes,
-            self.step_left,
-            self.step_bytes_left,
-        )
 
-    def restore(self, state: tuple[int, int, int, int, int, int]) -> None:
-        (
-            self.work_left,
-            self.bytes_left,
-            self.granted,
-            self.granted_bytes,
-            self.step_left,
-            self.step_bytes_left,
-        ) = state
-        self.deferred = self.exceeded = False
+class Meters:
+    """Makes the meters of steps."""
 
+    __slots__ = ("_light", "limits")
 
-def try_at_once(meter: StepMeter, work: Callable[[], T], seconds: float = FIRST) -> T | None:
-    """Do ``work``, which evaluates expressions, in the event loop. Where it takes long, or more memory than the
-    step has claimed, the meter says ``deferred`` afterwards, and the result means nothing."""
-    meter.until = _clock() + seconds
-    meter.light = is_light(meter.limits.allocated_bytes)
-    try:
-        return work()
-    except ExpressionFailed:
-        if not meter.deferred:
-            raise
-        return None
-    finally:
-        meter.until, meter.light = 0.0, False
+    def __init__(self, limits: EngineLimits) -> None:
+        self.limits = limits
+        self._light = light_limits(limits.expressions)
 
-
-async def in_thread(meter: StepMeter, workflow: str, work: Callable[[], T]) -> T:
-    """Do ``work`` beside the event loop, in slices, with the memory that one evaluation may use. Afterwards the
-    step keeps as much as its evaluations have allocated."""
-    await claim_memory(meter.allocated + meter.limits.allocated_bytes)
-
-    def run() -> T:
-        meter.in_thread, meter.until = True, _clock() + SLICE
-        try:
-            return work()
-        finally:
-            meter.in_thread, meter.until = False, 0.0
-
-    found = await heavy_work().in_thread(workflow, run)
-    keep_memory(meter.allocated)
-    return found
-
-
-async def evaluated(meter: StepMeter, workflow: str, work: Callable[[], T]) -> T:
-    """The result of ``work``, which evaluates expressions with this meter, wherever it is done."""
-    before = meter.state()
-    result = try_at_once(meter, work)
-    if not meter.deferred:
-        return result  # type: ignore[return-value]
-    meter.restore(before)
-    return await in_thread(meter, workflow, work)
+    def new(self, *, may_be_light: bool = True) -> Meter:
+        """For the step that runs in this task. ``may_be_light``: whether it can be given up."""
+        if may_be_light and is_light.get():
+            return LightMeter(self._light)
+        return StepMeter(self.limits)
 
 
 async def evaluated_each(
-    meter: StepMeter,
-    workflow: str,
     evaluate: Callable[[Mapping[str, Any] | None], Any],
     names: Iterable[Mapping[str, Any] | None],
     heartbeat: Callable[[], None],
 ) -> list[Any]:
-    """An expression's value for each set of names. Others get their turn by elapsed time."""
+    """The value for each set of names. The other work of the process goes on in between."""
     values: list[Any] = []
-    until = _clock() + FIRST
+    until = monotonic() + SLICE
     for local in names:
-        if _clock() > until:
+        values.append(evaluate(local))
+        if monotonic() > until:
             heartbeat()
-            await claim_memory(meter.allocated)
-            await heavy_work().turn(workflow)
-            until = _clock() + SLICE
-        before = meter.state()
-        value = try_at_once(meter, lambda: evaluate(local), SLICE)  # noqa: B023 - called at once
-        if meter.deferred:
-            meter.restore(before)
-            value = await in_thread(meter, workflow, lambda: evaluate(local))  # noqa: B023 - awaited here
-            until = _clock() + FIRST
-        values.append(value)
+            await asyncio.sleep(0)
+            until = monotonic() + SLICE
     return values

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from dalsegno.engine.budget import refuse_if_light
 from dalsegno.engine.offload import Offload
 from dalsegno.engine.scripting.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
@@ -104,6 +105,7 @@ class Definitions:
 
     async def _loaded(self, definition: Definition, load: Callable[[Definition], P]) -> P:
         """A large graph or script is loaded in a thread, once for all who ask for it at the same time."""
+        refuse_if_light(len(definition.source))
         if len(definition.source) <= LOADED_HERE or definition.kind == "python":
             return load(definition)
         key = f"{load.__name__} {definition.hash}"  # the same definition is loaded for different purposes
@@ -164,6 +166,11 @@ class Definitions:
     def _is_absent(self, stored: StoredProgram) -> bool:
         running = self._resolve(stored.module, stored.qualname) if self._resolve is not None else None
         return running is None and imported(stored.module) is None
+
+    async def name_of(self, hash: str) -> str:
+        """Of a stored definition, which need not be loaded for that."""
+        known = self._scripts.get(hash) or self._programs.get(hash)
+        return known.definition.name if known is not None else (await self._stored(hash)).name
 
     async def by_hash(self, hash: str) -> Program:
         program = self._programs.get(hash)

@@ -16,9 +16,9 @@ from dalsegno.engine.elsewhere import Elsewhere, key_offer, task_offer, version_
 from dalsegno.engine.endings import Endings, ending_in
 from dalsegno.engine.focus import FocusedBroker
 from dalsegno.engine.heartbeat import Heartbeat
+from dalsegno.engine.heavy_steps import HeavyLimits, HeavySteps
 from dalsegno.engine.limits import follow_openings
 from dalsegno.engine.loader import Loader
-from dalsegno.engine.memory_budget import MemoryBudget
 from dalsegno.engine.observing import Both, Observer
 from dalsegno.engine.outage import Outage
 from dalsegno.engine.outbox import Outbox
@@ -28,7 +28,7 @@ from dalsegno.engine.retired_names import RetiredNames
 from dalsegno.engine.runner import Runner
 from dalsegno.engine.scripting.steps import ScriptSteps
 from dalsegno.engine.scripting.task_run import TaskRunner
-from dalsegno.engine.scripting.turns import TurnLimits, Turns
+from dalsegno.engine.scripting.turns import Turns, turn_limits
 from dalsegno.engine.secrets import KeySource, Vault
 from dalsegno.engine.secrets.snapshot_seals import SnapshotSeals
 from dalsegno.engine.seen_tasks import Program, SeenTasks
@@ -118,25 +118,27 @@ class Engine:
         self._seen_tasks = SeenTasks(stack.records, stack.clock) if is_shared else None
         log = lambda execution, level, message: self._log(execution, "script", level, message)  # noqa: E731 - a sink
         limits = self.settings.limits
-        turn_limits = TurnLimits(
-            limits.scripts.instructions,
-            limits.snapshot_bytes,
-            limits.value_bytes,
-            limits.stored_bytes,
-            limits.scripts.allocated_bytes,
-        )
         self.scripts = ScriptSteps(
             stack.ledger,
             stack.archive,
             self.storage,
             self.definitions,
             TaskRunner(types, self.services, self._log, limits),
-            Turns(self.storage, turn_limits, log, self._task_options),
+            Turns(self.storage, turn_limits(limits), log, self._task_options),
             limits,
             self._tasks,
             Elsewhere(Colleagues(stack.ledger), self.workflows, self._seen_tasks),
             self.seals,
             self.settings.cancel_grace,
+        )
+        self.heavy = HeavySteps(
+            self.steps,
+            self.scripts,
+            stack.ledger,
+            stack.archive,
+            self._task_options,
+            heavy_limits(self.settings),
+            self._log,
         )
         self.steps.transactions = self.scripts.transactions = self.transactions
         self.timers = Timers(stack.ledger, stack.broker, stack.breath_of_timers)
@@ -248,7 +250,7 @@ class Engine:
             concurrency=settings.concurrency,
             # A worker for one execution has no others to think of.
             workflow_share=settings.workflow_share if serves_others else 1.0,
-            memory=MemoryBudget(settings.memory),
+            heavy=self.heavy,
         )
         if self._tasks is not None:
             self._tasks.workflow_of = self.worker.shares.current_workflow
@@ -336,6 +338,7 @@ class Engine:
             close = getattr(service, "close", None)
             if close is not None:
                 await close()
+        await self.heavy.close()
         await self.client.offload.close()
         await self.stack.close()
 
@@ -380,6 +383,12 @@ class Engine:
     def _log(self, execution: str, node: str, level: str, message: str) -> None:
         line = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
         logging.getLogger("dalsegno.log").log(line, "%s %s: %s", execution, node, message)
+
+
+def heavy_limits(settings: EngineSettings) -> HeavyLimits:
+    """Heavy steps that wait take up a quarter of the slots at most."""
+    in_line = max(settings.concurrency // 4, 1)
+    return HeavyLimits(settings.heavy_processes, settings.heavy_memory, settings.heavy_seconds, in_line)
 
 
 def tell(neighbours: Neighbours, transition: Transition, applied: Applied) -> None:

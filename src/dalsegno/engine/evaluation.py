@@ -7,7 +7,7 @@ from dalsegno.core.complete import Run
 from dalsegno.core.context import Context, key_of, value
 from dalsegno.core.ending import output_failure, output_roots, output_value
 from dalsegno.core.situation import Result, Situation
-from dalsegno.engine.budget import StepMeter, evaluated
+from dalsegno.engine.budget import Meters
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.results import Results
@@ -22,7 +22,7 @@ class Evaluation:
     def __init__(self, loader: Loader, results: Results, limits: EngineLimits = DEFAULT_LIMITS) -> None:
         self.loader = loader
         self.results = results
-        self.limits = limits
+        self._meters = Meters(limits)
 
     def expects(self, situation: Situation, target: str) -> bool:
         """Whether a node is an aggregator that says itself what items bring to it."""
@@ -40,10 +40,7 @@ class Evaluation:
         execution = situation.lease.execution
         lookup = await self.loader.lookup(execution, body, expression.roots, program.meta)
         try:
-            meter, now = StepMeter(self.limits), situation.now
-            brought = await evaluated(
-                meter, program.definition.name, lambda: expression.evaluate(lookup, now=now, meter=meter)
-            )
+            brought = expression.evaluate(lookup, now=situation.now, meter=self._meters.new())
             return await self.results.of(execution, brought, f"what the item brings to '{aggregator}'")
         except (ExpressionFailed, NotJson, LimitExceeded) as error:
             return failure_of(error, node)
@@ -53,10 +50,7 @@ class Evaluation:
         plan, execution = situation.plan, situation.lease.execution
         lookup = await self.loader.lookup(execution, Body(context), output_roots(plan), program.meta)
         try:
-            meter, now = StepMeter(self.limits), situation.now
-            output = await evaluated(
-                meter, program.definition.name, lambda: output_value(plan, lookup, now, meter)
-            )
+            output = output_value(plan, lookup, situation.now, self._meters.new())
             return await self.results.of(execution, output, "the workflow's output")
         except (ExpressionFailed, NotJson, LimitExceeded) as error:
             return output_failure(error)

@@ -90,6 +90,11 @@ class LettingGo:
             return False
         return isinstance(outcome, Applied)
 
+    async def put_off(self, name: str, lease: Lease, pause: float) -> None:
+        """It comes back after a while, here or elsewhere."""
+        if not await self._sleeps(lease, pause):
+            await self.give_back(name, [lease])
+
     def note_stored(self, step: Transition) -> None:
         """Whatever broke in its token before does so no more."""
         if step.token is not None and not is_put_off(step):

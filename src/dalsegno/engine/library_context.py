@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dalsegno.engine.budget import StepMeter, evaluated_each
-from dalsegno.engine.heavy_work import heavy_work
+from dalsegno.engine.budget import evaluated_each
 from dalsegno.engine.scripting.task_context import TaskRunContext
-from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.transactions import UsesTransactions
 from dalsegno.lang import Expression
+from dalsegno.lang.limits import Meter
 from dalsegno.model.retry import RetryPolicy
 from dalsegno.model.token import Lease
 from dalsegno.ports.secrets import Credential
@@ -27,12 +27,12 @@ class LibraryNodeContext(UsesTransactions):
         type_name: str,
         working: Any,
         expressions: Mapping[str, Expression],
-        limits: EngineLimits,
+        meter: Meter,
     ) -> None:
         self._task = task
         self._working = working
         self._expressions = expressions
-        self._meter = StepMeter(limits)
+        self._meter = meter
         self.node_id = type_name
         self.services = task.services
         self.outputs: Mapping[str, Any] = {}
@@ -106,12 +106,10 @@ class LibraryNodeContext(UsesTransactions):
         )
 
     async def evaluate_each(self, parameter: str, names: Iterable[Mapping[str, Any] | None]) -> list[Any]:
-        return await evaluated_each(
-            self._meter, self.workflow, lambda local: self.evaluate(parameter, local), names, self.heartbeat
-        )
+        return await evaluated_each(lambda local: self.evaluate(parameter, local), names, self.heartbeat)
 
     async def give_way(self) -> None:
-        await heavy_work().turn(self.workflow)
+        await asyncio.sleep(0)
 
     def has_expression(self, parameter: str) -> bool:
         return parameter in self._expressions

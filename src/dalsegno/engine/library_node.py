@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from dalsegno.engine.budget import Meters
 from dalsegno.engine.library_context import LibraryNodeContext
 from dalsegno.engine.scripting.task_context import TaskRunContext
-from dalsegno.engine.settings import EngineLimits
 from dalsegno.errors import NotFound
 from dalsegno.graph.catalog import NodeSpec
 from dalsegno.graph.findings import Report
@@ -59,9 +59,7 @@ ADVICE_ON_RESULT: dict[type, str] = {
 }
 
 
-async def run_library_node(
-    types: NodeTypes, type_name: str, ctx: TaskRunContext, limits: EngineLimits
-) -> Any:
+async def run_library_node(types: NodeTypes, type_name: str, ctx: TaskRunContext, meters: Meters) -> Any:
     """The node's output. Raises NodeError, or whatever the node itself raises."""
     spec = types.find(type_name)
     if spec is None:
@@ -78,7 +76,8 @@ async def run_library_node(
         _use_retry(given, ctx)
     node_type = types.get(spec.type)
     parameters = node_type.parse({key: value for key, value in given.items() if key not in expressions})
-    seen = LibraryNodeContext(ctx, spec.type, working, expressions, limits)
+    meter = meters.new(may_be_light=node_type.pure)
+    seen = LibraryNodeContext(ctx, spec.type, working, expressions, meter)
     output = await node_type.execute(seen, parameters)
     advice = ADVICE_ON_RESULT.get(type(output))
     if advice is not None:

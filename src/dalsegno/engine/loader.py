@@ -26,7 +26,9 @@ from dalsegno.core.context import (
     reference_name,
 )
 from dalsegno.core.values import decode_value
+from dalsegno.engine.budget import is_light, refuse_if_light
 from dalsegno.errors import InternalError
+from dalsegno.lang.limits import Heavy
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
 
@@ -56,6 +58,8 @@ class Loader:
             if entry is not None:
                 found[root] = entry
         raws = {root: await self._raw(execution, body, entry) for root, entry in found.items()}
+        if len(raws) > 1:
+            refuse_if_light(sum([_size(raw) for raw in raws.values()]))
         return _reader(raws, meta(execution) if "$execution" in roots else None)
 
     async def _find_root(self, execution: str, body: Body, root: str) -> Entry | Loop | None:
@@ -104,6 +108,8 @@ class Loader:
         if entry.kind == OUTPUT:
             return await self._stored(execution, reference_name(entry))
         if entry.kind == BLOB:
+            if is_light.get():
+                raise Heavy
             return await self.blobs.get(execution, reference_name(entry))
         if entry.kind == KEY:
             found = await self.find(execution, body.context, reference_name(entry))
@@ -156,6 +162,10 @@ class _LoopValue:
     def __init__(self, loop: Loop, item: bytes | Raw) -> None:
         self.loop = loop
         self.item = item
+
+
+def _size(raw: bytes | Raw | _LoopValue) -> int:
+    return memoryview(raw.item if isinstance(raw, _LoopValue) else raw).nbytes
 
 
 def _reader(raws: dict[str, Any], meta: dict[str, Any] | None) -> Lookup:

@@ -12,12 +12,17 @@ from dalsegno.core.body import Body, Fan, ItemResult, decode_result
 from dalsegno.core.context import EMPTY
 from dalsegno.core.situation import Situation
 from dalsegno.core.values import decode_value
+from dalsegno.engine.budget import is_light
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.results import refuse_size
+from dalsegno.lang.limits import Heavy
 from dalsegno.model.barrier import SlotView
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import barrier_id
 from dalsegno.ports.ledger import SLOTS_PAGE, Ledger
+
+GATHERED = 4 * 1024 * 1024
+"""Bytes that a light step gathers: they are only put together, not read."""
 
 
 class Gathered(Struct):
@@ -59,6 +64,8 @@ class Meetings:
             _fill(gathered.raw, expected, slot.slot)
             expected = slot.slot + 1
             await self._add(lease.execution, gathered, slot)
+            if len(gathered.raw) > GATHERED and is_light.get():
+                raise Heavy
             refuse_size(len(gathered.raw), f"the output of '{lease.node}'", self.value_bytes)
         _fill(gathered.raw, expected, fan.total)
         if len(gathered.raw) > 1:

@@ -94,6 +94,11 @@ class Lane:
         self._waiting: OrderedDict[str, deque[_Turn]] = OrderedDict()
         self._running: dict[str, int] = {}
 
+    @property
+    def waiting(self) -> int:
+        """Jobs that wait for a place."""
+        return sum(map(len, self._waiting.values()))
+
     @contextlib.asynccontextmanager
     async def place(self, key: str) -> AsyncIterator[None]:
         await self._enter(key)
@@ -167,7 +172,7 @@ class Lane:
             turn.granted.set_result(None)
 
 
-class _Process:
+class ChildProcess:
     """One child. It does one job at a time."""
 
     def __init__(self, child: asyncio.subprocess.Process) -> None:
@@ -175,14 +180,14 @@ class _Process:
         self.ends: asyncio.TimerHandle | None = None
 
     @classmethod
-    async def start(cls, limits: OffloadLimits) -> _Process:
+    async def start(cls, limits: OffloadLimits, module: str = MODULE) -> ChildProcess:
         if not sys.executable:
             raise FileNotFoundError("the interpreter is embedded in another program")
         environment = {name: value for name, value in os.environ.items() if name.startswith(KEPT_VARIABLES)}
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            MODULE,
+            module,
             str(limits.memory_bytes),
             str(max(1, round(limits.seconds) + 5)),
             stdin=asyncio.subprocess.PIPE,
@@ -199,14 +204,19 @@ class _Process:
         await self._child.stdout.readexactly(1)
 
     async def call(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        await self.send(msgspec.msgpack.encode((name, arguments)))
+        return msgspec.msgpack.decode(await self.receive())
+
+    async def send(self, message: bytes) -> None:
         assert self._child.stdin is not None  # noqa: S101 - a pipe, see `start`
-        assert self._child.stdout is not None  # noqa: S101
-        body = msgspec.msgpack.encode((name, arguments))
-        self._child.stdin.write(LENGTH.pack(len(body)))
-        self._child.stdin.write(body)
+        self._child.stdin.write(LENGTH.pack(len(message)))
+        self._child.stdin.write(message)
         await self._child.stdin.drain()
+
+    async def receive(self) -> bytes:
+        assert self._child.stdout is not None  # noqa: S101 - a pipe, see `start`
         (length,) = LENGTH.unpack(await self._child.stdout.readexactly(LENGTH.size))
-        return msgspec.msgpack.decode(await self._child.stdout.readexactly(length))
+        return await self._child.stdout.readexactly(length)
 
     @property
     def is_alive(self) -> bool:
@@ -234,8 +244,8 @@ class Offload:
 
     def __init__(self, limits: OffloadLimits | None = None) -> None:
         self.configure(limits or OffloadLimits())
-        self._idle: list[_Process] = []
-        self._all: set[_Process] = set()
+        self._idle: list[ChildProcess] = []
+        self._all: set[ChildProcess] = set()
         self._ends: set[asyncio.Task[None]] = set()
         """Of children that were killed and are waited for."""
         self._thread: ThreadPoolExecutor | None = None
@@ -335,7 +345,7 @@ class Offload:
             if not is_kept:
                 self._end(process)
 
-    async def _take(self) -> _Process:
+    async def _take(self) -> ChildProcess:
         while self._idle:
             process = self._idle.pop()
             if process.ends is not None:
@@ -346,11 +356,11 @@ class Offload:
             self._end(process)
         return await self._new()
 
-    async def _new(self) -> _Process:
+    async def _new(self) -> ChildProcess:
         """Raises _CannotStart where none has ever been ready: then the interpreter is not a program of its own."""
-        process: _Process | None = None
+        process: ChildProcess | None = None
         try:
-            process = await _Process.start(self.limits)
+            process = await ChildProcess.start(self.limits)
             self._all.add(process)
             async with asyncio.timeout(START_SECONDS):
                 await process.ready()
@@ -365,17 +375,17 @@ class Offload:
         self._starts_processes = True
         return process
 
-    def _keep(self, process: _Process) -> None:
+    def _keep(self, process: ChildProcess) -> None:
         loop = asyncio.get_running_loop()
         process.ends = loop.call_later(self.limits.idle_seconds, self._retire, process)
         self._idle.append(process)
 
-    def _retire(self, process: _Process) -> None:
+    def _retire(self, process: ChildProcess) -> None:
         if process in self._idle:
             self._idle.remove(process)
             self._end(process)
 
-    def _end(self, process: _Process | None) -> None:
+    def _end(self, process: ChildProcess | None) -> None:
         if process is None:
             return
         process.kill()

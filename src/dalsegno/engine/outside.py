@@ -13,8 +13,10 @@ from dalsegno.core.complete import Step
 from dalsegno.core.script_bodies import BLOB
 from dalsegno.core.situation import Result, Situation
 from dalsegno.core.values import decode_value, encode_value
+from dalsegno.engine.budget import is_light
 from dalsegno.engine.results import Results, refuse_large
 from dalsegno.engine.run_context import LogSink
+from dalsegno.lang.limits import Heavy
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import arrival_id
 from dalsegno.ports.blobs import Blobs
@@ -81,6 +83,8 @@ class Outside:
         found = (await self.ledger.outputs(execution, [name])).get(name)
         if found is None or found[:1] != BLOB:
             return found[1:] if found is not None else None
+        if is_light.get():
+            raise Heavy
         return await self.blobs.get(execution, found[1:].decode())
 
     async def _child_ended(self, situation: Situation, raw: bytes) -> Result | Failure:

@@ -6,6 +6,8 @@ import asyncio
 import signal
 import threading
 
+from dalsegno.lang.limits import Heavy
+
 
 class PassesThrough(BaseException):
     """Base of what the engine itself raises through user code; it is nobody's failure."""
@@ -16,7 +18,7 @@ def is_failure(error: BaseException) -> bool:
     asked for, a coroutine that is thrown away, and Ctrl+C where Python raises it in the midst of things."""
     if isinstance(error, Exception):
         return True
-    if isinstance(error, PassesThrough):
+    if isinstance(error, PassesThrough | Heavy):
         return False
     if isinstance(error, asyncio.CancelledError):
         run = _current_task()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
 from dalsegno.core.situation import Result
 from dalsegno.core.values import Survey, encode_surveyed, is_small
-from dalsegno.engine.heavy_work import SLICE, heavy_work
+from dalsegno.engine.budget import SLICE
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.errors import LimitExceeded
 from dalsegno.ports.blobs import Blobs
@@ -51,7 +52,7 @@ async def encode_large(value: Any, what: str, limit: int) -> bytes:
     until = monotonic() + SLICE
     for _ in survey.measure(value, what):
         if monotonic() > until:
-            await heavy_work().turn("")
+            await asyncio.sleep(0)
             until = monotonic() + SLICE
     return encode_surveyed(value, what, survey)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dalsegno.core.situation import Situation
-from dalsegno.engine.budget import StepMeter, evaluated_each
+from dalsegno.engine.budget import Meters, evaluated_each
 from dalsegno.engine.definitions import Program
-from dalsegno.engine.heavy_work import heavy_work
 from dalsegno.engine.loader import Lookup
 from dalsegno.engine.secrets.run_secrets import UsesCredentials
-from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.transactions import UsesTransactions
+from dalsegno.lang.limits import Meter
 from dalsegno.model.retry import RetryPolicy
 from dalsegno.model.token import Lease
 
@@ -24,9 +24,10 @@ class RunContext(UsesCredentials, UsesTransactions):
     """Implements ports.node.NodeContext for one attempt."""
 
     __slots__ = (
-        "_limits",
+        "_is_pure",
         "_log",
         "_meter",
+        "_meters",
         "_payload",
         "_situation",
         "beats",
@@ -46,7 +47,8 @@ class RunContext(UsesCredentials, UsesTransactions):
         outputs: Mapping[str, Any],
         services: Mapping[str, Any],
         log: LogSink,
-        limits: EngineLimits,
+        meters: Meters,
+        is_pure: bool,
     ) -> None:
         self.program = program
         self.lookup = lookup
@@ -58,8 +60,9 @@ class RunContext(UsesCredentials, UsesTransactions):
         self._payload = payload
         self._situation = situation
         self._log = log
-        self._limits = limits
-        self._meter: StepMeter | None = None
+        self._meters = meters
+        self._is_pure = is_pure
+        self._meter: Meter | None = None
 
     @property
     def execution_id(self) -> str:
@@ -133,18 +136,16 @@ class RunContext(UsesCredentials, UsesTransactions):
         return expression.evaluate(lookup, now=self.now, local=local, meter=meter)
 
     async def evaluate_each(self, parameter: str, names: Iterable[Mapping[str, Any] | None]) -> list[Any]:
-        return await evaluated_each(
-            self.meter, self.workflow, lambda local: self.evaluate(parameter, local), names, self.heartbeat
-        )
+        return await evaluated_each(lambda local: self.evaluate(parameter, local), names, self.heartbeat)
 
     async def give_way(self) -> None:
-        await heavy_work().turn(self.workflow)
+        await asyncio.sleep(0)
 
     @property
-    def meter(self) -> StepMeter:
-        """What all expressions of this run share."""
+    def meter(self) -> Meter:
+        """What all expressions of this run share. A run with effects cannot be given up when those are evaluated."""
         if self._meter is None:
-            self._meter = StepMeter(self._limits)
+            self._meter = self._meters.new(may_be_light=self._is_pure)
         return self._meter
 
     def has_expression(self, parameter: str) -> bool:

@@ -10,14 +10,14 @@ from typing import Any
 
 from dalsegno.core.situation import Situation
 from dalsegno.core.values import encode_value
-from dalsegno.engine.budget import evaluated
+from dalsegno.engine.budget import Meters
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Loader, Lookup, nothing
-from dalsegno.engine.raised import is_failure
+from dalsegno.engine.raised import PassesThrough, is_failure
 from dalsegno.engine.run_context import LogSink, RunContext
 from dalsegno.engine.secrets.redaction import Redactor
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
-from dalsegno.errors import DalSegnoError, NotFound, NotJson, OperatorError
+from dalsegno.errors import DalSegnoError, LimitExceeded, NotFound, NotJson, OperatorError
 from dalsegno.graph.plan import Node
 from dalsegno.lang import ExpressionFailed
 from dalsegno.model.failure import Failure
@@ -33,6 +33,14 @@ LONGEST_MESSAGE = 10_000
 """Characters of an error's message; it is stored several times over."""
 
 
+class OnlyRendered(PassesThrough):
+    """A node's parameters, where the process that asked for them runs the node itself."""
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.parameters = parameters
+
+
 class Runner:
     def __init__(
         self,
@@ -46,7 +54,11 @@ class Runner:
         self.loader = loader
         self.services = services
         self.log = log
-        self._limits = limits
+        self._meters = Meters(limits)
+        self.rendered: dict[str, Mapping[str, Any]] = {}
+        """Parameters that were rendered in another process, by their tokens."""
+        self.only_renders = False
+        """Whether runs with effects are left to the process that asked."""
 
     async def run(self, program: Program, situation: Situation, payload: Any = None) -> Any:
         """What the node returned, or the Failure it came to. Only what ends the worker passes through, and a store that
@@ -59,10 +71,10 @@ class Runner:
             if node.parameters.roots or node_type.needs:
                 context = await self._context(program, situation, node_type, payload)
             else:
-                context = self._seen(program, situation, nothing, payload, NO_OUTPUTS)
+                context = self._seen(program, situation, nothing, payload, NO_OUTPUTS, node_type)
             parameters = program.parsed.get(node)
             if parameters is None:
-                parameters = await self._parameters(program, node, node_type, context)
+                parameters = self._parameters(program, situation, node_type, context)
             if node.timeout is None:
                 returned = await node_type.execute(context, parameters)
             else:
@@ -97,24 +109,43 @@ class Runner:
             roots = roots.union(node_type.needs.difference(handed), predecessors)
         lookup = await self.loader.lookup(situation.lease.execution, situation.body, roots, program.meta)
         outputs = _outputs(predecessors, lookup) if predecessors else NO_OUTPUTS
-        return self._seen(program, situation, lookup, payload, outputs)
+        return self._seen(program, situation, lookup, payload, outputs, node_type)
 
     def _seen(
-        self, program: Program, situation: Situation, lookup: Lookup, payload: Any, outputs: Mapping[str, Any]
+        self,
+        program: Program,
+        situation: Situation,
+        lookup: Lookup,
+        payload: Any,
+        outputs: Mapping[str, Any],
+        node_type: NodeType,
     ) -> RunContext:
-        return RunContext(program, situation, lookup, payload, outputs, self.services, self.log, self._limits)
+        return RunContext(
+            program,
+            situation,
+            lookup,
+            payload,
+            outputs,
+            self.services,
+            self.log,
+            self._meters,
+            node_type.pure,
+        )
 
-    async def _parameters(
-        self, program: Program, node: Node, node_type: NodeType, context: RunContext
+    def _parameters(
+        self, program: Program, situation: Situation, node_type: NodeType, context: RunContext
     ) -> Any:
+        node = situation.node
         template = node.parameters.template
         if template.constant:
             rendered = template.value
+        elif self.rendered and situation.lease.token in self.rendered:
+            rendered = self.rendered[situation.lease.token]
         else:
-            meter, lookup, now = context.meter, context.lookup, context.now
-            rendered = await evaluated(
-                meter, program.definition.name, lambda: template.render(lookup, now=now, meter=meter)
-            )
+            meter = context.meter if node_type.pure else self._meters.new()
+            rendered = template.render(context.lookup, now=context.now, meter=meter)
+        if self.only_renders and not node_type.pure:
+            raise OnlyRendered(rendered)
         raw = node.parameters.raw
         parsed = node_type.parse({**rendered, **raw} if raw else rendered)
         if template.constant:
@@ -169,6 +200,8 @@ def storable_failure(error: BaseException, node: str | None, secrets: Redactor |
 def _failure(error: BaseException) -> Failure:
     if isinstance(error, NodeError):
         return error.failure
+    if isinstance(error, MemoryError):
+        error = LimitExceeded("the run needs more memory than its process may have")
     code = getattr(error, "code", None)
     code = code if isinstance(code, str) else "NODE_FAILED"
     name, retryable = type(error).__name__, not isinstance(error, DalSegnoError | ExpressionFailed)

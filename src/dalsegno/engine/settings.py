@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dalsegno.core.fail import MAX_LOSSES
-from dalsegno.engine.memory_budget import TOTAL
 from dalsegno.engine.retention import Retention
 from dalsegno.graph.document import SCHEMA_STEPS, DocumentLimits
 from dalsegno.lang import Limits
@@ -27,7 +26,7 @@ class EngineLimits:
     """Of the expression in a workflow's ``concurrency.key``, which is evaluated when an execution is started."""
     step_instructions: int = 10_000_000
     """Of all evaluations in one step: a list node evaluates its expression once per item."""
-    step_bytes: int = 256 * 1024 * 1024
+    step_bytes: int = 128 * 1024 * 1024
     """What they may allocate."""
     scripts: Limits = field(default_factory=Limits)
     """Per turn of a script: from one await to the next."""
@@ -65,8 +64,13 @@ class EngineSettings:
     retention: Retention = None
     """Seconds after which ended executions are removed, by the state they ended in or for all; None keeps them."""
     worker_name: str | None = None
-    memory: int = TOTAL
-    """Bytes that steps with large values may hold together in this process; others wait until some are free."""
+    heavy_processes: int = 2
+    """Processes in which steps are computed that take long or work on large values. 0: they are computed in the event
+    loop, and everything else of this process waits for them."""
+    heavy_memory: int = 320 * 1024 * 1024
+    """Bytes of memory of each of them."""
+    heavy_seconds: float = 30.0
+    """For which one heavy step may be computed."""
     threads: int = 32
     """Threads for tasks that are ordinary functions."""
     limits: EngineLimits = DEFAULT_LIMITS

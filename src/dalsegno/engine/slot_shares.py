@@ -11,42 +11,48 @@ from dalsegno.ports.shares import share_of
 UNKNOWN = ""
 """Workflows of definitions that are not loaded yet: together they count as one."""
 REMEMBERED = 10_000
+FEW = 20
+"""A workflow that holds less than one slot in so many is never among those that crowd others out."""
+CROWDS_FOR = 1.0
+"""Seconds for which a workflow is among them at least: asking for others costs less while it stays the same."""
 
 current_lease: ContextVar[Lease | None] = ContextVar("current_lease", default=None)
 """What the current asyncio task began with: all it runs is of one execution."""
 
 
 class HeldSlot:
-    """A slot of the worker in use, and the workflow that it counts for."""
+    """A slot of the worker in use, the workflow that it counts for, and whether a step in it may run long."""
 
-    __slots__ = ("lease", "workflow")
+    __slots__ = ("is_long", "lease", "workflow")
 
     def __init__(self, lease: Lease, workflow: str) -> None:
         self.lease = lease
         self.workflow = workflow
+        self.is_long = False
 
 
 class SlotShares:
-    """Counts leases that may run long, by the name of their workflow; its versions count together. Bookkeeping steps
-    and turns of scripts count only once they wait for memory or time: cancellations and timeouts need them."""
+    """Counts the slots that each workflow holds, by its name; its versions count together.
+
+    The share of a workflow bounds leases that may run long. Bookkeeping steps and turns of scripts do not count there:
+    cancellations and timeouts need them."""
 
     def __init__(self, concurrency: int, share: float, definitions: Definitions) -> None:
         self.most = share_of(concurrency, share)
         self.is_bounded = self.most < concurrency
+        self._concurrency = concurrency
         self._definitions = definitions
         self._names: dict[str, str] = {}
         """Of workflows, by the hashes of their definitions."""
         self._held: dict[str, int] = {}
+        self._long: dict[str, int] = {}
+        """Those of them that may run long."""
         self._unknown: dict[HeldSlot, None] = {}
+        self._crowding: dict[str, float] = {}
+        """Until when workflows count as crowding."""
 
     def take(self, lease: Lease) -> HeldSlot | None:
-        """The lease is run from now on. None if it does not count."""
-        if not self.is_bounded or not may_run_long(lease.kind, lease.execution_kind):
-            return None
-        return self.take_heavy(lease)
-
-    def take_heavy(self, lease: Lease) -> HeldSlot | None:
-        """The lease turned out to take long, whatever it is."""
+        """A slot is in use from now on. None if slots are not counted."""
         if not self.is_bounded:
             return None
         slot = HeldSlot(lease, self.workflow_of(lease))
@@ -55,30 +61,46 @@ class SlotShares:
         self._held[slot.workflow] = self._held.get(slot.workflow, 0) + 1
         return slot
 
+    def may_run_long(self, slot: HeldSlot | None) -> None:
+        """So may the step that runs in it now."""
+        if slot is not None and not slot.is_long:
+            slot.is_long = True
+            self._long[slot.workflow] = self._long.get(slot.workflow, 0) + 1
+
     def free(self, slot: HeldSlot | None) -> None:
         """Its run is over."""
         if slot is None:
             return
         self._unknown.pop(slot, None)
-        left = self._held[slot.workflow] - 1
-        if left:
-            self._held[slot.workflow] = left
-        else:
-            del self._held[slot.workflow]
+        _count_down(self._held, slot.workflow)
+        if slot.is_long:
+            _count_down(self._long, slot.workflow)
 
     def full(self) -> list[str]:
         """Workflows that hold their share."""
         if self._unknown:
             self._name_unknown()
-        return [name for name, held in self._held.items() if held >= self.most]
+        return [name for name, held in self._long.items() if held >= self.most]
+
+    def crowding(self, now: float) -> list[str]:
+        """Workflows that hold more than an equal part while many slots are in use. Others go before them."""
+        if self._unknown:
+            self._name_unknown()
+        if self.is_bounded and 2 * sum(self._held.values()) >= self._concurrency:
+            equal = max(self.most // len(self._held), self._concurrency // FEW, 1)
+            until = now + CROWDS_FOR
+            self._crowding |= {name: until for name, held in self._held.items() if held >= equal}
+        if self._crowding:
+            self._crowding = {name: until for name, until in self._crowding.items() if until > now}
+        return list(self._crowding)
 
     def room(self, name: str) -> int:
         """How many more leases the workflow may have."""
-        return self.most - self._held.get(name, 0)
+        return self.most - self._long.get(name, 0)
 
     def room_for_any(self) -> int:
         """How many more leases may be claimed without knowing whose they are, those of full workflows aside."""
-        return self.most - max((held for held in self._held.values() if held < self.most), default=0)
+        return self.most - max((held for held in self._long.values() if held < self.most), default=0)
 
     def allows(self, lease: Lease) -> bool:
         if not self.is_bounded or not may_run_long(lease.kind, lease.execution_kind):
@@ -110,6 +132,17 @@ class SlotShares:
         for slot in list(self._unknown):
             name = self.workflow_of(slot.lease)
             if name != UNKNOWN:
+                is_long = slot.is_long
                 self.free(slot)
-                slot.workflow = name
+                slot.workflow, slot.is_long = name, False
                 self._held[name] = self._held.get(name, 0) + 1
+                if is_long:
+                    self.may_run_long(slot)
+
+
+def _count_down(counts: dict[str, int], name: str) -> None:
+    left = counts[name] - 1
+    if left:
+        counts[name] = left
+    else:
+        del counts[name]

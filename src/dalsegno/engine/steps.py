@@ -96,6 +96,9 @@ class Steps:
             if self.transactions.has(lease):
                 await self.transactions.abandon(lease)
             return fail.halt(situation, _limit_exceeded(lease.node, error))
+        except MemoryError:
+            memory = LimitExceeded("the step needs more memory than its process may have")
+            return fail.halt(situation, _limit_exceeded(lease.node, memory))
         except OperatorError:
             raise
         except Exception as error:
@@ -110,6 +113,16 @@ class Steps:
         situation = Situation(program.plan, lease, body or decode_body(lease.data), now, now)
         situation.retry = self.transactions.ended(lease)
         return await self._failed(program, situation, failure_of(failed.error, situation.node))
+
+    async def too_heavy(self, lease: Lease, body: Body | None, message: str) -> Step:
+        """The step used up what its process may use."""
+        program = await self.definitions.by_hash(lease.definition)
+        now = self.ledger.now()
+        situation = Situation(program.plan, lease, body or decode_body(lease.data), now, now)
+        error = LimitExceeded(message)
+        if lease.kind not in ("node", "join"):
+            return fail.halt(situation, _limit_exceeded(lease.node, error))
+        return await self._failed(program, situation, failure_of(error, situation.node))
 
     async def _bookkeeping(self, program: Program, situation: Situation) -> Step:
         lease = situation.lease

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 
-from dalsegno.engine.memory_budget import DECODED, claim_more_memory, must_claim_memory
 from dalsegno.model.effect import ResolveSlot, SettlePromise, SpawnToken, StoreOutput
 from dalsegno.model.transition import Transition
 from dalsegno.ports.blobs import Blobs
@@ -18,9 +16,6 @@ AT_ONCE = 1024 * 1024
 """Bytes in rows that are written to the store's count together."""
 REMEMBERED = 10_000
 """Executions of which bytes are remembered that were not written yet."""
-
-READS = 4
-"""Blobs that are read at the same time."""
 
 _NAME = re.compile(rb'"([0-9a-f]{64})"')
 
@@ -35,7 +30,6 @@ class Storage:
     def __init__(self, blobs: Blobs, limit: int) -> None:
         self.limit = limit
         self._blobs = blobs
-        self._reads = asyncio.Semaphore(READS)
         self._uncounted: OrderedDict[str, int] = OrderedDict()
 
     async def put(
@@ -44,17 +38,7 @@ class Storage:
         return await self._blobs.put(execution, data, turn=turn, limit=self.limit if limit is None else limit)
 
     async def get(self, execution: str, blob: str) -> bytes:
-        """Steps that hold no memory read a few at a time: how much a blob takes is known only when it is here. One that
-        holds some must not wait for those, since they may wait for what it holds."""
-        if not must_claim_memory():
-            return await self._read(execution, blob)
-        async with self._reads:
-            return await self._read(execution, blob)
-
-    async def _read(self, execution: str, blob: str) -> bytes:
-        data = await self._blobs.get(execution, blob)
-        await claim_more_memory(len(data) * DECODED)
-        return data
+        return await self._blobs.get(execution, blob)
 
     async def prune(self, execution: str, turn: int, keep: Collection[str]) -> None:
         await self._blobs.prune(execution, turn, keep)

@@ -12,13 +12,14 @@ from dalsegno.core.body import Body, decode_body
 from dalsegno.core.complete import Step
 from dalsegno.core.fail import halt
 from dalsegno.core.situation import Situation
+from dalsegno.engine.budget import is_light
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.continuation import Continuation, kept_leases
 from dalsegno.engine.elsewhere import RunsElsewhere
 from dalsegno.engine.heartbeat import Names
+from dalsegno.engine.heavy_steps import HeavySteps, PutOff, is_script
 from dalsegno.engine.letting_go import LettingGo
 from dalsegno.engine.long_runs import LongRuns
-from dalsegno.engine.memory_budget import TOTAL, MemoryBudget, StepMemory, Waits, step_memory
 from dalsegno.engine.observing import Observer
 from dalsegno.engine.obsolete_runs import ObsoleteRuns
 from dalsegno.engine.raised import is_failure
@@ -33,8 +34,9 @@ from dalsegno.errors import (
     InvalidInput,
     OperatorError,
 )
+from dalsegno.lang.limits import Heavy
 from dalsegno.model.effect import CreateExecution
-from dalsegno.model.execution import SCRIPTED, NewExecution
+from dalsegno.model.execution import NewExecution
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken, may_run_long, python_queue
@@ -43,14 +45,9 @@ from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.transactions import WorkFailed
 
-SCRIPT_TOKENS = frozenset(("resume", "task", "timer", "schedule", "start"))
-SERIAL = 5
-"""Slots below which the number of steps is exact: a worker with one slot runs one step at a time."""
-WAITING = 4
-"""How many times as many steps as there are slots may wait without one."""
 NAME_LOOK = 0.05
 """Seconds between two looks whether the store has heard of a new name."""
-OTHERS_EVERY = 0.05
+OTHERS_EVERY = 0.02
 """Seconds between two claims for other workflows than those that hold their share."""
 UNKNOWN_LOOK = 0.01
 """Seconds until definitions that are being loaded are looked at again."""
@@ -77,7 +74,7 @@ class Worker:
         concurrency: int = 100,
         continues: bool = True,
         workflow_share: float = 1.0,
-        memory: MemoryBudget | None = None,
+        heavy: HeavySteps | None = None,
     ) -> None:
         self.ledger = ledger
         self.broker = broker
@@ -90,7 +87,7 @@ class Worker:
         self.offers: Callable[[], tuple[str, ...]] = tuple
         """What this process can run that not every worker can."""
         self.concurrency = concurrency
-        self.memory = memory or MemoryBudget(TOTAL)
+        self._heavy = heavy
         self.running: dict[str, Lease] = {}
         self.started: dict[str, float] = {}
         """Since when each run goes on. One that has come to its end and waits for its commit is not among them."""
@@ -113,16 +110,14 @@ class Worker:
         """When others than the workflows that hold their share are asked for again."""
         self.letting_go = LettingGo(ledger, broker, committer, scripts.elsewhere.colleagues)
         self._free = asyncio.Event()
-        self._waits = Waits(self._free.set)
-        self._may_wait = WAITING * concurrency if concurrency >= SERIAL else 0
         self._long_runs = LongRuns(self.running, self.started, committer, steps.definitions)
         self._obsolete_runs = ObsoleteRuns(self.running, self.started, ledger, self._interrupt)
         self._stopping = False
 
     @property
     def occupied(self) -> int:
-        """Slots in use. Steps that wait for memory or for a slice of time use none, within limits."""
-        return len(self.running) - min(self._waits.count, self._may_wait)
+        """Slots in use."""
+        return len(self.running)
 
     @property
     def name(self) -> str:
@@ -150,12 +145,16 @@ class Worker:
                 elif full := self.shares.full():
                     await self._receive_others(room, full)
                 else:
+                    await self._receive_newcomers(room)
                     await self._receive(min(room, self.shares.room_for_any()))
         finally:
             for watch in watches:
                 watch.cancel()
 
     async def _receive(self, room: int) -> None:
+        room = min(room, self.concurrency - self.occupied)
+        if room <= 0:
+            return
         name = self.name
         try:
             leases = await self.broker.take(name, self.queues, room)
@@ -182,13 +181,24 @@ class Worker:
                 async with asyncio.timeout(max(pause, 0.0)):
                     await self._free.wait()
 
-    async def _claim_others(self, wanted: int, full: list[str]) -> int:
+    async def _receive_newcomers(self, room: int) -> None:
+        """Some workflows hold much of the slots and have more to do: what others have stands behind that, and is asked
+        for first, at intervals."""
+        now = asyncio.get_running_loop().time()
+        if now < self._others_at:
+            return
+        crowding = [name for name in self.shares.crowding(now) if name != UNKNOWN]
+        if crowding:
+            self._others_at = now + OTHERS_EVERY
+            await self._claim_others(min(room, self.shares.room_for_any()), crowding, only_long=False)
+
+    async def _claim_others(self, wanted: int, full: list[str], *, only_long: bool = True) -> int:
         """How many were found. While it is not known whose runs hold the slots, nothing is claimed."""
         name = self.name
         if not full:
             return 0
         try:
-            leases = await self.ledger.claim_others(name, self.queues, wanted, full)
+            leases = await self.ledger.claim_others(name, self.queues, wanted, full, only_long=only_long)
         except OperatorError:
             self.doubt(name)
             raise
@@ -296,13 +306,7 @@ class Worker:
         hops, this_run = 0, asyncio.current_task()
         following: Lease | None = lease
         current_lease.set(lease)
-
-        def is_heavy() -> None:
-            nonlocal slot
-            slot = slot or self.shares.take_heavy(lease)
-
-        memory = StepMemory(self.memory, lambda: self.shares.workflow_of(lease), self._waits, is_heavy)
-        step_memory.set(memory)
+        is_light.set(self._heavy is not None and self._heavy.are_possible)
         try:
             while following is not None:
                 lease, hops = following, hops + 1
@@ -311,15 +315,14 @@ class Worker:
                     self.observer.began(lease)
                 if may_run_long(lease.kind, lease.execution_kind):
                     self._runs[lease.token] = this_run
-                    slot = slot or self.shares.take(lease)
+                    self.shares.may_run_long(slot)
                 going_on = self._continues and self.continuation.may_go_on(hops, now - began, lease.priority)
-                if lease.kind in SCRIPT_TOKENS or lease.execution_kind in SCRIPTED:
+                if is_script(lease):
                     following = await self._advance_script(lease, going_on, name)
                 else:
                     following, body = await self._advance(lease, body, going_on, name)
                 if self.transactions.has(lease):
                     await self.transactions.abandon(lease)  # its step was not applied
-                memory.release()
                 self._done(lease, now)
                 if following is not None:
                     self.running[following.token] = following
@@ -327,23 +330,28 @@ class Worker:
             if lease.token not in self._called_off:
                 raise
             self._done(lease, now)
-        except (BadConfiguration, RunsElsewhere) as error:
-            self._runs.pop(lease.token, None)  # there is nothing to call off any more
-            await self.letting_go.leave_to_others(lease, error, name)
-            self._done(lease, now)
-        except BaseException as error:
-            if not is_failure(error):
-                raise
-            self._runs.pop(lease.token, None)
-            self.letting_go.note_broken(lease, error)
-            await self.letting_go.give_back_broken(name, lease)
+        except BaseException as error:  # noqa: BLE001 - what is no failure is raised again
+            await self._let_go(lease, error, name)
             self._done(lease, now)
         finally:
             self.shares.free(slot)
-            memory.release()
             self._free.set()
             if self.transactions.has(lease):
                 await self.transactions.abandon(lease)
+
+    async def _let_go(self, lease: Lease, error: BaseException, name: str) -> None:
+        """The token is not brought to its end here, or not now."""
+        is_others = isinstance(error, BadConfiguration | RunsElsewhere | PutOff)
+        if not is_others and not is_failure(error):
+            raise error
+        self._runs.pop(lease.token, None)  # there is nothing to call off any more
+        if isinstance(error, PutOff):
+            await self.letting_go.put_off(name, lease, error.seconds)
+        elif isinstance(error, BadConfiguration | RunsElsewhere):
+            await self.letting_go.leave_to_others(lease, error, name)
+        else:
+            self.letting_go.note_broken(lease, error)
+            await self.letting_go.give_back_broken(name, lease)
 
     def _done(self, lease: Lease, since: float) -> None:
         """After a lost lease the same token may be running here a second time: that run stays."""
@@ -359,7 +367,7 @@ class Worker:
     async def _advance(
         self, lease: Lease, body: Body | None, going_on: bool, name: str
     ) -> tuple[Lease | None, Body | None]:
-        step = await self.steps.step(lease, body)
+        step = await self._step(lease, body)
         self.started.pop(lease.token, None)
         transition: Transition = step.transition
         kept: list[NewToken] = []
@@ -385,8 +393,30 @@ class Worker:
             self._launch(extra, step.bodies.get(extra.token), name)
         return leases[0], step.bodies.get(leases[0].token)
 
+    async def _step(self, lease: Lease, body: Body | None) -> Step:
+        heavy = self._heavy
+        if heavy is None or not heavy.are_possible:
+            return await self.steps.step(lease, body)
+        if not heavy.expected(lease):
+            try:
+                return await self.steps.step(lease, body)
+            except Heavy:
+                pass  # what it has loaded is free before the process begins
+        return await heavy.step(lease, body)
+
+    async def _script_step(self, lease: Lease) -> ScriptStep:
+        heavy = self._heavy
+        if heavy is None or not heavy.are_possible:
+            return await self.scripts.step(lease)
+        if not heavy.expected(lease):
+            try:
+                return await self.scripts.step(lease)
+            except Heavy:
+                pass
+        return await heavy.script_step(lease)
+
     async def _advance_script(self, lease: Lease, going_on: bool, name: str) -> Lease | None:
-        step = await self.scripts.step(lease)
+        step = await self._script_step(lease)
         self.started.pop(lease.token, None)
         transition, kept = step.transition, list[NewToken]()
         if going_on:

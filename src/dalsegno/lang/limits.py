@@ -46,6 +46,12 @@ class Limits:
     stack_depth: int = 500
     allocated_bytes: int = 64 * 1024 * 1024
     result_bytes: int = 16 * 1024 * 1024
+    is_light: bool = False
+    """Whether a run that needs more instructions or memory than this raises `Heavy` instead of failing."""
+
+
+class Heavy(BaseException):
+    """A run with light limits needs more than those: it is to be done again, elsewhere, with the full ones."""
 
 
 DEFAULT_LIMITS = Limits()
@@ -77,21 +83,18 @@ class Meter:
     Several evaluations may share a meter: together they may then use what one alone may use otherwise.
     """
 
-    __slots__ = ("bytes_left", "exceeded", "limits", "mark", "span", "work_left")
+    __slots__ = ("bytes_left", "limits", "mark", "span", "work_left")
 
     def __init__(self, limits: Limits, span: Span = EVALUATION) -> None:
         self.limits = limits
         self.span = span
         self.work_left = limits.instructions
         self.bytes_left = limits.allocated_bytes
-        self.exceeded = False
-        """Whether more work or memory was asked for than was left: other limits would not help with more of them."""
         self.mark = NEVER
         """Where `work_left` reaches this, a script's slice is used up."""
 
     def renew(self) -> None:
         """For the next evaluation."""
-        self.exceeded = False
         self.work_left = self.limits.instructions
         self.bytes_left = self.limits.allocated_bytes
 
@@ -106,11 +109,16 @@ class Meter:
         return self.work_left - self.mark if self.mark > 0 else self.work_left
 
     def too_much_work(self) -> ScriptThrow:
-        self.exceeded = True
+        self.exceed()
         return limit_exceeded(
             f"more than {self.limits.instructions:,} instructions in {self.span.name}: {self.span.elsewhere}, "
             "or raise Limits(instructions=…)"
         )
+
+    def exceed(self) -> None:
+        """More is needed than is left. Raises `Heavy` where the full limits are larger."""
+        if self.limits.is_light:
+            raise Heavy
 
     def allocate(self, size: int, what: str) -> None:
         """Charge ``size`` bytes about to be allocated for ``what``."""
@@ -125,7 +133,7 @@ class Meter:
         """Charge ``size`` bytes that are not one value, and the work of writing them."""
         self.bytes_left -= size
         if self.bytes_left < 0:
-            self.exceeded = True
+            self.exceed()
             raise limit_exceeded(
                 f"{what} would exceed the {self.limits.allocated_bytes:,} bytes that may be allocated in "
                 f"{self.span.name}: keep large data elsewhere, or raise Limits(allocated_bytes=…)"

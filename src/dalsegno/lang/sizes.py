@@ -135,7 +135,7 @@ class Measure:
     def too_large(self, size: int) -> ScriptThrow:
         limit = "result_bytes"
         if size > self.meter.limits.allocated_bytes:
-            self.meter.exceeded = True
+            self.meter.exceed()
             limit = "allocated_bytes"
         return limit_exceeded(
             f"{self.what} would be more than {self.most:,} characters of JSON: keep large data elsewhere and pass a "

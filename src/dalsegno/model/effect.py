@@ -15,7 +15,7 @@ from dalsegno.model.machine import CancelReason, Completion, Ranges, TakenSignal
 from dalsegno.model.token import NewToken
 
 
-class CreateExecution(Struct, frozen=True, gc=False):
+class CreateExecution(Struct, frozen=True, gc=False, tag=True):
     """Only in a start. Applying it to an id that exists is ``AlreadyApplied``.
 
     ``pending``: it is PENDING until it is begun. A script has its machine from now on nevertheless, so that signals may
@@ -26,7 +26,7 @@ class CreateExecution(Struct, frozen=True, gc=False):
     pending: bool = False
 
 
-class BeginExecution(Struct, frozen=True, gc=False):
+class BeginExecution(Struct, frozen=True, gc=False, tag=True):
     """Takes a PENDING execution to RUNNING, once. The tokens that its transition spawns after this are its first ones;
     a token that was to begin it at a time is dropped. A command that starts with this effect is ``AlreadyApplied``
     where the execution has begun. ``input`` replaces the one that was submitted.
@@ -39,14 +39,14 @@ class BeginExecution(Struct, frozen=True, gc=False):
     in_line: str = ""
 
 
-class SpawnToken(Struct, frozen=True, gc=False):
+class SpawnToken(Struct, frozen=True, gc=False, tag=True):
     """A new token: ready, or parked until its ``due``. An id that exists already is left alone. A task or
     timer of a script without a priority of its own has its execution's."""
 
     token: NewToken
 
 
-class ResolveSlot(Struct, frozen=True, gc=False):
+class ResolveSlot(Struct, frozen=True, gc=False, tag=True):
     """An edge delivers its first token (``live``) or closes unused at a barrier, which is created if need be.
 
     A slot resolves once; a second arrival, or one at a tombstone, records ``dropped``. An accepted live arrival
@@ -61,21 +61,21 @@ class ResolveSlot(Struct, frozen=True, gc=False):
     dropped: NewEvent | None = None
 
 
-class OpenBarrier(Struct, frozen=True, gc=False):
+class OpenBarrier(Struct, frozen=True, gc=False, tag=True):
     """A split parks its aggregator's join token, which counts as live at once."""
 
     barrier: BarrierSpec
     milestone: Milestone | None = None
 
 
-class SetMilestone(Struct, frozen=True, gc=False):
+class SetMilestone(Struct, frozen=True, gc=False, tag=True):
     """Replaces the barrier's milestone. One that is already reached makes its token ready in this commit."""
 
     barrier: str
     milestone: Milestone
 
 
-class OpenScope(Struct, frozen=True, gc=False):
+class OpenScope(Struct, frozen=True, gc=False, tag=True):
     """An item's scope; when it ends, slot ``slot`` of ``barrier`` is resolved with what it ended with."""
 
     scope: str
@@ -83,7 +83,7 @@ class OpenScope(Struct, frozen=True, gc=False):
     slot: int
 
 
-class EndScope(Struct, frozen=True, gc=False):
+class EndScope(Struct, frozen=True, gc=False, tag=True):
     """Ends an item's scope now, whatever is still live in it. ``trip`` also opens the barrier at once."""
 
     scope: str
@@ -92,7 +92,7 @@ class EndScope(Struct, frozen=True, gc=False):
     event: NewEvent | None = None
 
 
-class LeaveContext(Struct, frozen=True, gc=False):
+class LeaveContext(Struct, frozen=True, gc=False, tag=True):
     """What a branch leaves behind in its scope when it ends."""
 
     scope: str
@@ -100,7 +100,7 @@ class LeaveContext(Struct, frozen=True, gc=False):
     data: bytes
 
 
-class FinishExecution(Struct, frozen=True, gc=False):
+class FinishExecution(Struct, frozen=True, gc=False, tag=True):
     """Ends the execution: O(1), the rest is swept later. An execution that was started with ``notify`` leaves an outbox
     entry ``ended`` with it, in the same commit.
 
@@ -117,7 +117,7 @@ class FinishExecution(Struct, frozen=True, gc=False):
     hand_over: bool = False
 
 
-class EndIfLast(Struct, frozen=True, gc=False):
+class EndIfLast(Struct, frozen=True, gc=False, tag=True):
     """Judged after all other effects of its transition, when nothing in the scope is live any more:
 
     * nothing was left by any other branch and the step knows the ending: apply it (``finish`` for the root,
@@ -137,7 +137,7 @@ class EndIfLast(Struct, frozen=True, gc=False):
     """Recorded when an item's scope ended this way."""
 
 
-class AdjustGate(Struct, frozen=True, gc=False):
+class AdjustGate(Struct, frozen=True, gc=False, tag=True):
     """Adds ``delta`` to a gate's open in-edges plus live visits and notes which out-edges were used. At zero the
     gate's ``closed`` token becomes ready."""
 
@@ -146,14 +146,14 @@ class AdjustGate(Struct, frozen=True, gc=False):
     used: tuple[int, ...] = ()
 
 
-class StoreOutput(Struct, frozen=True, gc=False):
+class StoreOutput(Struct, frozen=True, gc=False, tag=True):
     """An output (or a page of a context) that tokens refer to by id."""
 
     id: str
     data: bytes
 
 
-class CancelTokens(Struct, frozen=True, gc=False):
+class CancelTokens(Struct, frozen=True, gc=False, tag=True):
     """Drops the live tokens of a scope that stand at these nodes, and what they hold open below them; never what its
     own transition spawns."""
 
@@ -161,17 +161,17 @@ class CancelTokens(Struct, frozen=True, gc=False):
     nodes: tuple[str, ...]
 
 
-class PauseExecution(Struct, frozen=True, gc=False):
+class PauseExecution(Struct, frozen=True, gc=False, tag=True):
     event: NewEvent
 
 
-class ResumeExecution(Struct, frozen=True, gc=False):
+class ResumeExecution(Struct, frozen=True, gc=False, tag=True):
     """Held tokens become ready in due order; deadline tokens are moved by the time spent paused."""
 
     event: NewEvent
 
 
-class WriteOutbox(Struct, frozen=True, gc=False):
+class WriteOutbox(Struct, frozen=True, gc=False, tag=True):
     """What this execution owes another one or the outside. Delivered at least once, idempotent by ``id``."""
 
     id: str
@@ -179,7 +179,7 @@ class WriteOutbox(Struct, frozen=True, gc=False):
     data: bytes
 
 
-class SaveMachine(Struct, frozen=True, gc=False):
+class SaveMachine(Struct, frozen=True, gc=False, tag=True):
     """A run of a script's machine ended at an await. Refused as ``Stale("version")`` unless the stored machine has
     ``version``, which it leaves as ``version + 1``.
 
@@ -210,7 +210,7 @@ class SaveMachine(Struct, frozen=True, gc=False):
     interrupted: bool = False
 
 
-class SettlePromise(Struct, frozen=True, gc=False):
+class SettlePromise(Struct, frozen=True, gc=False, tag=True):
     """A task, timer, child or signal wait of a script is done. Takes the next inbox number, and makes the resume token
     ready if the wake condition holds and there is none yet. A promise that the machine cannot reach any more, or that
     has its completion already, is left alone; the rest of the transition applies. ``repeatable``: it may come twice, or
@@ -222,7 +222,7 @@ class SettlePromise(Struct, frozen=True, gc=False):
     repeatable: bool = False
 
 
-class PostSignal(Struct, frozen=True, gc=False):
+class PostSignal(Struct, frozen=True, gc=False, tag=True):
     """A signal for an execution of any kind, kept until it is taken; a command that begins with the same ``id``
     again is ``AlreadyApplied``, also after it was taken. Signals are numbered by their events; to a machine one takes
     the next number of its inbox, too. The token that was parked for this name first takes it at once; a machine that
@@ -234,7 +234,7 @@ class PostSignal(Struct, frozen=True, gc=False):
     event: NewEvent
 
 
-class DeliverToToken(Struct, frozen=True, gc=False):
+class DeliverToToken(Struct, frozen=True, gc=False, tag=True):
     """What a token parked with ``awaits`` was waiting for has come: it becomes ready with the reason ``arrival``, and
     ``data`` is stored as the output ``arrival_id(token)``. No such token any more: nothing happens, and a command that
     begins with it is ``AlreadyApplied``."""
@@ -244,7 +244,7 @@ class DeliverToToken(Struct, frozen=True, gc=False):
     data: bytes
 
 
-class RequestCancel(Struct, frozen=True, gc=False):
+class RequestCancel(Struct, frozen=True, gc=False, tag=True):
     """Asks a script to end: notes the reason, records ``event`` and makes the resume token ready. An execution that
     has no machine, is paused, or was asked before, ends at once with ``finish`` (and without ``event``): asking
     twice is not the same as asking once.
@@ -261,14 +261,14 @@ class RequestCancel(Struct, frozen=True, gc=False):
     owed: tuple[WriteOutbox, ...] = ()
 
 
-class DropTokens(Struct, frozen=True, gc=False):
+class DropTokens(Struct, frozen=True, gc=False, tag=True):
     """Drops these tokens, whatever they are doing; those that do not exist or are done are passed over, and so is the
     machine's resume token. History says ``TaskCancelled`` of each task."""
 
     tokens: tuple[str, ...]
 
 
-class WakeMachine(Struct, frozen=True, gc=False):
+class WakeMachine(Struct, frozen=True, gc=False, tag=True):
     """Makes the resume token of a suspended script ready, whatever it waits for: a reconciler's nudge. A command that
     begins with it is ``AlreadyApplied`` where there is such a token already, or no machine."""
 

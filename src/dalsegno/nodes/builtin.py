@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dalsegno.nodes.aggregator import aggregator
 from dalsegno.nodes.approval import approval
 from dalsegno.nodes.boundary import input_node, output_node
@@ -25,7 +27,7 @@ from dalsegno.nodes.wait import wait
 from dalsegno.nodes.workflow import workflow
 from dalsegno.ports.node import NodeType
 
-BUILTIN_TYPES: tuple[NodeType, ...] = (
+PURE_TYPES: tuple[NodeType, ...] = (
     aggregator,
     approval,
     conditional,
@@ -34,7 +36,6 @@ BUILTIN_TYPES: tuple[NodeType, ...] = (
     edit,
     filter_items,
     group,
-    http,
     input_node,
     limit,
     log,
@@ -47,8 +48,10 @@ BUILTIN_TYPES: tuple[NodeType, ...] = (
     sort,
     split,
     switch,
-    task,
     wait,
     webhook,
     workflow,
 )
+"""They compute, choose edges, or say what to wait for; the engine does the rest."""
+
+BUILTIN_TYPES: tuple[NodeType, ...] = (*(replace(each, pure=True) for each in PURE_TYPES), http, task)

@@ -97,11 +97,17 @@ class Ledger(Protocol):
         """Leases ready tokens by priority, then age. Tokens that killed workers before come one at a time."""
 
     async def claim_others(
-        self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str]
+        self,
+        worker: str,
+        queues: Sequence[str],
+        limit: int,
+        pass_over: Collection[str],
+        *,
+        only_long: bool = True,
     ) -> list[Lease]:
-        """As ``claim``, but passes over whatever may run long in executions of the workflows ``pass_over``: nodes,
-        tasks, and turns of Python workflows, unless such a one was asked to end. Also passes over tokens that killed
-        workers before."""
+        """As ``claim``, but passes over executions of the workflows ``pass_over``: with ``only_long`` what may run long
+        in them (nodes, tasks, and turns of Python workflows, unless such a one was asked to end), else everything.
+        Also passes over tokens that killed workers before."""
 
     async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
         """Leases those of the named tokens that are ready; the others are passed over."""

@@ -221,6 +221,8 @@ class NodeType:
     output_schema: Mapping[str, Any] = field(default_factory=dict)
     receive: Receive | None = None
     """What a signal's payload becomes; without it, the payload is the output."""
+    pure: bool = False
+    """Whether a run only computes: it has no effect, needs no service, and may be given up and done elsewhere."""
 
 
 class NodeTypes(Protocol):

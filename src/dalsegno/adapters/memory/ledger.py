@@ -76,19 +76,29 @@ class MemoryLedger:
         return leases
 
     async def claim_others(
-        self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str]
+        self,
+        worker: str,
+        queues: Sequence[str],
+        limit: int,
+        pass_over: Collection[str],
+        *,
+        only_long: bool = True,
     ) -> list[Lease]:
         ready = [
             token
             for token in self._tokens(lambda token: token.state == "ready" and token.queue in queues)
-            if token.losses < SUSPECT_LOSSES and not self._is_passed_over(token, pass_over)
+            if token.losses < SUSPECT_LOSSES and not self._is_passed_over(token, pass_over, only_long)
         ]
         ready.sort(key=lambda token: (-token.priority, token.ready_at))
         return await lease_in_turn(self.lease, worker, [ready_token(token) for token in ready], limit)
 
-    def _is_passed_over(self, token: TokenRow, workflows: Collection[str]) -> bool:
+    def _is_passed_over(self, token: TokenRow, workflows: Collection[str], only_long: bool) -> bool:
         execution = self.store.executions[token.execution]
-        if execution.new.workflow not in workflows or not may_run_long(token.kind, execution.row.kind):
+        if execution.new.workflow not in workflows:
+            return False
+        if not only_long:
+            return True
+        if not may_run_long(token.kind, execution.row.kind):
             return False
         return token.kind != "resume" or execution.machine is None or not execution.machine.cancel
 

@@ -66,9 +66,11 @@ class Claims:
         return leases
 
     async def look_at_others(
-        self, queues: Sequence[str], pass_over: Collection[str], limit: int, since: float
+        self, queues: Sequence[str], pass_over: Collection[str], only_long: bool, limit: int, since: float
     ) -> tuple[list[Row], list[Row]]:
-        rows = await self.store.fetch("leases.ready_of_others", queues, limit, list(pass_over), since)
+        rows = await self.store.fetch(
+            "leases.ready_of_others", queues, limit, list(pass_over), since, only_long
+        )
         return [row for row in rows if not row[-1]], [row for row in rows if row[-1]]
 
     def given(self, worker: str, columns: Sequence[Any]) -> Lease:

@@ -65,9 +65,15 @@ class PostgresLedger:
         return leases
 
     async def claim_others(
-        self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str]
+        self,
+        worker: str,
+        queues: Sequence[str],
+        limit: int,
+        pass_over: Collection[str],
+        *,
+        only_long: bool = True,
     ) -> list[Lease]:
-        return await self._excluding_claims.claim(worker, queues, limit, pass_over)
+        return await self._excluding_claims.claim(worker, queues, limit, pass_over, only_long=only_long)
 
     async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
         leases = await self._claims.lease(worker, tokens)

@@ -75,15 +75,21 @@ class SqliteLedger:
         return await self.store.read(lambda connection: looks.any_ready(connection, queues))
 
     async def claim_others(
-        self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str]
+        self,
+        worker: str,
+        queues: Sequence[str],
+        limit: int,
+        pass_over: Collection[str],
+        *,
+        only_long: bool = True,
     ) -> list[Lease]:
-        return await self._excluding_claims.claim(worker, queues, limit, pass_over)
+        return await self._excluding_claims.claim(worker, queues, limit, pass_over, only_long=only_long)
 
     async def _look_at_others(
-        self, queues: Sequence[str], pass_over: Collection[str], limit: int, since: float
+        self, queues: Sequence[str], pass_over: Collection[str], only_long: bool, limit: int, since: float
     ) -> tuple[list[looks.Row], list[looks.Row]]:
         return await self.store.read(
-            lambda connection: looks.of_others(connection, queues, pass_over, limit, since)
+            lambda connection: looks.of_others(connection, queues, pass_over, only_long, limit, since)
         )
 
     async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:

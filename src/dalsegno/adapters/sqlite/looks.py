@@ -90,10 +90,16 @@ def of_others(
     connection: sqlite3.Connection,
     queues: Sequence[str],
     pass_over: Collection[str],
+    only_long: bool,
     limit: int,
     since: float,
 ) -> tuple[list[Row], list[Row]]:
-    asked = {"pass_over": json.dumps(list(pass_over)), "limit": limit, "since": since}
+    asked = {
+        "pass_over": json.dumps(list(pass_over)),
+        "only_long": only_long,
+        "limit": limit,
+        "since": since,
+    }
     plain, in_line = (
         [row for queue in queues for row in connection.execute(SQL[statement], asked | {"queue": queue})]
         for statement in ("token.ready_of_others", "token.first_of_others")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import replace
 from typing import Any, Literal, Protocol
 
-from dalsegno.engine.memory_budget import LIGHT
+from dalsegno.engine.budget import light_limits
 from dalsegno.graph.workflow_limit import front_matter_limit
 from dalsegno.lang import FlowProgram, Limits, Machine
 from dalsegno.lang.durations import parse_duration
@@ -83,8 +82,7 @@ class ScriptProgram:
         self.limits = limits
         self.is_own = False
         """Whether its code is the running program's own; else it comes from the store."""
-        self.light_limits = replace(limits, allocated_bytes=min(limits.allocated_bytes, LIGHT))
-        """For a turn that has claimed no memory."""
+        self.light_limits = light_limits(limits)
         self.native = definition.kind == "python"
         """Whether its turns run user code, which belongs in a thread of its own."""
         timeout = front_matter.get("timeout")
@@ -95,7 +93,7 @@ class ScriptProgram:
     def start(
         self, inputs: Any, context: Mapping[str, Any], now: float, budget: int | None, *, light: bool = False
     ) -> RunningMachine:
-        """``light``: with the memory of a turn that has claimed none."""
+        """``light``: with the limits of a light turn."""
         if isinstance(self.code, PythonProgram):
             return PythonMachine.start(self.code, inputs, context, now=now, budget=budget, limits=self.limits)
         limits = self.light_limits if light else self.limits

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from dalsegno.core.script_bodies import blob_of, error_in
 from dalsegno.core.values import decode_value
+from dalsegno.engine.budget import is_light
 from dalsegno.engine.scripting.following import Job
 from dalsegno.engine.scripting.hot import size_of
 from dalsegno.lang.effects import Ok, Outcome, promise_id
+from dalsegno.lang.limits import Heavy
 from dalsegno.model.execution import ExecutionView
 from dalsegno.model.machine import Completion, MachineView, SignalView
 from dalsegno.ports.archive import Archive
@@ -46,6 +48,8 @@ class Reading:
         blob = blob_of(completion) if completion.ok else None
         if blob is None:
             return outcome_of(completion)
+        if is_light.get():
+            raise Heavy
         return Ok(decode_value(await self.blobs.get(execution, blob)))
 
     async def payloads(self, execution: str, signals: Sequence[SignalView]) -> dict[str, Outcome]:

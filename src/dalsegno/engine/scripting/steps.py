@@ -41,11 +41,11 @@ from dalsegno.core.task_options import task_options
 from dalsegno.core.turn import Turn
 from dalsegno.core.values import decode_value
 from dalsegno.engine.beginning import begin_step
+from dalsegno.engine.budget import LIGHT_BYTES, is_light, refuse_if_light
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.elsewhere import Elsewhere
 from dalsegno.engine.lineage import Past
 from dalsegno.engine.loader import Loader
-from dalsegno.engine.memory_budget import DECODED, claim_memory, is_heavy, is_light
 from dalsegno.engine.results import Results
 from dalsegno.engine.runner import storable_failure
 from dalsegno.engine.schedule_step import schedule_step
@@ -55,7 +55,7 @@ from dalsegno.engine.scripting.hot import LARGEST, HotMachines, Warm, size_of
 from dalsegno.engine.scripting.programs import RunningMachine, ScriptProgram
 from dalsegno.engine.scripting.reading import Reading, outcome_of
 from dalsegno.engine.scripting.task_run import TaskRunner
-from dalsegno.engine.scripting.turns import SLICE, TooLarge, Turns
+from dalsegno.engine.scripting.turns import SLICE, Turns
 from dalsegno.engine.secrets.snapshot_seals import NO_KEY, KeyMissing, SnapshotSeals, check_blob
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.storage import SMALL, Storage, blob_names, bytes_in_rows
@@ -64,6 +64,7 @@ from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson
 from dalsegno.lang import SnapshotError
 from dalsegno.lang.effects import ErrorValue, Outcome, promise_id, promise_number
+from dalsegno.lang.limits import Heavy
 from dalsegno.lang.python import PythonMachine
 from dalsegno.model.event import NewEvent
 from dalsegno.model.ids import task_execution_id
@@ -176,21 +177,11 @@ class ScriptSteps:
             error = ErrorValue("WORKER_LOST", message, "WorkerLost")
             return ScriptStep(fail_script(lease, error, self.ledger.now()))
         try:
-            return await self._resume_once_or_twice(lease)
+            return await self._resume_machine(lease)
         except SnapshotError as error:
             logger.error("the stored machine of execution %s is damaged: %s", lease.execution, error)
             value = ErrorValue("SNAPSHOT_DAMAGED", str(error))
             return ScriptStep(fail_script(lease, value, self.ledger.now()))
-
-    async def _resume_once_or_twice(self, lease: Lease) -> ScriptStep:
-        """Nearly every turn needs little memory. One that needs more is run again when it has claimed that: until it is
-        committed it has no effects."""
-        try:
-            return await self._resume_machine(lease)
-        except TooLarge:
-            pass  # what the first try holds is free before the second one waits
-        await claim_memory(self.limits.scripts.allocated_bytes)
-        return await self._resume_machine(lease)
 
     async def _resume_machine(self, lease: Lease) -> ScriptStep:
         program = await self.definitions.script(lease.definition)
@@ -198,6 +189,7 @@ class ScriptSteps:
         if is_foreign and (lacking := program.lacking()):
             await self.elsewhere.look_for_version(program.definition, lacking, lease.queue)
         if program.native:
+            is_light.set(False)  # its code is the user's own and runs here
             await self._check_seals(lease, program)
         if lease.data and lease.fence == 1 and self.ledger.now() - lease.ready_at < LONG_AGO:
             return await self._first_turn(lease, program, decode_start_body(lease.data))
@@ -208,7 +200,7 @@ class ScriptSteps:
             return await self._first_turn(lease, program, await self._start_body(lease), view)
         job = await self.reading.job(lease.execution, view, self.ledger.now())
         begin = await self._loader(lease, program, view, job)
-        turn, machine = await self.turns.run(job, begin, self._thread(program), program.definition.name)
+        turn, machine = await self.turns.run(job, begin, self._thread(program))
         return self._turned(lease, job, turn, machine)
 
     async def _check_seals(self, lease: Lease, program: ScriptProgram) -> None:
@@ -239,14 +231,12 @@ class ScriptSteps:
         """Brings the machine back, where its program is to run: that may call the user's own code."""
         execution = lease.execution
         warm = self.hot.take(execution)
-        size = self.limits.scripts.allocated_bytes
-        light = is_light(size)
-        if is_heavy(size):
-            warm = None  # the first try has left it somewhere in the middle
+        light = is_light.get()
         blobs: dict[str, bytes] = {}
         snapshot = b""
         if warm is None or warm.version != view.version:
             warm = None
+            refuse_if_light(len(view.snapshot))
             snapshot = await self._opened(lease, program, view.snapshot)
             blobs = await program.read_blobs(snapshot, partial(self._checked_blob, execution))
             job.blobs = blob_names([snapshot, *blobs.values()])
@@ -284,15 +274,13 @@ class ScriptSteps:
             "startedAt": int(body.started_at * 1000),
             "attempt": body.attempt,
         }
-        name, light = program.definition.name, is_light(self.limits.scripts.allocated_bytes)
-        await claim_memory(len(bytes(body.input)) * DECODED)
-        inputs = decode_value(body.input)
+        refuse_if_light(memoryview(body.input).nbytes)
+        inputs, light = decode_value(body.input), is_light.get()
         budget = None if program.native else SLICE
         turn, machine = await self.turns.run(
             job,
             lambda: program.start(inputs, context, now, budget, light=light),
             self._thread(program),
-            name,
         )
         return self._turned(lease, job, turn, machine)
 
@@ -313,8 +301,7 @@ class ScriptSteps:
             turn.snapshot = self.seals.sealed(turn.snapshot, lease.execution, lease.definition)
         transition = commit_turn(lease, turn, self.ledger.now(), events)
         warm = None
-        # A machine that has claimed memory has other limits than its next turn.
-        is_kept = machine is not None and not is_heavy(self.limits.scripts.allocated_bytes)
+        is_kept = machine is not None and (turn.weight <= LIGHT_BYTES or isinstance(machine, PythonMachine))
         if turn.status == "suspended" and is_kept and job.awaiting is not None:
             read = turn.read + (turn.settled is not None)
             cancel = turn.cancel if turn.interrupted else ""
@@ -373,6 +360,14 @@ class ScriptSteps:
             return ScriptStep(retry_task(lease, body, returned.failure, began, now, due))
         return await self._task_done(lease, body, TaskDone(began, body.line, error=returned.error))
 
+    async def too_heavy(self, lease: Lease, message: str) -> ScriptStep:
+        """The step used up what its process may use."""
+        now = self.ledger.now()
+        if lease.kind != "task":
+            return ScriptStep(fail_script(lease, ErrorValue("LimitExceeded", message), now))
+        error = unstorable(LimitExceeded(message))
+        return await self._task_failed(lease, decode_task(lease.data), error, now)
+
     def _workflow_of(self, lease: Lease) -> str:
         program = self.definitions.cached_script(lease.definition)
         return program.definition.name if program is not None else lease.node
@@ -426,8 +421,12 @@ class ScriptSteps:
         program = self.definitions.cached_script(lease.definition)
         if program is None or warm is None:
             return ScriptStep(plain())
+        if program.native:
+            is_light.set(False)
         if blob_of(completion) is None:
             outcome = outcome_of(completion)
+        elif is_light.get():
+            return ScriptStep(plain())  # the script goes on in a step of its own
         else:
             outcome = await self.reading.outcome(lease.execution, completion)
         name = promise_id(completion.promise)
@@ -447,10 +446,8 @@ class ScriptSteps:
         )
         machine = warm.machine
         try:
-            turn, after = await self.turns.run(
-                job, lambda: machine, self._thread(program), program.definition.name
-            )
-        except TooLarge:
+            turn, after = await self.turns.run(job, lambda: machine, self._thread(program))
+        except Heavy:
             return ScriptStep(plain())  # the script goes on in a step of its own
         step = self._turned(lease, job, turn, after, (event,))
         step.instead = plain

@@ -13,6 +13,7 @@ from dalsegno.core.fail import worker_lost
 from dalsegno.core.script_bodies import TaskBody
 from dalsegno.core.task_options import TaskOptions, task_options
 from dalsegno.core.values import decode_value
+from dalsegno.engine.budget import Meters, refuse_if_light
 from dalsegno.engine.library_node import run_library_node
 from dalsegno.engine.raised import is_failure
 from dalsegno.engine.run_context import LogSink
@@ -40,10 +41,13 @@ class TaskRunner:
         self.services = services
         self._log = log
         self.limits = limits
+        self._meters = Meters(limits)
 
     async def run(self, lease: Lease, body: TaskBody, workflow: str, now: float) -> Any | Failed:
         """What the task returned, or how it failed."""
         options = task_options(body.options)
+        if lease.node.startswith(NODE_PREFIX) and self._is_pure(lease.node[len(NODE_PREFIX) :]):
+            refuse_if_light(len(bytes(body.input)))
         ctx = TaskRunContext(
             lease, decode_value(body.input), options.key, self.services, self._log, now, workflow
         )
@@ -73,7 +77,7 @@ class TaskRunner:
 
     async def _execute(self, name: str, ctx: TaskRunContext) -> Any:
         if name.startswith(NODE_PREFIX):
-            return await run_library_node(self.types, name[len(NODE_PREFIX) :], ctx, self.limits)
+            return await run_library_node(self.types, name[len(NODE_PREFIX) :], ctx, self._meters)
         tasks = self.services.get("tasks")
         if not isinstance(tasks, Tasks):
             raise _not_found(name, "this worker has no tasks registered")
@@ -81,6 +85,9 @@ class TaskRunner:
             return await tasks.run(name, ctx.payload, ctx)
         except NotFound as error:
             raise _not_found(name, str(error)) from error
+
+    def _is_pure(self, type_name: str) -> bool:
+        return self.types.find(type_name) is not None and self.types.get(type_name).pure
 
     def _failed(
         self, ctx: TaskRunContext, options: TaskOptions, failure: Failure, error: BaseException | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,15 +15,17 @@ from dalsegno.core.task_options import child_options, task_options
 from dalsegno.core.turn import Turn
 from dalsegno.core.values import encode_value, is_unicode
 from dalsegno.core.wake import describe, wake_of, without_limits
-from dalsegno.engine.heavy_work import SLICE as SECONDS
-from dalsegno.engine.heavy_work import heavy_work
+from dalsegno.engine.budget import SLICE as SECONDS
+from dalsegno.engine.budget import is_light
 from dalsegno.engine.scripting.failures import storable_error
 from dalsegno.engine.scripting.following import Job, follow
 from dalsegno.engine.scripting.programs import RunningMachine
+from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.storage import blob_names
 from dalsegno.errors import InternalError, InvalidInput, LimitExceeded, NotJson
 from dalsegno.lang import Machine
 from dalsegno.lang.effects import AwaitSignal, Effect, ErrorValue, StartTask, StartWorkflow
+from dalsegno.lang.limits import Heavy
 from dalsegno.ports.blobs import Blobs
 
 T = TypeVar("T")
@@ -30,7 +33,7 @@ T = TypeVar("T")
 LONGEST_NAME = 500
 
 SLICE = 2_000
-"""Instructions after which a turn looks at the clock. One that takes more than this waits for its slices of time."""
+"""Instructions after which a turn looks at the clock."""
 
 InThread = Callable[[Callable[[], T]], Awaitable[T]]
 
@@ -41,12 +44,12 @@ class TurnLimits:
     snapshot_bytes: int = 4 * 1024 * 1024
     value_bytes: int = 64 * 1024 * 1024
     stored_bytes: int = 256 * 1024 * 1024
-    memory: int = 64 * 1024 * 1024
-    """What a turn claims that needs more than `LIGHT`."""
 
 
-class TooLarge(Exception):
-    """A turn needs more memory than it has claimed: it is to be run again, from its stored machine."""
+def turn_limits(limits: EngineLimits) -> TurnLimits:
+    return TurnLimits(
+        limits.scripts.instructions, limits.snapshot_bytes, limits.value_bytes, limits.stored_bytes
+    )
 
 
 class Turns:
@@ -64,14 +67,11 @@ class Turns:
         self._log = log
 
     async def run(
-        self,
-        job: Job,
-        begin: Callable[[], RunningMachine],
-        in_thread: InThread[None] | None,
-        workflow: str = "",
+        self, job: Job, begin: Callable[[], RunningMachine], in_thread: InThread[None] | None
     ) -> tuple[Turn, RunningMachine | None]:
         """``begin`` starts or hands over the machine. With ``in_thread`` everything runs there, because it may call
-        the user's own code. The machine is None where it cannot be gone on with."""
+        the user's own code. The machine is None where it cannot be gone on with. A light turn that needs more raises
+        `Heavy`."""
         try:
             if in_thread is not None:
                 machine = await _advance_in(in_thread, job, begin)
@@ -79,9 +79,7 @@ class Turns:
                 machine = begin()
                 more = follow(machine, job, SLICE)
                 if more or machine.status == "paused":
-                    await self._go_on(job, machine, more, workflow)
-                if machine.status == "failed" and _has_used_up(machine, self.limits):
-                    raise TooLarge
+                    await self._go_on(job, machine, more)
             turn, blobs = self._turn(job, machine)
             if blobs:
                 await self._store(job, blobs)
@@ -90,10 +88,13 @@ class Turns:
             code = "LimitExceeded" if isinstance(error, LimitExceeded) else "WRONG_ARG_TYPE"
             return _broken(job, ErrorValue(code, str(error))), None
 
-    async def _go_on(self, job: Job, machine: RunningMachine, more: bool, workflow: str) -> None:
-        """In slices, between which others get their turn."""
-        used, until = SLICE, 0.0
+    async def _go_on(self, job: Job, machine: RunningMachine, more: bool) -> None:
+        """In slices, between which the other work of the process goes on."""
+        used, until = SLICE, monotonic() + SECONDS
+        light = is_light.get()
         while more or machine.status == "paused":
+            if light and (more or machine.missing):
+                raise Heavy
             if machine.missing:
                 machine.provide({name: await self.blobs.get(job.execution, name) for name in machine.missing})
             else:
@@ -104,7 +105,7 @@ class Turns:
                         f"(line {machine.line}); move long computations into a task"
                     )
                 if monotonic() > until:
-                    await heavy_work().turn(workflow)
+                    await asyncio.sleep(0)
                     until = monotonic() + SECONDS
             if machine.status == "paused":
                 machine.resume({}, now=job.now, budget=SLICE)
@@ -218,13 +219,6 @@ class Turns:
             raise LimitExceeded(
                 f"{what} is {len(raw):,} bytes of JSON, more than the limit value_bytes of {self.limits.value_bytes:,}"
             )
-
-
-def _has_used_up(machine: RunningMachine, limits: TurnLimits) -> bool:
-    """Whether it failed for want of memory that it may still claim."""
-    if not isinstance(machine, Machine) or not machine.exceeded:
-        return False
-    return machine.limits.allocated_bytes < limits.memory and machine.host.meter.work_left >= 0
 
 
 async def _advance_in(

@@ -123,11 +123,6 @@ class Machine(Runner):
         """What a suspended machine waits for."""
         return awaitable(self.top.stack[-1]) if self.status == "suspended" else None
 
-    @property
-    def exceeded(self) -> bool:
-        """Whether a failed machine used up the work or the memory of its turn: with larger limits it may succeed."""
-        return self.status == "failed" and self.host.meter.exceeded
-
     def take_effects(self) -> list[Effect]:
         """What the script asked for since the last call."""
         effects = self.requests.effects

@@ -110,8 +110,10 @@ def begin(workflow: str, *tokens: NewToken, kind: ExecutionKind = "graph") -> Tr
     return start(new_execution(workflow, workflow=workflow, kind=kind), *tokens)
 
 
-async def claim_others(stack: ContractStack, *pass_over: str, limit: int = 100) -> list[str]:
-    leases = await stack.ledger.claim_others("w1", ALL_QUEUES, limit, pass_over)
+async def claim_others(
+    stack: ContractStack, *pass_over: str, limit: int = 100, only_long: bool = True
+) -> list[str]:
+    leases = await stack.ledger.claim_others("w1", ALL_QUEUES, limit, pass_over, only_long=only_long)
     return [lease.token for lease in leases]
 
 
@@ -130,6 +132,15 @@ class LedgerPassedOver(Topic):
         assert await claim_others(stack, "hog", "o1") == ["t2"]
         assert await claim_others(stack, "hog") == ["t1"]
         assert await claim_others(stack, "hog") == []
+
+    async def test_l9_everything_of_a_workflow_can_be_passed_over(self, stack: ContractStack) -> None:
+        await stack.apply(
+            begin("hog", token("node"), token("end", kind="finish"), token("gone", kind="closed"))
+        )
+        await stack.apply(begin("other", token("theirs", kind="finish")))
+
+        assert await claim_others(stack, "hog", only_long=False) == ["theirs"]
+        assert sorted(await claim_others(stack, "hog")) == ["end", "gone"]
 
     async def test_l9_what_becomes_ready_later_is_found(self, stack: ContractStack) -> None:
         await stack.apply(begin("hog", *[token(f"h{number}") for number in range(20)]))

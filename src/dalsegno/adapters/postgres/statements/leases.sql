@@ -182,14 +182,14 @@ FROM judged
 ORDER BY judged.place, judged.priority DESC, judged.ready_at, judged.turn;
 
 -- :part of_others
--- A ready token that $3 does not pass over: see may_run_long.
+-- A ready token that $3 does not pass over; with $5 only what may run long is: see may_run_long.
 token.state = 'ready' AND (CASE WHEN token.losses >= 3 THEN 1 ELSE 0 END) = 0
 AND NOT (
-    token.kind IN ('node', 'task', 'resume') AND EXISTS (
+    (NOT $5::boolean OR token.kind IN ('node', 'task', 'resume')) AND EXISTS (
         SELECT 1
         FROM execution
         WHERE execution.number = token.execution AND execution.workflow = ANY ($3::text[])
-          AND (token.kind <> 'resume' OR execution.kind = 'python' AND NOT EXISTS (
+          AND (NOT $5::boolean OR token.kind <> 'resume' OR execution.kind = 'python' AND NOT EXISTS (
               SELECT 1 FROM machine WHERE machine.execution = token.execution AND machine.cancel <> ''
           ))
     )
@@ -197,8 +197,8 @@ AND NOT (
 
 -- :name ready_of_others
 -- Ready tokens of the queues $1 without a limit key, of each the first $2 by priority, then age, that became ready since
--- $4. Passed over is what may run long in executions of the workflows $3, and what killed workers before. Then, of each
--- line of a key that may move, the first such token. The last column tells them apart.
+-- $4. Passed over is what executions of the workflows $3 have (with $5 only what may run long), and what killed workers
+-- before. Then, of each line of a key that may move, the first such token. The last column tells them apart.
 SELECT found.id, flight.id, found.queue, found.priority, found.ready_at, false
 FROM unnest($1::text[]) AS wanted (queue)
 CROSS JOIN LATERAL (

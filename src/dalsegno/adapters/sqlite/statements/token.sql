@@ -54,15 +54,15 @@ LIMIT 1;
 
 -- :name ready_of_others
 -- Ready tokens of one queue without a limit key, by priority, then age, that became ready since :since. Passed over is
--- what may run long in executions of the workflows :pass_over (JSON); see may_run_long. Those that killed workers before
--- are not among them.
+-- what executions of the workflows :pass_over (JSON) have, with :only_long what may run long in them; see may_run_long.
+-- Those that killed workers before are not among them.
 SELECT token.id, flight.id, queue, token.priority, ready_at
 FROM token
 CROSS JOIN flight ON flight.number = token.execution
 WHERE token.state = 'ready' AND limit_key IS NULL AND queue = :queue AND (losses >= 3) = 0 AND ready_at >= :since
   AND flight.state IN ('RUNNING', 'PENDING')
   AND NOT (
-    (token.kind IN ('node', 'task') OR (token.kind = 'resume' AND flight.kind = 'python' AND NOT EXISTS (
+    (NOT :only_long OR token.kind IN ('node', 'task') OR (token.kind = 'resume' AND flight.kind = 'python' AND NOT EXISTS (
         SELECT 1 FROM machine WHERE machine.execution = token.execution AND cancel <> ''
     )))
     AND (SELECT workflow FROM execution WHERE execution.number = token.execution)
@@ -82,7 +82,7 @@ JOIN token ON token.number = (
     WHERE first.state = 'ready' AND first.queue = line.queue AND first.limit_key = line.key
       AND (first.losses >= 3) = 0 AND flight.state IN ('RUNNING', 'PENDING')
       AND NOT (
-        (first.kind IN ('node', 'task') OR (first.kind = 'resume' AND flight.kind = 'python' AND NOT EXISTS (
+        (NOT :only_long OR first.kind IN ('node', 'task') OR (first.kind = 'resume' AND flight.kind = 'python' AND NOT EXISTS (
         SELECT 1 FROM machine WHERE machine.execution = first.execution AND cancel <> ''
     )))
         AND (SELECT workflow FROM execution WHERE execution.number = first.execution)

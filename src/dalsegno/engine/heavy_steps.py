@@ -1,0 +1,398 @@
+"""Steps that are too heavy for the event loop: each is computed in a process, while this one talks to the store.
+
+The process runs the same code (`Steps`, `ScriptSteps`) on ports that ask this process over a pipe; see
+`dalsegno.step_process`. It has a memory limit, no connection to the store and none of this process's secrets. Large
+values pass through here as bytes and are never decoded.
+
+* Workflows take turns. One that has many heavy steps waits for its own; what does not fit in line is put off.
+* What a process answers is a transition, which is committed here like any other.
+* Nodes with effects run here: the process only renders their parameters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from dalsegno.core.body import Body
+from dalsegno.core.complete import Step
+from dalsegno.core.values import decode_value
+from dalsegno.engine.budget import is_light
+from dalsegno.engine.offload import ChildProcess, Lane, OffloadLimits
+from dalsegno.engine.raised import PassesThrough
+from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
+from dalsegno.engine.settings import EngineLimits
+from dalsegno.engine.steps import Steps
+from dalsegno.errors import InternalError, LimitExceeded, NotFound, Overloaded
+from dalsegno.graph.catalog import ControlKind, NodeSpec, ParameterKind
+from dalsegno.model.execution import SCRIPTED
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import Transition
+from dalsegno.ports.archive import Archive
+from dalsegno.ports.ledger import Ledger
+
+S = TypeVar("S")
+
+logger = logging.getLogger("dalsegno.worker")
+
+MODULE: Final = "dalsegno.step_process"
+SCRIPT_TOKENS = frozenset(("resume", "task", "timer", "schedule", "start"))
+REMEMBERED = 10_000
+"""Nodes and scripts of which is remembered that they were heavy."""
+TIMES = 20
+"""Heavy steps of one node or script after which it is tried again whether the next one is light."""
+STARTS_IN = 60.0
+"""Seconds in which a process must be ready."""
+SOONEST, LATEST = 0.1, 5.0
+"""Seconds for which a step is put off: as long as those in line are expected to take."""
+RECENT = 0.1
+"""Weight of the last step in how long one takes."""
+
+Report = Callable[[str, str, str, str], None]
+"""execution, node, level, message"""
+
+
+@dataclass(frozen=True, slots=True)
+class HeavyLimits:
+    processes: int
+    memory: int
+    seconds: float
+    in_line: int
+    """Steps of all workflows that wait."""
+
+
+class PutOff(PassesThrough):
+    """Too many heavy steps wait already: this one comes back after ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+
+class TypeSpec(Struct, frozen=True):
+    """A node type of the application, as far as documents show it."""
+
+    type: str
+    control: ControlKind
+    aliases: tuple[str, ...]
+    kinds: dict[str, ParameterKind]
+    local_names: frozenset[str]
+    children: bool
+    needs: frozenset[str]
+    receives: bool
+
+
+class Setting(Struct, frozen=True):
+    """What a process is told when it begins."""
+
+    limits: EngineLimits
+    items_per_commit: int
+    types: list[TypeSpec]
+
+
+class Request(Struct, frozen=True):
+    lease: Lease
+    now: float
+
+
+class Ask(Struct, frozen=True, tag=True):
+    """The process needs something from a port, or from the application."""
+
+    method: str
+    arguments: msgspec.Raw
+
+
+class Said(Struct, frozen=True, tag=True):
+    """A line for the execution's log."""
+
+    execution: str
+    node: str
+    level: str
+    message: str
+
+
+class Computed(Struct, frozen=True, tag=True):
+    transition: Transition
+    freed: int = 0
+
+
+class Rendered(Struct, frozen=True, tag=True):
+    """The parameters of a node with effects, as JSON."""
+
+    parameters: bytes
+
+
+class NotHere(Struct, frozen=True, tag=True):
+    """The step needs code of the application."""
+
+
+class Broken(Struct, frozen=True, tag=True):
+    message: str
+    is_limit: bool = False
+
+
+class Died(Broken, frozen=True, tag=False):
+    """Of the process itself, which ended without an answer."""
+
+
+Message = Ask | Said | Computed | Rendered | NotHere | Broken
+
+_messages: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_arguments = msgspec.msgpack.Decoder(list[Any])
+
+
+class HeavySteps:
+    def __init__(
+        self,
+        steps: Steps,
+        scripts: ScriptSteps,
+        ledger: Ledger,
+        archive: Archive,
+        task_options: Callable[[str], Mapping[str, Any]],
+        limits: HeavyLimits,
+        report: Report,
+    ) -> None:
+        self._steps = steps
+        self._scripts = scripts
+        self._ledger = ledger
+        self._report = report
+        self._limits = limits
+        self.are_possible = limits.processes > 0
+        child = OffloadLimits(
+            limits.processes,
+            limits.seconds,
+            wait_seconds=3600.0,
+            queue=max(limits.in_line // 2, 1),
+            memory_bytes=limits.memory,
+        )
+        self._child = child
+        self._lane = Lane(limits.processes, child)
+        self._takes = SOONEST
+        """Seconds that one step takes."""
+        self._idle: list[ChildProcess] = []
+        self._known_heavy: OrderedDict[tuple[str, str], int] = OrderedDict()
+        storage = steps.storage
+        self._ports: dict[str, Callable[..., Awaitable[Any]]] = {
+            "outputs": ledger.outputs,
+            "slots": ledger.slots,
+            "left": ledger.left,
+            "gate_used": ledger.gate_used,
+            "machine": ledger.machine,
+            "execution": archive.execution,
+            "events": archive.events,
+            "definition_by_hash": archive.definition_by_hash,
+            "get": storage.get,
+            "put": storage.put,
+            "put_of_turn": lambda execution, data, turn: storage.put(execution, data, turn=turn),
+            "prune": storage.prune,
+            "charge": storage.charge,
+        }
+        self._task_options = task_options
+
+    def expected(self, lease: Lease) -> bool:
+        """Whether the step is known to be heavy: then it is not tried as a light one before."""
+        known = self._known_heavy
+        if not known or (key := _place(lease)) not in known:
+            return False
+        known[key] -= 1
+        if known[key] <= 0:
+            del known[key]
+        return True
+
+    async def step(self, lease: Lease, body: Body | None) -> Step:
+        """Of a graph. Raises PutOff."""
+        match await self._answered(lease):
+            case Computed(transition):
+                return Step(transition, {})
+            case Rendered(parameters):
+                rendered = self._steps.runner.rendered
+                rendered[lease.token] = decode_value(parameters)
+                try:
+                    return await self._here(self._steps.step, lease, body)
+                finally:
+                    del rendered[lease.token]
+            case Broken(message, is_limit=True):
+                return await self._steps.too_heavy(lease, body, message)
+            case _:
+                return await self._here(self._steps.step, lease, body)
+
+    async def script_step(self, lease: Lease) -> ScriptStep:
+        """Raises PutOff."""
+        match await self._answered(lease):
+            case Computed(transition, freed):
+                return ScriptStep(transition, freed=freed)
+            case Broken(message, is_limit=True):
+                return await self._scripts.too_heavy(lease, message)
+            case _:
+                return await self._here(self._scripts.step, lease)
+
+    async def _answered(self, lease: Lease) -> Message:
+        self._remember(lease)
+        workflow = await self._workflow(lease)
+        if self._lane.waiting >= self._limits.in_line:
+            raise self._later()
+        try:
+            async with self._lane.place(workflow):
+                answer = await self._compute(lease)
+                if isinstance(answer, Died):
+                    answer = await self._compute(lease)  # it may not have been the fault of this step
+        except Overloaded:
+            raise self._later() from None
+        if isinstance(answer, Broken) and not answer.is_limit:
+            raise InternalError(f"the process of a heavy step broke: {answer.message}")
+        return answer
+
+    def _later(self) -> PutOff:
+        expected = self._takes * (self._lane.waiting + 1) / self._limits.processes
+        return PutOff(min(max(expected, SOONEST), LATEST))
+
+    def _remember(self, lease: Lease) -> None:
+        self._known_heavy.setdefault(_place(lease), TIMES)
+        if len(self._known_heavy) > REMEMBERED:
+            self._known_heavy.popitem(last=False)
+
+    async def _workflow(self, lease: Lease) -> str:
+        if not lease.definition:
+            return lease.node
+        return await self._steps.definitions.name_of(lease.definition)
+
+    async def _here(self, step: Callable[..., Awaitable[S]], *arguments: Any) -> S:
+        """With the full limits, in this process."""
+        before = is_light.set(False)
+        try:
+            return await step(*arguments)
+        finally:
+            is_light.reset(before)
+
+    # -- the process ------------------------------------------------------------------------------------------
+
+    async def _compute(self, lease: Lease) -> Message:
+        process = await self._take()
+        if process is None:
+            return NotHere()
+        is_kept, began = False, monotonic()
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                answer = await self._talk(process, lease)
+            self._takes += RECENT * (monotonic() - began - self._takes)
+            self._keep(process)
+            is_kept = True
+            return answer
+        except TimeoutError:
+            return Broken(
+                f"the step takes more than {self._limits.seconds:g} s (setting 'heavy_seconds'); compute less in it, or"
+                " in a task",
+                is_limit=True,
+            )
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return Died(
+                f"the step ended the process that computes it: it may need more than {self._limits.memory:,} bytes of"
+                " memory (setting 'heavy_memory'); work on less data at a time",
+                is_limit=True,
+            )
+        finally:
+            if not is_kept:
+                process.kill()
+
+    async def _talk(self, process: ChildProcess, lease: Lease) -> Message:
+        await process.send(msgspec.msgpack.encode(Request(lease, self._ledger.now())))
+        while True:
+            message = _messages.decode(await process.receive())
+            match message:
+                case Ask(method, arguments):
+                    await process.send(await self._answer(method, _arguments.decode(arguments)))
+                case Said(execution, node, level, text):
+                    self._report(execution, node, level, text)
+                case _:
+                    return message
+
+    async def _answer(self, method: str, arguments: list[Any]) -> bytes:
+        try:
+            if method == "task_options":
+                value: Any = self._task_options(*arguments)
+            else:
+                value = await self._ports[method](*arguments)
+        except (LimitExceeded, NotFound) as error:
+            return msgspec.msgpack.encode({"raised": {"class": type(error).__name__, "message": str(error)}})
+        return msgspec.msgpack.encode({"value": value})
+
+    async def _take(self) -> ChildProcess | None:
+        """None where no process can be started."""
+        while self._idle:
+            process = self._idle.pop()
+            if process.ends is not None:
+                process.ends.cancel()
+            if process.is_alive:
+                return process
+        try:
+            process = await ChildProcess.start(self._child, MODULE)
+        except (NotImplementedError, OSError) as error:
+            logger.warning(
+                "no process for heavy steps can be started (%s): they run in the event loop", error
+            )
+            self.are_possible = False
+            return None
+        try:
+            async with asyncio.timeout(STARTS_IN):
+                await process.ready()
+                await process.send(msgspec.msgpack.encode(self._setting()))
+        except (asyncio.IncompleteReadError, TimeoutError) as error:
+            process.kill()
+            raise InternalError("a process for heavy steps ended before it was ready") from error
+        except BaseException:
+            process.kill()
+            raise
+        return process
+
+    def _keep(self, process: ChildProcess) -> None:
+        process.ends = asyncio.get_running_loop().call_later(self._child.idle_seconds, self._retire, process)
+        self._idle.append(process)
+
+    def _retire(self, process: ChildProcess) -> None:
+        if process in self._idle:
+            self._idle.remove(process)
+            process.kill()
+
+    def _setting(self) -> Setting:
+        types = self._steps.runner.types
+        found = []
+        for name in types.types():
+            node_type = types.get(name)
+            if not node_type.pure:
+                found.append(_type_spec(node_type.spec, node_type.needs, node_type.receive is not None))
+        return Setting(self._steps.limits, self._steps.items_per_commit, found)
+
+    async def close(self) -> None:
+        idle, self._idle = self._idle, []
+        for process in idle:
+            process.kill()
+        await asyncio.gather(*[process.over() for process in idle])
+
+
+def _type_spec(spec: NodeSpec, needs: frozenset[str], receives: bool) -> TypeSpec:
+    return TypeSpec(
+        spec.type,
+        spec.control,
+        spec.aliases,
+        dict(spec.kinds),
+        spec.local_names,
+        spec.children,
+        needs,
+        receives,
+    )
+
+
+def is_script(lease: Lease) -> bool:
+    return lease.kind in SCRIPT_TOKENS or lease.execution_kind in SCRIPTED
+
+
+def _place(lease: Lease) -> tuple[str, str]:
+    return lease.definition, lease.node

@@ -1,0 +1,229 @@
+"""Heavy steps are computed in processes: the same results, a free event loop, bounded memory and time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dalsegno import App
+from dalsegno.engine.heavy_steps import HeavySteps
+from dalsegno.engine.settings import EngineLimits, EngineSettings
+from dalsegno.lang import Limits
+from tests.loop_gaps import LoopGaps
+from tests.waiting import come_about
+
+LARGE = "'ab'.repeat(2000000)"
+LONG = "'a'.repeat(2000).split('').map(x => 'b'.repeat(100).split('').length).length"
+
+
+def edit(name: str, value: str, **more: Any) -> dict[str, Any]:
+    parameters = {"assignments": [{"name": "v", "value": f"{{{{ {value} }}}}"}]}
+    return {"id": name, "type": "edit", "parameters": parameters, **more}
+
+
+def row(*nodes: dict[str, Any], output: str = "", name: str = "heavy") -> dict[str, Any]:
+    edges = [{"src": left["id"], "dst": right["id"]} for left, right in pairwise(nodes)]
+    graph: dict[str, Any] = {"name": name, "nodes": list(nodes), "edges": edges}
+    return graph | ({"output": f"{{{{ {output} }}}}"} if output else {})
+
+
+SPLIT = row(
+    edit("text", LARGE),
+    {"id": "items", "type": "split", "parameters": {"input_array": "{{ $text.v.slice(0, 40).split('') }}"}},
+    edit("each", "$items.item + $text.v.length"),
+    {"id": "all", "type": "aggregator"},
+    {"id": "sorted", "type": "sort", "parameters": {"input_array": "{{ $all }}", "rules": ["v"]}},
+    edit("count", "$sorted.count"),
+    output="[$count.v, $text.v.length]",
+)
+SCRIPT = """
+let text = 'ab'.repeat(1000000)
+await Timer.delay(0)
+let sum = 0
+for (let i = 0; i < 30000; i++) { sum += i }
+let mapped = await Node.run('map', {input_array: text.slice(0, 20000).split(''), expression: 'item + item'})
+log('mapped')
+return [text.length, sum, mapped.count]
+"""
+
+
+@asynccontextmanager
+async def running(folder: Path, settings: EngineSettings | None = None) -> AsyncIterator[App]:
+    app = App(f"sqlite:///{folder / 'store.db'}", settings=settings)
+    async with app.running():
+        yield app
+
+
+def children(app: App) -> list[int]:
+    return [process._child.pid for process in app.engine.heavy._idle]
+
+
+async def result(app: App, workflow: str, **input: Any) -> Any:
+    return await (await app.astart(workflow, **input)).aresult(timeout=60)
+
+
+@pytest.mark.parametrize("processes", [0, 1, 2])
+async def test_heavy_graphs_and_scripts_come_to_the_same_wherever_they_are_computed(
+    tmp_path: Path, processes: int
+) -> None:
+    async with running(tmp_path, EngineSettings(heavy_processes=processes)) as app:
+        await app.adeploy(SPLIT)
+        await app.adeploy_script(SCRIPT, "script")
+        assert await result(app, "heavy") == [40, 4_000_000]
+        assert await result(app, "script") == [2_000_000, 449985000, 20_000]
+        assert bool(children(app)) == bool(processes)
+
+
+async def test_the_loop_stays_free_while_heavy_steps_are_computed(tmp_path: Path) -> None:
+    async with running(tmp_path) as app:
+        await app.adeploy(row(edit("a", LARGE), edit("b", LONG), output="$a.v.length + $b.v"))
+        await app.adeploy_script(SCRIPT, "script")
+        await result(app, "heavy")
+        async with LoopGaps() as gaps:
+            await asyncio.gather(*[result(app, name) for name in ("heavy", "script") * 3])
+        assert gaps.longest < 0.1
+
+
+async def test_light_steps_start_no_process(tmp_path: Path) -> None:
+    async with running(tmp_path) as app:
+        await app.adeploy(row(edit("a", "input.n + 1"), output="$a.v", name="light"))
+        assert await result(app, "light", n=1) == 2
+        assert children(app) == []
+
+
+async def test_a_step_that_needs_more_memory_than_its_process_has_fails(tmp_path: Path) -> None:
+    wide = "'a'.repeat(1500000).split('').map(x => ({a: {b: {c: [x, x]}}}))"
+    limits = EngineLimits(
+        expressions=Limits(
+            instructions=50_000_000, allocated_bytes=4_000_000_000, result_bytes=1_000_000_000
+        ),
+        step_instructions=50_000_000,
+        step_bytes=4_000_000_000,
+    )
+    settings = EngineSettings(heavy_memory=150_000_000, limits=limits)
+    async with running(tmp_path, settings) as app:
+        await app.adeploy(row(edit("a", f"{wide}.length", error={"type": "ignore"}), output="$a"))
+        output = await result(app, "heavy")
+        assert "memory" in output["error"]["message"]
+        await app.adeploy_script(f"return {wide.replace('({', '{return {').replace('})', '}}')}.length", "s")
+        handle = await app.astart("s")
+        assert await ended(app, handle.id) == "FAILED"
+
+
+async def test_a_step_that_takes_too_long_fails_and_its_process_ends(tmp_path: Path) -> None:
+    limits = EngineLimits(scripts=Limits(instructions=10**9))
+    async with running(tmp_path, EngineSettings(heavy_seconds=0.5, limits=limits)) as app:
+        await app.adeploy_script("let n = 0\nwhile (true) { n += 1 }", "endless")
+        handle = await app.astart("endless")
+        assert await ended(app, handle.id) == "FAILED"
+        error = (await app.client.ending(handle.id, 60)).error
+        assert "heavy_seconds" in str(error)
+        assert children(app) == []
+
+
+async def test_cancelling_an_execution_ends_its_process(tmp_path: Path) -> None:
+    limits = EngineLimits(expressions=Limits(instructions=10**9), step_instructions=10**9)
+    async with running(tmp_path, EngineSettings(limits=limits)) as app:
+        endless = "'a'.repeat(9000).split('').map(x => 'b'.repeat(9000).split('').map(y => y)).length"
+        await app.adeploy(row(edit("a", endless)))
+        handle = await app.astart("heavy")
+        await come_about(computing, "that it computes", 30)
+        (pid,) = computing()
+        await handle.acancel()
+        await come_about(lambda: not has_begun(pid), "its end", 10)
+
+
+async def test_a_process_that_is_killed_is_replaced(tmp_path: Path) -> None:
+    async with running(tmp_path) as app:
+        await app.adeploy(row(edit("a", LONG), output="$a.v"))
+        assert await result(app, "heavy") == 2000
+        for pid in children(app):
+            os.kill(pid, signal.SIGKILL)
+        assert await result(app, "heavy") == 2000
+
+
+async def test_steps_beyond_the_line_are_put_off_and_come_back(tmp_path: Path) -> None:
+    """Four of ten slots may be taken by heavy steps; the light workflow is not held up by twenty."""
+    async with running(tmp_path, EngineSettings(concurrency=10, heavy_processes=1)) as app:
+        await app.adeploy(row(edit("a", LONG), output="$a.v"))
+        await app.adeploy(row(edit("a", "1"), output="$a.v", name="light"))
+        await result(app, "heavy")
+        heavy = [await app.astart("heavy") for _ in range(20)]
+        async with asyncio.timeout(5):
+            assert await result(app, "light") == 1
+        assert len(app.engine.worker.running) <= 10  # type: ignore[union-attr]
+        assert [await each.aresult(timeout=60) for each in heavy] == [2000] * 20
+
+
+async def test_nodes_of_the_application_run_here_with_parameters_from_the_process(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path / 'store.db'}")
+    seen: list[tuple[int, int]] = []
+
+    @app.node("own")
+    async def own(ctx: Any, parameters: dict[str, Any]) -> int:
+        seen.append((os.getpid(), len(parameters["text"])))
+        return len(parameters["text"])
+
+    async with app.running():
+        node = {"id": "o", "type": "own", "parameters": {"text": f"{{{{ {LARGE} }}}}"}}
+        await app.adeploy(row(node, edit("b", f"{LARGE}.length"), output="[$o, $b.v]"))
+        assert await result(app, "heavy") == [4_000_000, 4_000_000]
+    assert seen == [(os.getpid(), 4_000_000)]
+
+
+async def test_tasks_with_effects_run_once_with_large_inputs(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path / 'store.db'}")
+    seen: list[int] = []
+
+    @app.task
+    async def measure(text: str) -> int:
+        seen.append(len(text))
+        return len(text)
+
+    async with app.running():
+        await app.adeploy_script(f"return await Task.run('measure', {LARGE})", "script")
+        assert await result(app, "script") == 4_000_000
+    assert seen == [4_000_000]
+
+
+def test_where_no_process_can_be_started_steps_run_in_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "")
+
+    async def scenario() -> None:
+        async with running(tmp_path) as app:
+            await app.adeploy(row(edit("a", LARGE), output="$a.v.length"))
+            assert await result(app, "heavy") == 4_000_000
+            assert await result(app, "heavy") == 4_000_000
+            heavy: HeavySteps = app.engine.heavy
+            assert not heavy.are_possible
+
+    asyncio.run(scenario())
+
+
+async def ended(app: App, execution: str) -> str:
+    return (await app.client.ending(execution, 60)).state
+
+
+def computing() -> list[int]:
+    """The processes that compute for this one."""
+    own = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [int(pid) for pid in own if has_begun(int(pid))]
+
+
+def has_begun(pid: int) -> bool:
+    try:
+        is_one = b"step_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return False
+    return is_one and state != "Z" and int(fields[10]) > 150  # hundredths of a second
