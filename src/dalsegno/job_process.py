@@ -226,7 +226,7 @@ def _fit(schema: bytes, raw: bytes, steps: int) -> list[list[str]]:
     return [[each.pointer, each.message] for each in found]
 
 
-def _key(source: str, raw: bytes, now: float, limits: Mapping[str, int]) -> Any:
+def _key(source: str, raw: bytes, now: float, limits: Mapping[str, Any]) -> Any:
     """A concurrency key of a large input."""
     trigger = msgspec.json.decode(raw)
     key = compile_expression(source, names=RootNames.of())
