@@ -178,6 +178,8 @@ class HeavySteps:
         self._takes = SOONEST
         """Seconds that one step takes."""
         self._idle: list[ChildProcess] = []
+        self._ends: set[asyncio.Task[None]] = set()
+        """Of processes that were killed and are waited for."""
         self._known_heavy: OrderedDict[tuple[str, str], int] = OrderedDict()
         storage = steps.storage
         self._ports: dict[str, Callable[..., Awaitable[Any]]] = {
@@ -243,7 +245,8 @@ class HeavySteps:
             async with self._lane.place(workflow):
                 answer = await self._compute(lease)
                 if isinstance(answer, Died):
-                    answer = await self._compute(lease)  # it may not have been the fault of this step
+                    self._end_idle()  # it may not have been the fault of this step
+                    answer = await self._compute(lease)
         except Overloaded:
             raise self._later() from None
         if isinstance(answer, Broken) and not answer.is_limit:
@@ -300,7 +303,7 @@ class HeavySteps:
             )
         finally:
             if not is_kept:
-                process.kill()
+                self._end(process)
 
     async def _talk(self, process: ChildProcess, lease: Lease) -> Message:
         await process.send(msgspec.msgpack.encode(Request(lease, self._ledger.now())))
@@ -332,6 +335,7 @@ class HeavySteps:
                 process.ends.cancel()
             if process.is_alive:
                 return process
+            self._end(process)
         try:
             process = await ChildProcess.start(self._child, MODULE)
         except (NotImplementedError, OSError) as error:
@@ -345,10 +349,10 @@ class HeavySteps:
                 await process.ready()
                 await process.send(msgspec.msgpack.encode(self._setting()))
         except (asyncio.IncompleteReadError, TimeoutError) as error:
-            process.kill()
+            self._end(process)
             raise InternalError("a process for heavy steps ended before it was ready") from error
         except BaseException:
-            process.kill()
+            self._end(process)
             raise
         return process
 
@@ -359,7 +363,7 @@ class HeavySteps:
     def _retire(self, process: ChildProcess) -> None:
         if process in self._idle:
             self._idle.remove(process)
-            process.kill()
+            self._end(process)
 
     def _setting(self) -> Setting:
         types = self._steps.runner.types
@@ -370,11 +374,21 @@ class HeavySteps:
                 found.append(_type_spec(node_type.spec, node_type.needs, node_type.receive is not None))
         return Setting(self._steps.limits, self._steps.items_per_commit, found)
 
-    async def close(self) -> None:
+    def _end(self, process: ChildProcess) -> None:
+        process.kill()
+        end = asyncio.get_running_loop().create_task(process.over())
+        self._ends.add(end)
+        end.add_done_callback(self._ends.discard)
+
+    def _end_idle(self) -> None:
         idle, self._idle = self._idle, []
         for process in idle:
-            process.kill()
-        await asyncio.gather(*[process.over() for process in idle])
+            self._end(process)
+
+    async def close(self) -> None:
+        self._end_idle()
+        if self._ends:
+            await asyncio.wait(self._ends, timeout=5)
 
 
 def _type_spec(spec: NodeSpec, needs: frozenset[str], receives: bool) -> TypeSpec:
