@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -314,6 +315,7 @@ async def attack(wire: Wire, seconds: float, seed: int, callers: int, listener: 
 
 
 def main() -> None:
+    os.nice(10)  # a caller has a machine of its own
     port, seconds, seed, callers, listener = (int(each) for each in sys.argv[1:6])
     wire = Wire(port, sys.stdin.readline().strip())
     found = asyncio.run(attack(wire, seconds, seed, callers, listener))

@@ -41,7 +41,7 @@ from dalsegno.model.definition import Definition, part_hash, part_name
 NAMELESS = "(unnamed)"
 """Stands where a name would, while a definition that has none is compiled; nothing is stored under it."""
 SHOWN_OF_HASH = 16
-NICENESS = 5
+NICENESS = 10
 """Of the process: what answers requests goes first."""
 LIBRARIES = 512 * 1024 * 1024
 """Address space that code and shared libraries take up beside the data."""

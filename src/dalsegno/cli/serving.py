@@ -7,6 +7,7 @@ import os
 import sys
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib import import_module
 
 from dalsegno.app import App
 from dalsegno.cli.opening import unused_store_of
@@ -17,6 +18,7 @@ from dalsegno.cli.problems import Refusal
 from dalsegno.cli.session import stop_signals
 from dalsegno.engine.memory import tune_memory
 from dalsegno.engine.settings import EngineSettings
+from dalsegno.lang import compile as compile_script
 from dalsegno.nodes.egress import ALLOW_VARIABLE, EgressPolicy, policy_from_environment
 from dalsegno.wiring import shown_url
 
@@ -76,6 +78,7 @@ def configure(
 async def schedule(app: App, *, quiet: bool, as_json: bool, health: str | None = None) -> None:
     """Timers, schedules and repairs alone, until SIGINT or SIGTERM. ``health``: where to tell how it is."""
     log_lines(quiet=quiet)
+    _load_ahead()
     tune_memory()
     say = logging.getLogger("dalsegno.cli").info
     address, awaited = health_address(health), Awaited()
@@ -94,6 +97,12 @@ async def schedule(app: App, *, quiet: bool, as_json: bool, health: str | None =
         say("stopped after %s", span(clock.now() - began))
     if as_json:
         emit({"store": shown_url(app.url), "seconds": round(clock.now() - began, 3)})
+
+
+def _load_ahead() -> None:
+    """What the first steps would load while others wait: modules of the http node, tables of the grammar."""
+    import_module("dalsegno.nodes.http_run")
+    compile_script("return `${1}`", "load-ahead")
 
 
 async def serve(app: App, *, quiet: bool, as_json: bool, health: str | None = None) -> None:

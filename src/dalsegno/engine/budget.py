@@ -21,7 +21,7 @@ from dalsegno.lang.limits import EVALUATION, Heavy, Meter
 
 LIGHT_INSTRUCTIONS = 10_000
 """Of all evaluations in a light step, or of a light turn of a script."""
-LIGHT_ALLOCATION = 1024 * 1024
+LIGHT_ALLOCATION = 256 * 1024
 """Bytes that they may allocate."""
 LIGHT_BYTES = 256 * 1024
 """JSON that a light step reads, and the state of a script that is resumed in the event loop."""

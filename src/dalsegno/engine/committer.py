@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
-from dalsegno.engine.gathering import Entry, Gathering, Then
+from dalsegno.engine.gathering import SMALL_BATCH, Entry, Gathering, Then
 from dalsegno.engine.observing import Observer
 from dalsegno.engine.outage import Outage, Pause
 from dalsegno.errors import OperatorError, Unavailable
@@ -23,6 +23,10 @@ from dalsegno.ports.transactions import StepTransaction
 logger = logging.getLogger("dalsegno.committer")
 
 MAX_BATCH = 500
+FLIGHT = 0.025
+"""Seconds that a batch should take: whoever hands something over waits for one or two of them."""
+RECENT = 0.2
+"""Weight of the last batch in how long a transition takes."""
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
 
@@ -39,6 +43,8 @@ class Committer:
         self._at_once = at_once
         self._gathering = Gathering(MAX_BATCH, at_once)
         self._flights: set[asyncio.Task[None]] = set()
+        self._each = FLIGHT / MAX_BATCH
+        """Seconds that a transition takes in a batch."""
         self.commits = 0
         self.transitions = 0
         self.observer: Observer | None = None
@@ -103,12 +109,18 @@ class Committer:
                     _fail_all(batch, error)
                     raise
                 self.outage.answered(this_batch)
-                if self.observer is not None:
-                    self.observer.committed(len(batch), perf_counter() - began)
+                self._measure(len(batch), perf_counter() - began)
                 return self._settle(batch, outcomes)
             return []
         finally:
             self.outage.gave_up(this_batch)
+
+    def _measure(self, size: int, seconds: float) -> None:
+        """On a busy machine transitions take longer, and batches become smaller."""
+        self._each += RECENT * (seconds / size - self._each)
+        self._gathering.largest = min(max(int(FLIGHT / self._each), SMALL_BATCH), MAX_BATCH)
+        if self.observer is not None:
+            self.observer.committed(size, seconds)
 
     def _settle(self, batch: list[Entry], outcomes: Sequence[Outcome]) -> list[ReadyToken]:
         """Answers everyone; what another process's lock put off, or the store, goes with the next batch."""

@@ -23,7 +23,8 @@ Entry = tuple[Transition, asyncio.Future[Outcome], bool, Then | None]
 
 class Gathering:
     def __init__(self, largest: int, at_once: int) -> None:
-        self._largest = largest
+        self.largest = largest
+        """Transitions of a batch."""
         self._at_once = at_once
         self._waiting: list[Entry] = []
         self._sent = 0
@@ -63,21 +64,23 @@ class Gathering:
         """An equal part of all there is: while the store works on one batch, this process works on the other."""
         in_hand = len(self._waiting) + self._sent
         parts = min(self._at_once, max(in_hand // SMALL_BATCH, 1))
-        return min(self._largest, -(-in_hand // parts))
+        return min(self.largest, -(-in_hand // parts))
 
     def _choose(self, share: int) -> tuple[list[Entry], list[Entry]]:
-        """Siblings of what was chosen go along, as nothing else could take them meanwhile."""
+        """The execution that has waited longest gets half of the batch at most; then come those with the fewest
+        transitions: one with very many does not hold up the others. Siblings of what was chosen go along, as far as
+        the batch has room: nothing else could take them meanwhile."""
         if not self._touched and len(self._waiting) <= share:
             return self._waiting, []
-        batch: list[Entry] = []
-        rest: list[Entry] = []
-        chosen: set[str] = set()
+        waiting: dict[str, list[Entry]] = {}
         for entry in self._waiting:
-            execution = entry[0].execution
-            is_next = len(batch) < share and execution not in self._touched
-            if (is_next or execution in chosen) and len(batch) < self._largest:
-                batch.append(entry)
-                chosen.add(execution)
-            else:
-                rest.append(entry)
-        return batch, rest
+            if entry[0].execution not in self._touched:
+                waiting.setdefault(entry[0].execution, []).append(entry)
+        oldest, *others = waiting or ("",)
+        batch = waiting.get(oldest, [])[: max(share // 2, 1) if others else self.largest]
+        for execution in sorted(others, key=lambda each: len(waiting[each])):
+            if len(batch) >= share:
+                break
+            batch += waiting[execution][: self.largest - len(batch)]
+        chosen = set(map(id, batch))
+        return batch, [entry for entry in self._waiting if id(entry) not in chosen]

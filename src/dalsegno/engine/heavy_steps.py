@@ -209,6 +209,13 @@ class HeavySteps:
             del known[key]
         return True
 
+    def full(self) -> list[str]:
+        """Workflows of which enough heavy steps wait: more of theirs would only be put off."""
+        if not self._lane.waiting:
+            return []
+        is_full = self._lane.waiting >= self._limits.in_line
+        return self._lane.with_waiting(1 if is_full else self._child.queue)
+
     async def step(self, lease: Lease, body: Body | None) -> Step:
         """Of a graph. Raises PutOff."""
         match await self._answered(lease):

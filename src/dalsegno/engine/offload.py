@@ -99,6 +99,10 @@ class Lane:
         """Jobs that wait for a place."""
         return sum(map(len, self._waiting.values()))
 
+    def with_waiting(self, least: int) -> list[str]:
+        """Callers that have so many jobs waiting."""
+        return [key for key, queue in self._waiting.items() if len(queue) >= least]
+
     @contextlib.asynccontextmanager
     async def place(self, key: str) -> AsyncIterator[None]:
         await self._enter(key)

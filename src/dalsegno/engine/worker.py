@@ -142,7 +142,7 @@ class Worker:
                     await self._free.wait()
                 elif not self.names.may_lease():
                     await asyncio.sleep(NAME_LOOK)
-                elif full := self.shares.full():
+                elif full := self._full():
                     await self._receive_others(room, full)
                 else:
                     await self._receive_newcomers(room)
@@ -150,6 +150,13 @@ class Worker:
         finally:
             for watch in watches:
                 watch.cancel()
+
+    def _full(self) -> list[str]:
+        """Workflows of which nothing more is claimed now."""
+        return [*self.shares.full(), *self._waiting_heavy()]
+
+    def _waiting_heavy(self) -> list[str]:
+        return self._heavy.full() if self._heavy is not None else []
 
     async def _receive(self, room: int) -> None:
         room = min(room, self.concurrency - self.occupied)
@@ -170,12 +177,13 @@ class Worker:
         clock = asyncio.get_running_loop().time
         if clock() >= self._others_at:
             wanted = min(room, self.shares.room_for_any())
-            found = await self._claim_others(wanted, [name for name in full if name != UNKNOWN])
+            names = [name for name in full if name != UNKNOWN]
+            found = await self._claim_others(wanted, names, only_long=not self._waiting_heavy())
             self._others_at = clock() + (OTHERS_EVERY if found < wanted else 0.0)
             if found:
                 return
         self._free.clear()
-        if self.shares.full() == full:
+        if self._full() == full:
             pause = UNKNOWN_LOOK if UNKNOWN in full else self._others_at - clock()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(pause, 0.0)):

@@ -15,8 +15,8 @@ from dalsegno.core.task_options import child_options, task_options
 from dalsegno.core.turn import Turn
 from dalsegno.core.values import encode_value, is_unicode
 from dalsegno.core.wake import describe, wake_of, without_limits
+from dalsegno.engine.budget import LIGHT_BYTES, is_light
 from dalsegno.engine.budget import SLICE as SECONDS
-from dalsegno.engine.budget import is_light
 from dalsegno.engine.scripting.failures import storable_error
 from dalsegno.engine.scripting.following import Job, follow
 from dalsegno.engine.scripting.programs import RunningMachine
@@ -85,6 +85,8 @@ class Turns:
                 await self._store(job, blobs)
             return turn, machine
         except (LimitExceeded, NotJson, InvalidInput) as error:
+            if is_light.get() and isinstance(error, LimitExceeded):
+                raise Heavy from None
             code = "LimitExceeded" if isinstance(error, LimitExceeded) else "WRONG_ARG_TYPE"
             return _broken(job, ErrorValue(code, str(error))), None
 
@@ -139,7 +141,7 @@ class Turns:
         if machine.status == "failed":
             turn.error = storable_error(machine.error) if machine.error is not None else None
         else:
-            turn.output = encode_value(machine.result, "the result of the workflow", self.limits.value_bytes)
+            turn.output = encode_value(machine.result, "the result of the workflow", self._most_bytes())
             self._check_size(turn.output, "the result of the workflow")
         return turn, {}
 
@@ -210,9 +212,13 @@ class Turns:
 
     def _input(self, name: str, value: Any) -> bytes:
         what = f"the input of '{name}'"
-        raw = encode_value(value, what, self.limits.value_bytes)
+        raw = encode_value(value, what, self._most_bytes())
         self._check_size(raw, what)
         return raw
+
+    def _most_bytes(self) -> int:
+        """JSON of one value: a light turn leaves large ones to another process."""
+        return LIGHT_BYTES if is_light.get() else self.limits.value_bytes
 
     def _check_size(self, raw: bytes, what: str) -> None:
         if len(raw) > self.limits.value_bytes:

@@ -1,0 +1,80 @@
+"""Who goes first where one execution or workflow has very much to do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from dalsegno.engine.gathering import Entry, Gathering
+from dalsegno.engine.slot_shares import CROWDS_FOR, SlotShares
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import Transition
+
+
+def lease(workflow: str) -> Lease:
+    return Lease(workflow, workflow, 1, "", "node", workflow, b"", "default", 0, 1, 0, "", 0.0, "", 0)
+
+
+def shares(**held: int) -> SlotShares:
+    found = SlotShares(100, 0.8, cast(Any, None))
+    for workflow, count in held.items():
+        for _ in range(count):
+            found.take(lease(workflow))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("held", "crowding"),
+    [
+        ({}, []),
+        ({"a": 40}, []),
+        ({"a": 60}, []),
+        ({"a": 80}, ["a"]),
+        ({"a": 45, "b": 45}, ["a", "b"]),
+        ({"a": 60, "b": 3}, ["a"]),
+        ({"a": 20, "b": 20, "c": 20, "d": 20, "e": 4}, ["a", "b", "c", "d"]),
+        ({f"w{number}": 3 for number in range(30)}, []),
+    ],
+)
+def test_workflows_with_more_than_an_equal_part_of_busy_slots_let_others_go_first(
+    held: dict[str, int], crowding: list[str]
+) -> None:
+    assert shares(**held).crowding(0.0) == crowding
+
+
+def test_a_workflow_stays_among_them_for_a_while() -> None:
+    found = shares(a=79)
+    slot = found.take(lease("a"))
+    assert found.crowding(0.0) == ["a"]
+    found.free(slot)
+    assert found.crowding(CROWDS_FOR / 2) == ["a"]
+    assert found.crowding(CROWDS_FOR + 0.1) == []
+
+
+async def gathered(*executions: str, largest: int) -> Gathering:
+    gathering = Gathering(largest, 1)
+    for execution in executions:
+        entry: Entry = (Transition(execution, ()), asyncio.get_running_loop().create_future(), True, None)
+        gathering.add(entry)
+    return gathering
+
+
+def names(batch: list[Entry]) -> list[str]:
+    return [entry[0].execution for entry in batch]
+
+
+async def test_an_execution_with_many_transitions_does_not_hold_up_others() -> None:
+    gathering = await gathered("old", *["many"] * 80, "one", "two", "two", largest=25)
+    batch = gathering.take()
+    assert names(batch)[0] == "old"
+    assert {"one", "two"} <= set(names(batch))
+    assert len(batch) <= 25
+
+
+async def test_what_has_waited_longest_goes_however_many_others_come() -> None:
+    gathering = await gathered(*["many"] * 80, *[f"e{number}" for number in range(100)], largest=25)
+    batch = names(gathering.take())
+    assert batch.count("many") == 12
+    assert len(batch) == 25
