@@ -10,7 +10,7 @@ import pytest
 
 from dalsegno.errors import LimitExceeded
 from dalsegno.lang import ExpressionFailed, Limits, Machine, Ok, RootNames, compile, compile_expression
-from dalsegno.lang.limits import Meter
+from dalsegno.lang.limits import Heavy, Meter
 from dalsegno.lang.sizes import Measure
 
 NOW = 1_700_000_000.0
@@ -90,14 +90,14 @@ def test_slices_are_copies_and_charged_as_such() -> None:
     machine = turn(source)
     assert machine.error is not None
     assert "slice() would exceed" in machine.error.message
-    assert machine.exceeded
+    with pytest.raises(Heavy):
+        turn(source, limits=Limits(is_light=True))
 
 
-def test_a_limit_that_more_work_or_memory_would_not_lift_is_not_called_exceeded() -> None:
-    machine = turn("function f() { return 1 + f() } f()")
+def test_a_limit_that_more_work_or_memory_would_not_lift_fails_a_light_turn_too() -> None:
+    machine = turn("function f() { return 1 + f() } f()", limits=Limits(is_light=True))
     assert machine.error is not None
     assert machine.error.code == "LimitExceeded"
-    assert not machine.exceeded
 
 
 def test_wide_text_is_charged_by_the_bytes_it_takes() -> None:

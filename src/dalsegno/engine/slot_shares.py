@@ -59,6 +59,8 @@ class SlotShares:
         if slot.workflow == UNKNOWN:
             self._unknown[slot] = None
         self._held[slot.workflow] = self._held.get(slot.workflow, 0) + 1
+        if may_run_long(lease.kind, lease.execution_kind):
+            self.may_run_long(slot)
         return slot
 
     def may_run_long(self, slot: HeldSlot | None) -> None:
