@@ -220,7 +220,7 @@ async def test_a_job_over_its_time_is_ended_and_the_pool_goes_on(pool: Offload) 
 
 
 async def test_a_job_over_its_memory_is_ended_and_the_pool_goes_on(pool: Offload) -> None:
-    pool.configure(OffloadLimits(memory_bytes=250 * 1024 * 1024))
+    pool.configure(OffloadLimits(memory_bytes=160 * 1024 * 1024))
     raw = b"[" + b"[]," * 3_000_000 + b"1]"
     with pytest.raises(LimitExceeded, match="memory"):
         value_of(await pool.large("fit", b"{}", raw, 10))
