@@ -306,7 +306,11 @@ class Offload:
         async with self._lanes[LOAD_LANE].place(requester.get().key):
             if self._loader is None:
                 self._loader = ThreadPoolExecutor(1, "dalsegno-load")
-            return await asyncio.get_running_loop().run_in_executor(self._loader, work, *arguments)
+            try:
+                job = asyncio.get_running_loop().run_in_executor(self._loader, work, *arguments)
+            except NotImplementedError:  # a loop without threads
+                return work(*arguments)
+            return await job
 
     async def _while_wanted(self, work: Coroutine[Any, Any, T]) -> T:
         """Ends the job when its caller has gone."""
