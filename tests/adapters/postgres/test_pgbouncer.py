@@ -192,6 +192,6 @@ async def test_failed_statement_leaves_its_session_clean(pooler: PgBouncer) -> N
     store = await PostgresStore.open(pooler.url_of(DATABASE))
     for _ in range(SESSIONS * 2):
         with pytest.raises(InvalidInput):
-            await store.fetch("blobs.put", "execution", None, b"", None)
+            await store.fetch("blobs.put", "execution", None, b"", None, None)
     assert await store.fetch("look.now")
     await store.close()
