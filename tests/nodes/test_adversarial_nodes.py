@@ -205,5 +205,6 @@ async def test_a_node_is_bounded(name: str, row: Row) -> None:
     grown = (peak_kib() - resident) / 1024
     assert became == row.ends
     assert spent < SECONDS
-    assert REGISTRY.get(name).pure or gaps.longest < GAP  # pure ones are computed in a process when they are heavy
+    # Pure ones are computed in a process when they are heavy.
+    assert REGISTRY.get(name).pure or gaps.longest < GAP
     assert grown < MEGABYTES
