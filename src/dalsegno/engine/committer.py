@@ -23,7 +23,7 @@ from dalsegno.ports.transactions import StepTransaction
 logger = logging.getLogger("dalsegno.committer")
 
 MAX_BATCH = 500
-FLIGHT = 0.025
+FLIGHT = 0.04
 """Seconds that a batch should take: whoever hands something over waits for one or two of them."""
 RECENT = 0.2
 """Weight of the last batch in how long a transition takes."""

@@ -72,6 +72,8 @@ class Gathering:
         the batch has room: nothing else could take them meanwhile."""
         if not self._touched and len(self._waiting) <= share:
             return self._waiting, []
+        if not self._touched and len({entry[0].execution for entry in self._waiting}) == len(self._waiting):
+            return self._waiting[:share], self._waiting[share:]  # one of each, as is common
         waiting: dict[str, list[Entry]] = {}
         for entry in self._waiting:
             if entry[0].execution not in self._touched:
