@@ -107,7 +107,7 @@ def _document(value: Any, what: str, *, is_strict: bool) -> Any:
 
 
 def _hollow(value: Any) -> Any:
-    """Its type, for whoever refuses it."""
+    """An empty value of the same type: error messages name no more than the type."""
     return type(value)() if isinstance(value, dict | list) else value
 
 

@@ -54,7 +54,7 @@ class LightMeter(Meter):
     __slots__ = ()
 
     def renew(self) -> None:
-        """The next evaluation goes on with what is left."""
+        """All evaluations share one allowance."""
 
 
 class StepMeter(Meter):

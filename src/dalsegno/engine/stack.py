@@ -12,10 +12,9 @@ from dalsegno.ports.broker import Broker
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.limits import Limits
-from dalsegno.ports.neighbours import Neighbours
+from dalsegno.ports.neighbours import Neighbours, Watch
 from dalsegno.ports.records import Records
 from dalsegno.ports.transactions import Transactions
-from dalsegno.ports.watch import Watch
 
 ITEMS_PER_COMMIT = 200
 """Items of a split opened by one commit, so that no commit is ever wide."""

@@ -17,7 +17,7 @@ from dalsegno.engine import endings
 from dalsegno.engine.endings import Endings
 from dalsegno.engine.stack import Stack
 from dalsegno.model.effect import WriteOutbox
-from dalsegno.ports.watch import Watch
+from dalsegno.ports.neighbours import Watch
 from dalsegno.server.broadcast import Broadcast
 from dalsegno.testing.contract.build import command, deadline, event, finish, start, token
 from dalsegno.wiring import open_stack

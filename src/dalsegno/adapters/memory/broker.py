@@ -11,7 +11,7 @@ from dalsegno.ports.ledger import Ledger
 
 
 class MemoryBroker:
-    """An announcement only wakes whoever waits; claims find everything that is ready, so losing one costs nothing
+    """An announcement only wakes waiting workers; claims find everything that is ready, so losing one costs nothing
     but time until the next."""
 
     def __init__(self, ledger: Ledger) -> None:

@@ -17,14 +17,14 @@ LOOK_EVERY = 5.0
 
 
 class SqliteBroker:
-    """An announcement only wakes whoever waits; claims find everything that is ready. After a commit of another process
-    one look tells whether a claim is worth the write lock."""
+    """An announcement only wakes waiting workers; claims find everything that is ready. After a commit of another
+    process one read tells whether a claim is worth the write lock."""
 
     def __init__(self, ledger: SqliteLedger) -> None:
         self.ledger = ledger
         self._news = asyncio.Event()
         self._asked: Counter[str] = Counter()
-        """Queues for which somebody waits or claims at this moment."""
+        """Queues that a worker waits for or claims from now."""
         self._look = Repeated(self._look_for_others)
         self._listens = False
 

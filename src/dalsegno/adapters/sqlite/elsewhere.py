@@ -36,7 +36,7 @@ class Elsewhere:
         return LOOK_EVERY if time.monotonic() - self._committed_at < MOMENT else LOOK_IDLE
 
     def look(self) -> None:
-        """A file that cannot be read now is the concern of whoever asks for something in it."""
+        """An error of this read is ignored: the next statement of a caller meets and reports it."""
         if self._listeners:
             with contextlib.suppress(sqlite3.Error):
                 self._compare(self._version(), time.monotonic())

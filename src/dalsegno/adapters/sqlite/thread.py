@@ -17,7 +17,7 @@ Job = Callable[[], Any]
 Answer = tuple[Any, BaseException | None]
 """A result, or the error instead."""
 Entry = tuple[Job, Callable[[Answer], None]] | None
-"""A job and who is told its answer. None ends the thread."""
+"""A job, and the callback for its answer. None ends the thread."""
 
 GROUP_LIMIT = 64
 """Most jobs that are handed over together."""
