@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ from urllib.parse import quote
 
 from bench.hostile.grammar import Grammar
 from bench.hostile.wire import Reply, Request, Wire
+from dalsegno.job_process import go_last
 
 NAMES = tuple(f"hostile-{number}" for number in range(5))
 KEPT = 20
@@ -315,7 +315,7 @@ async def attack(wire: Wire, seconds: float, seed: int, callers: int, listener: 
 
 
 def main() -> None:
-    os.nice(10)  # a caller has a machine of its own
+    go_last(19)  # a caller has a machine of its own
     port, seconds, seed, callers, listener = (int(each) for each in sys.argv[1:6])
     wire = Wire(port, sys.stdin.readline().strip())
     found = asyncio.run(attack(wire, seconds, seed, callers, listener))

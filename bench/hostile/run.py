@@ -72,6 +72,7 @@ class Soak:
         self.memory: dict[str, float] = {}
         self.disk: list[float] = []
         self.reached = 0
+        self.times = _processor_times()
 
     async def run(self) -> dict[str, Any]:
         async with AsyncExitStack() as stack:
@@ -239,6 +240,7 @@ class Soak:
             "start_p50_ms": percentile([each * 1000 for each in self.starts], 0.5),
             "start_p99_ms": percentile([each * 1000 for each in self.starts], 0.99),
             "worst_ms": max(milliseconds, default=0.0),
+            "stolen": _stolen(self.times, _processor_times()),
             "memory_mb": self.memory,
             "disk_mb": [self.disk[0], max(self.disk)],
             "wrong_answers": report["wrong_count"],
@@ -267,6 +269,20 @@ def _resident_mb(pid: int) -> float:
     except (OSError, IndexError):
         return 0.0
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _processor_times() -> list[int]:
+    """Of all cores since the machine began: the eighth is what its host gave to others."""
+    try:
+        return [int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    except OSError:
+        return []
+
+
+def _stolen(before: list[int], after: list[int]) -> float | None:
+    """Part of the time in which the machine stood still because its host ran others."""
+    passed = [late - early for early, late in zip(before, after, strict=True)]
+    return round(passed[7] / sum(passed), 4) if len(passed) > 7 and sum(passed) else None
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -76,6 +76,14 @@ def test_a_worker_process_is_listed_while_it_lives(invoke: Invoke, programs: Pro
     assert " dead " in invoke("workers").stdout
 
 
+def test_a_worker_has_loaded_what_its_first_steps_need(invoke: Invoke, programs: Programs) -> None:
+    """The client of the http node takes a third of a second, in which no other step would go on."""
+    invoke("keys", "add", "ci")
+    worker = programs.begin("worker")
+    until(lambda: json.loads(invoke("workers", "--json").stdout)["workers"], "the worker")
+    assert "aiohttp" in Path(f"/proc/{worker.process.pid}/maps").read_text()
+
+
 def test_a_worker_that_fell_silent_is_dead_and_listed_last(invoke: Invoke, folder: Path) -> None:
     invoke("keys", "add", "ci")
     store, now = f"sqlite:///{folder / 'dalsegno.db'}", time.time()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from dalsegno.adapters.memory import MemoryBroker, MemoryLedger
-from dalsegno.engine.committer import MAX_BATCH, Committer
+from dalsegno.engine.committer import MAX_BATCH, OVERDUE, Committer
 from dalsegno.engine.gathering import SMALL_BATCH
 from dalsegno.errors import Unavailable
 from dalsegno.model.token import NewToken
@@ -145,6 +145,23 @@ async def test_few_wait_for_the_batch_that_is_under_way(ledger: SlowLedger) -> N
     await settle_down()
 
     assert ledger.sizes() == [1, SMALL_BATCH - 1]
+
+
+async def test_few_do_not_wait_for_a_batch_that_takes_long(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    committer.commit(begin("long"))
+    await settle_down()
+    few = [committer.commit(begin(name)) for name in ("a", "b")]
+    committer.commit(note("long", "later"))
+    await settle_down()
+    assert ledger.sizes() == [1]
+
+    await asyncio.sleep(2 * OVERDUE)
+    assert [ledger.names(number) for number in range(2)] == [["long"], ["a", "b"]]
+    ledger.answer(1)
+    await asyncio.gather(*few)
+    await settle_down()
+    assert ledger.sizes() == [1, 2], "what belongs to the first batch waits for it"
 
 
 async def test_no_batch_is_larger_than_the_largest(ledger: SlowLedger) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
+from dalsegno.engine.continuation import MAX_HOPS, Continuation
 from dalsegno.engine.gathering import Entry, Gathering
-from dalsegno.engine.slot_shares import CROWDS_FOR, SlotShares
+from dalsegno.engine.slot_shares import CROWDS_FOR, HeldSlot, SlotShares
 from dalsegno.model.token import Lease
-from dalsegno.model.transition import Transition
+from dalsegno.model.transition import ReadyToken, Transition
 
 
 def lease(workflow: str) -> Lease:
@@ -54,10 +56,12 @@ def test_a_workflow_stays_among_them_for_a_while() -> None:
 
 
 async def gathered(*executions: str, largest: int) -> Gathering:
+    """``workflow/execution``, or an execution alone."""
     gathering = Gathering(largest, 1)
-    for execution in executions:
-        entry: Entry = (Transition(execution, ()), asyncio.get_running_loop().create_future(), True, None)
-        gathering.add(entry)
+    for each in executions:
+        workflow, _, execution = each.rpartition("/")
+        future = asyncio.get_running_loop().create_future()
+        gathering.add((Transition(execution, ()), future, True, None, workflow))
     return gathering
 
 
@@ -78,3 +82,33 @@ async def test_what_has_waited_longest_goes_however_many_others_come() -> None:
     batch = names(gathering.take())
     assert batch.count("many") == 12
     assert len(batch) == 25
+
+
+async def test_workflows_take_turns_where_many_wait() -> None:
+    crowd = [f"crowd/{number}" for number in range(200)]
+    gathering = await gathered(*crowd, "few/a", "few/b", "single/c", largest=25)
+    batch = names(gathering.take())
+    assert batch[:3] == ["0", "a", "c"]
+    assert "b" in batch
+    assert len(batch) == 25
+
+
+async def test_the_first_of_every_workflow_fits_however_many_transitions_it_has() -> None:
+    gathering = await gathered(*["a/x"] * 50, *["b/y"] * 50, *["c/z"] * 50, "d/w", largest=24)
+    batch = names(gathering.take())
+    assert {name: batch.count(name) for name in "xyzw"} == {"x": 6, "y": 6, "z": 6, "w": 1}
+
+
+def test_a_workflow_with_few_slots_goes_on_beside_a_crowd() -> None:
+    found = shares(crowd=70)
+    few = found.take(lease("few"))
+    continuation = Continuation(["default"])
+    continuation.announced([ReadyToken("t", "e", "default", 0)])
+
+    def may_go_on(slot: HeldSlot | None, hops: int = 2, priority: int = 0) -> bool:
+        return continuation.may_go_on(hops, 10.0, priority, partial(found.holds_few, slot))
+
+    assert may_go_on(few)
+    assert not may_go_on(found.take(lease("crowd")))
+    assert not may_go_on(few, hops=MAX_HOPS), "others come after some steps"
+    assert not may_go_on(few, priority=-1), "a token of higher priority comes at once"

@@ -16,6 +16,7 @@ import pytest
 from dalsegno import App
 from dalsegno.engine.heavy_steps import HeavySteps
 from dalsegno.engine.settings import EngineLimits, EngineSettings
+from dalsegno.job_process import NICENESS
 from dalsegno.lang import Limits
 from tests.loop_gaps import LoopGaps
 from tests.waiting import come_about
@@ -66,6 +67,12 @@ def children(app: App) -> list[int]:
     return [process._child.pid for process in app.engine.heavy._idle]
 
 
+def niceness_of_session(pid: int) -> int | None:
+    """None where the kernel does not schedule sessions."""
+    group = Path(f"/proc/{pid}/autogroup")
+    return int(group.read_text().split()[-1]) if group.exists() else None
+
+
 async def result(app: App, workflow: str, **input: Any) -> Any:
     return await (await app.astart(workflow, **input)).aresult(timeout=60)
 
@@ -90,6 +97,26 @@ async def test_the_loop_stays_free_while_heavy_steps_are_computed(tmp_path: Path
         async with LoopGaps() as gaps:
             await asyncio.gather(*[result(app, name) for name in ("heavy", "script") * 3])
         assert gaps.longest < 0.1
+
+
+async def test_values_of_very_many_parts_are_measured_in_a_process(tmp_path: Path) -> None:
+    """Each list takes three bytes of JSON, and as long as a text of hundreds."""
+    async with running(tmp_path) as app:
+        await app.adeploy_script("workflow(inputs) { return inputs.list }", "parts")
+        assert await result(app, "parts", list=[[]] * 1_000) == [[]] * 1_000
+        assert children(app) == []
+        assert await result(app, "parts", list=[[]] * 50_000) == [[]] * 50_000
+        assert len(children(app)) == 1
+
+
+async def test_processes_let_everything_else_go_first(tmp_path: Path) -> None:
+    """Also where the kernel schedules sessions against each other, within which alone the niceness counts."""
+    async with running(tmp_path) as app:
+        await app.adeploy_script(SCRIPT, "script")
+        await result(app, "script")
+        (child,) = children(app)
+        assert os.getpriority(os.PRIO_PROCESS, child) == NICENESS
+        assert niceness_of_session(child) in (None, NICENESS)
 
 
 async def test_light_steps_start_no_process(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import sys
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib import import_module
 
 from dalsegno.app import App
 from dalsegno.cli.opening import unused_store_of
@@ -18,7 +17,7 @@ from dalsegno.cli.problems import Refusal
 from dalsegno.cli.session import stop_signals
 from dalsegno.engine.memory import tune_memory
 from dalsegno.engine.settings import EngineSettings
-from dalsegno.lang import compile as compile_script
+from dalsegno.engine.warm_up import HTTP_NODE, warm_up
 from dalsegno.nodes.egress import ALLOW_VARIABLE, EgressPolicy, policy_from_environment
 from dalsegno.wiring import shown_url
 
@@ -78,7 +77,6 @@ def configure(
 async def schedule(app: App, *, quiet: bool, as_json: bool, health: str | None = None) -> None:
     """Timers, schedules and repairs alone, until SIGINT or SIGTERM. ``health``: where to tell how it is."""
     log_lines(quiet=quiet)
-    _load_ahead()
     tune_memory()
     say = logging.getLogger("dalsegno.cli").info
     address, awaited = health_address(health), Awaited()
@@ -99,15 +97,10 @@ async def schedule(app: App, *, quiet: bool, as_json: bool, health: str | None =
         emit({"store": shown_url(app.url), "seconds": round(clock.now() - began, 3)})
 
 
-def _load_ahead() -> None:
-    """What the first steps would load while others wait: modules of the http node, tables of the grammar."""
-    import_module("dalsegno.nodes.http_run")
-    compile_script("return `${1}`", "load-ahead")
-
-
 async def serve(app: App, *, quiet: bool, as_json: bool, health: str | None = None) -> None:
     """Until SIGINT or SIGTERM; then what runs is finished or handed back. ``health``: where to tell how it is."""
     log_lines(quiet=quiet)
+    warm_up(app.registry, (HTTP_NODE,))
     tune_memory()
     say = logging.getLogger("dalsegno.cli").info
     address, awaited = health_address(health), Awaited()

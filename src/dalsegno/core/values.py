@@ -18,6 +18,8 @@ from dalsegno.errors import LimitExceeded, NotJson
 MAX_DEPTH = 200
 SHORT_TEXT = 128
 """Characters of a text that is measured wherever it occurs; longer ones are measured once."""
+PARTS_A_TURN = 512
+"""Lists and objects that are measured before others get their turn."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -34,11 +36,13 @@ _encode = msgspec.json.Encoder(enc_hook=_convert).encode
 _in_order = msgspec.json.Encoder(order="deterministic").encode
 
 
-def encode_value(value: Any, what: str = "the value", limit: int | None = None) -> bytes:
+def encode_value(
+    value: Any, what: str = "the value", limit: int | None = None, parts: int | None = None
+) -> bytes:
     """JSON of a value, or NotJson that names the place inside ``what`` that JSON cannot carry.
 
-    LimitExceeded where it would be longer than ``limit``: that is found out before anything is encoded. `Raw` is JSON
-    that was checked when it was read.
+    LimitExceeded where it would be longer than ``limit`` or has many more than ``parts`` lists and objects: that is
+    found out before anything is encoded. `Raw` is JSON that was checked when it was read.
     """
     if value is None:
         return b"null"
@@ -47,8 +51,9 @@ def encode_value(value: Any, what: str = "the value", limit: int | None = None) 
     survey = None
     if not is_small(value):
         survey = Survey(limit)
-        for _ in survey.measure(value, what):
-            pass
+        for turn, _ in enumerate(survey.measure(value, what), 1):
+            if parts is not None and turn * PARTS_A_TURN > parts:
+                raise LimitExceeded(f"{what} has more than {parts:,} lists and objects in it")
     return encode_surveyed(value, what, survey)
 
 
@@ -158,7 +163,7 @@ class Survey:
                     _add(stack[-1][2], state[0], state[1] + 1)
             elif (known := self._sizes.get(id(child))) is None:
                 looked += 1
-                if looked & 511 == 0:
+                if looked % PARTS_A_TURN == 0:
                     yield
                 self._sizes[id(child)] = 0  # one that contains itself: the encoder says so
                 size, inner = self._look(child)

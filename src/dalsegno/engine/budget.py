@@ -25,6 +25,8 @@ LIGHT_ALLOCATION = 256 * 1024
 """Bytes that they may allocate."""
 LIGHT_BYTES = 256 * 1024
 """JSON that a light step reads, and the state of a script that is resumed in the event loop."""
+LIGHT_PARTS = 10_000
+"""Lists and objects in a value that a light turn of a script hands over."""
 
 SLICE = 0.005
 """Seconds after which a loop over much data lets the other work of its process go on."""

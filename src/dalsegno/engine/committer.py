@@ -25,6 +25,8 @@ logger = logging.getLogger("dalsegno.committer")
 MAX_BATCH = 500
 FLIGHT = 0.04
 """Seconds that a batch should take: whoever hands something over waits for one or two of them."""
+OVERDUE = 0.05
+"""Seconds after which whoever waits for a batch that is under way goes in another one, however few they are."""
 RECENT = 0.2
 """Weight of the last batch in how long a transition takes."""
 FIRST_PAUSE = 0.05
@@ -43,6 +45,7 @@ class Committer:
         self._at_once = at_once
         self._gathering = Gathering(MAX_BATCH, at_once)
         self._flights: set[asyncio.Task[None]] = set()
+        self._overdue: asyncio.TimerHandle | None = None
         self._each = FLIGHT / MAX_BATCH
         """Seconds that a transition takes in a batch."""
         self.commits = 0
@@ -51,16 +54,25 @@ class Committer:
         self.outage = Outage()
 
     def commit(
-        self, transition: Transition, *, patient: bool = True, then: Then | None = None
+        self, transition: Transition, *, patient: bool = True, then: Then | None = None, workflow: str = ""
     ) -> asyncio.Future[Outcome]:
         """The ledger's answer. While the store is out of order a patient commit is tried again and again; an
         impatient one raises. Who does not wait for it any more (its future is cancelled) does not call it off, so what
-        has to follow is done by ``then``."""
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        may_go = self._gathering.add((transition, future, patient, then))
+        has to follow is done by ``then``. Where many wait, workflows take turns."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outcome] = loop.create_future()
+        may_go = self._gathering.add((transition, future, patient, then, workflow))
         if may_go and len(self._flights) < self._at_once:
-            self._flights.add(asyncio.get_running_loop().create_task(self._fly()))
+            self._flights.add(loop.create_task(self._fly()))
+        elif self._overdue is None and self._at_once > 1:
+            self._overdue = loop.call_later(OVERDUE, self._go_beside)
         return future
+
+    def _go_beside(self) -> None:
+        """The batches under way take long: what has gathered does not wait for them."""
+        self._overdue = None
+        if 0 < len(self._flights) <= self._at_once and (batch := self._gathering.take(however_small=True)):
+            self._flights.add(asyncio.get_running_loop().create_task(self._fly(batch)))
 
     async def commit_within(self, transaction: StepTransaction, transition: Transition) -> Outcome:
         """One transition in a transaction of its own, beside the batches."""
@@ -76,15 +88,16 @@ class Committer:
         while self._flights:
             await asyncio.shield(asyncio.gather(*self._flights))
 
-    async def _fly(self) -> None:
+    async def _fly(self, batch: list[Entry] | None = None) -> None:
         """Until nothing is left that may go. What waits for another flight is taken by that one."""
         flight = asyncio.current_task()
         try:
-            while batch := self._gathering.take():
+            while batch := batch or self._gathering.take():
                 try:
                     ready = await self._send(batch)
                 finally:
                     self._gathering.landed(batch)
+                batch = None
                 if ready:
                     await self._announce(ready)
         finally:
@@ -176,7 +189,7 @@ def _fail_all(batch: list[Entry], error: BaseException) -> None:
 
 
 def _fail(entry: Entry, error: Exception) -> None:
-    _, future, _, then = entry
+    _, future, _, then, _ = entry
     if then is not None:
         then(None)
     if not future.done():

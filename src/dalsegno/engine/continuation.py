@@ -2,12 +2,13 @@
 
 A kept token is leased to the worker by the very commit that spawns it, so a chain costs one commit per step and no
 claim at all. Fairness: after ``MAX_HOPS`` steps or ``MAX_RUN`` seconds a chain goes through the queue if anything else
-is known to wait there; a token of higher priority that waits ends it at once.
+is known to wait there; a token of higher priority that waits ends it at once. The seconds do not count for a workflow
+that holds few slots: on a busy worker they pass while its steps wait for others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -38,10 +39,10 @@ class Continuation:
         self._highest = None
         self.others_wait = not all_of_them
 
-    def may_go_on(self, hops: int, seconds: float, priority: int) -> bool:
+    def may_go_on(self, hops: int, seconds: float, priority: int, holds_few: Callable[[], bool]) -> bool:
         if self._highest is not None and self._highest > priority:
             return False
-        return not self.others_wait or (hops < MAX_HOPS and seconds < MAX_RUN)
+        return not self.others_wait or (hops < MAX_HOPS and (seconds < MAX_RUN or holds_few()))
 
     def keeping(self, transition: Transition, room: int, worker: str) -> tuple[Transition, list[NewToken]]:
         """The transition, asking to keep at most ``room`` of the tokens it spawns for ``worker``."""

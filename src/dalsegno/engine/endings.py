@@ -29,8 +29,9 @@ GLANCE = 0.25
 """Another process may end an execution. While anybody waits, one query this often asks about some of them."""
 LONGEST_PAUSE = 2.0
 """The same while the store does not answer."""
-PAUSES_PER_LOOK = 4
-"""While other processes commit without end, looks take at most a fifth of the time."""
+PAUSES_PER_LOOK, LONGEST_REST = 4, 0.05
+"""While other processes commit without end, looks take at most a fifth of the time; but on a busy machine a look takes
+long because it waits itself, and so many seconds after it the next one may come."""
 ASKED_AT_ONCE, TURNS, MOST_ASKED = 250, 8, 2_000
 """So many at least, the others come next, in so many turns. However many wait, a look costs no more than a bit."""
 
@@ -136,7 +137,7 @@ class Endings:
                 self.waiting()
                 began = _clock()
                 pause = min(pause * 2, GLANCE if await self._could_look() else LONGEST_PAUSE)
-                await asyncio.sleep(PAUSES_PER_LOOK * (_clock() - began))
+                await asyncio.sleep(min(PAUSES_PER_LOOK * (_clock() - began), LONGEST_REST))
         finally:
             self.outage.gave_up(self)
 

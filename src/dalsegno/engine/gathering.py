@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import chain, zip_longest
 
 from dalsegno.model.transition import Outcome, Transition
 
@@ -17,8 +18,9 @@ about so many transitions."""
 
 Then = Callable[[Outcome | None], None]
 """Told the outcome whether or not somebody still waits for it; None: it is not known."""
-Entry = tuple[Transition, asyncio.Future[Outcome], bool, Then | None]
-"""A transition, who waits for its outcome, whether it is patient while the store is out of order, and what follows."""
+Entry = tuple[Transition, asyncio.Future[Outcome], bool, Then | None, str]
+"""A transition, who waits for its outcome, whether it is patient while the store is out of order, what follows, and the
+workflow that it counts for."""
 
 
 class Gathering:
@@ -42,9 +44,9 @@ class Gathering:
         """They go with the next batch, before whatever came later."""
         self._waiting[:0] = entries
 
-    def take(self) -> list[Entry]:
+    def take(self, *, however_small: bool = False) -> list[Entry]:
         """The next batch, which is under way from now on; empty if nothing may go."""
-        least = SMALL_BATCH if self._sent else 1
+        least = SMALL_BATCH if self._sent and not however_small else 1
         if len(self._waiting) < least:
             return []
         batch, rest = self._choose(self._share())
@@ -67,22 +69,35 @@ class Gathering:
         return min(self.largest, -(-in_hand // parts))
 
     def _choose(self, share: int) -> tuple[list[Entry], list[Entry]]:
-        """The execution that has waited longest gets half of the batch at most; then come those with the fewest
-        transitions: one with very many does not hold up the others. Siblings of what was chosen go along, as far as
-        the batch has room: nothing else could take them meanwhile."""
+        """Workflows take turns, each with one execution: the one that has waited longest, then those with the fewest
+        transitions. The first ones get an equal part of the batch at most, so that one with very many does not hold up
+        others. Siblings of what was chosen go along, as far as the batch has room: nothing else could take them
+        meanwhile."""
         if not self._touched and len(self._waiting) <= share:
             return self._waiting, []
-        if not self._touched and len({entry[0].execution for entry in self._waiting}) == len(self._waiting):
-            return self._waiting[:share], self._waiting[share:]  # one of each, as is common
-        waiting: dict[str, list[Entry]] = {}
-        for entry in self._waiting:
-            if entry[0].execution not in self._touched:
-                waiting.setdefault(entry[0].execution, []).append(entry)
-        oldest, *others = waiting or ("",)
-        batch = waiting.get(oldest, [])[: max(share // 2, 1) if others else self.largest]
-        for execution in sorted(others, key=lambda each: len(waiting[each])):
+        lines = [_line(executions) for executions in self._by_workflow().values()]
+        if len(lines) > 1 or (lines and len(lines[0]) > 1):
+            for line in lines:
+                line[0] = line[0][: max(share // max(len(lines), 2), 1)]
+        batch: list[Entry] = []
+        for entries in chain.from_iterable(zip_longest(*lines, fillvalue=[])):
+            batch += entries[: self.largest - len(batch)]
             if len(batch) >= share:
                 break
-            batch += waiting[execution][: self.largest - len(batch)]
         chosen = set(map(id, batch))
         return batch, [entry for entry in self._waiting if id(entry) not in chosen]
+
+    def _by_workflow(self) -> dict[str, dict[str, list[Entry]]]:
+        """What may go: the transitions of each execution, by the workflow that they count for."""
+        found: dict[str, dict[str, list[Entry]]] = {}
+        for entry in self._waiting:
+            execution = entry[0].execution
+            if execution not in self._touched:
+                found.setdefault(entry[4], {}).setdefault(execution, []).append(entry)
+        return found
+
+
+def _line(executions: dict[str, list[Entry]]) -> list[list[Entry]]:
+    """The executions of a workflow in the order in which they go."""
+    oldest, *others = executions.values()
+    return [oldest, *sorted(others, key=len)]

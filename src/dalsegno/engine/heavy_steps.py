@@ -216,6 +216,15 @@ class HeavySteps:
         is_full = self._lane.waiting >= self._limits.in_line
         return self._lane.with_waiting(1 if is_full else self._child.queue)
 
+    def waiting(self) -> list[str]:
+        """Workflows that have heavy steps waiting."""
+        return self._lane.with_waiting(1)
+
+    def claimable(self, steps: int) -> int:
+        """How many of so many may be claimed: while heavy ones wait, those claimed next may be heavy, too."""
+        waiting = self._lane.waiting
+        return min(steps, max(self._limits.in_line - waiting, 1)) if waiting else steps
+
     async def step(self, lease: Lease, body: Body | None) -> Step:
         """Of a graph. Raises PutOff."""
         match await self._answered(lease):

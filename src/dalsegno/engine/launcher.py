@@ -116,7 +116,7 @@ class Launcher:
         then = (
             partial(_take_up, worker, new, kept, transition.worker) if worker is not None and kept else None
         )
-        return await self.client.committer.commit(transition, patient=False, then=then)
+        return await self.client.committer.commit(transition, patient=False, then=then, workflow=new.workflow)
 
     async def _commit_with_the_caller(self, connection: Any, transition: Transition) -> Outcome:
         """In the caller's own transaction: nobody sees the execution before that ends, or ever if it is undone."""

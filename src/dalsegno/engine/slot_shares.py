@@ -96,6 +96,10 @@ class SlotShares:
             self._crowding = {name: until for name, until in self._crowding.items() if until > now}
         return list(self._crowding)
 
+    def holds_few(self, slot: HeldSlot | None) -> bool:
+        """Whether the workflow in the slot has so few that nobody waits because of it."""
+        return slot is not None and self._held[slot.workflow] * FEW <= self._concurrency
+
     def room(self, name: str) -> int:
         """How many more leases the workflow may have."""
         return self.most - self._long.get(name, 0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -47,6 +48,8 @@ from dalsegno.ports.transactions import WorkFailed
 
 NAME_LOOK = 0.05
 """Seconds between two looks whether the store has heard of a new name."""
+KEPT_FREE = 10
+"""While workflows crowd others out, one slot in so many is for those others."""
 OTHERS_EVERY = 0.02
 """Seconds between two claims for other workflows than those that hold their share."""
 UNKNOWN_LOOK = 0.01
@@ -106,8 +109,8 @@ class Worker:
         self._called_off: dict[str, float] = {}
         """When each was, by its token."""
         self.shares = SlotShares(concurrency, workflow_share, steps.definitions)
-        self._others_at = 0.0
-        """When others than the workflows that hold their share are asked for again."""
+        self._others_at = self._newcomers_at = 0.0
+        """When others than the workflows that hold their share, or more than most, are asked for again."""
         self.letting_go = LettingGo(ledger, broker, committer, scripts.elsewhere.colleagues)
         self._free = asyncio.Event()
         self._long_runs = LongRuns(self.running, self.started, committer, steps.definitions)
@@ -136,20 +139,35 @@ class Worker:
         ]
         try:
             while not self._stopping:
-                room = self.concurrency - self.occupied
-                if room <= 0:
+                if self.occupied >= self.concurrency:
                     self._free.clear()
                     await self._free.wait()
                 elif not self.names.may_lease():
                     await asyncio.sleep(NAME_LOOK)
-                elif full := self._full():
-                    await self._receive_others(room, full)
                 else:
-                    await self._receive_newcomers(room)
-                    await self._receive(min(room, self.shares.room_for_any()))
+                    await self._look_for_work()
         finally:
             for watch in watches:
                 watch.cancel()
+
+    async def _look_for_work(self) -> None:
+        """First for workflows that have little of the slots, then for any that may have more."""
+        full = self._full()
+        crowding = {*self.shares.crowding(asyncio.get_running_loop().time()), *full}
+        if self._heavy is not None:
+            crowding.update(self._heavy.waiting())
+        if crowding:
+            await self._receive_newcomers(crowding)
+        room = self._room(kept_free=self.concurrency // KEPT_FREE if crowding else 0)
+        if self._heavy is not None:
+            room = self._heavy.claimable(room)
+        if full:
+            await self._receive_others(room, full)
+        elif room > 0:
+            await self._receive(room)
+        else:
+            self._free.clear()
+            await self._wait_for_slot(self._newcomers_at)
 
     def _full(self) -> list[str]:
         """Workflows of which nothing more is claimed now."""
@@ -158,10 +176,11 @@ class Worker:
     def _waiting_heavy(self) -> list[str]:
         return self._heavy.full() if self._heavy is not None else []
 
+    def _room(self, kept_free: int = 0) -> int:
+        """Leases that may be claimed without knowing whose they are."""
+        return min(self.concurrency - self.occupied - kept_free, self.shares.room_for_any())
+
     async def _receive(self, room: int) -> None:
-        room = min(room, self.concurrency - self.occupied)
-        if room <= 0:
-            return
         name = self.name
         try:
             leases = await self.broker.take(name, self.queues, room)
@@ -175,35 +194,32 @@ class Worker:
         """Some workflows hold their share of the slots: the rest is for others. Whether these have anything is asked at
         intervals, so that it costs little where one workflow has much to do."""
         clock = asyncio.get_running_loop().time
-        if clock() >= self._others_at:
-            wanted = min(room, self.shares.room_for_any())
-            names = [name for name in full if name != UNKNOWN]
-            found = await self._claim_others(wanted, names, only_long=not self._waiting_heavy())
-            self._others_at = clock() + (OTHERS_EVERY if found < wanted else 0.0)
+        if clock() >= self._others_at and room > 0:
+            found = await self._claim_others(room, full, only_long=not self._waiting_heavy())
+            self._others_at = clock() + (OTHERS_EVERY if found < room else 0.0)
             if found:
                 return
         self._free.clear()
         if self._full() == full:
-            pause = UNKNOWN_LOOK if UNKNOWN in full else self._others_at - clock()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(pause, 0.0)):
-                    await self._free.wait()
+            await self._wait_for_slot(clock() + UNKNOWN_LOOK if UNKNOWN in full else clock() + OTHERS_EVERY)
 
-    async def _receive_newcomers(self, room: int) -> None:
-        """Some workflows hold much of the slots and have more to do: what others have stands behind that, and is asked
-        for first, at intervals."""
+    async def _receive_newcomers(self, crowding: Iterable[str]) -> None:
+        """Some workflows hold much of the slots and have more to do: what others have stands behind that. It is asked
+        for first, at intervals, and finds a slot."""
         now = asyncio.get_running_loop().time()
-        if now < self._others_at:
-            return
-        crowding = [name for name in self.shares.crowding(now) if name != UNKNOWN]
-        if crowding:
-            self._others_at = now + OTHERS_EVERY
-            await self._claim_others(min(room, self.shares.room_for_any()), crowding, only_long=False)
+        if now >= self._newcomers_at:
+            self._newcomers_at = now + OTHERS_EVERY
+            await self._claim_others(self._room(), crowding, only_long=False)
 
-    async def _claim_others(self, wanted: int, full: list[str], *, only_long: bool = True) -> int:
+    async def _wait_for_slot(self, until: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await self._free.wait()
+
+    async def _claim_others(self, wanted: int, than: Iterable[str], *, only_long: bool) -> int:
         """How many were found. While it is not known whose runs hold the slots, nothing is claimed."""
-        name = self.name
-        if not full:
+        name, full = self.name, [each for each in than if each != UNKNOWN]
+        if not full or wanted <= 0:
             return 0
         try:
             leases = await self.ledger.claim_others(name, self.queues, wanted, full, only_long=only_long)
@@ -313,6 +329,7 @@ class Worker:
         began = now = clock()
         hops, this_run = 0, asyncio.current_task()
         following: Lease | None = lease
+        holds_few = partial(self.shares.holds_few, slot)
         current_lease.set(lease)
         is_light.set(self._heavy is not None and self._heavy.are_possible)
         try:
@@ -324,7 +341,9 @@ class Worker:
                 if may_run_long(lease.kind, lease.execution_kind):
                     self._runs[lease.token] = this_run
                     self.shares.may_run_long(slot)
-                going_on = self._continues and self.continuation.may_go_on(hops, now - began, lease.priority)
+                going_on = self._continues and self.continuation.may_go_on(
+                    hops, now - began, lease.priority, holds_few
+                )
                 if is_script(lease):
                     following = await self._advance_script(lease, going_on, name)
                 else:
@@ -460,7 +479,7 @@ class Worker:
     def _commit(self, lease: Lease, transition: Transition) -> Awaitable[Outcome]:
         """With the other steps that wait; or in the transaction that its task has worked in."""
         if not self.transactions.has(lease):
-            return self.committer.commit(transition)
+            return self.committer.commit(transition, workflow=self.shares.workflow_of(lease))
         return self._commit_within(lease, transition)
 
     async def _commit_within(self, lease: Lease, transition: Transition) -> Outcome:

@@ -12,6 +12,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from dalsegno.app import App
 from dalsegno.engine.offload import OffloadLimits
+from dalsegno.engine.warm_up import HTTP_NODE, warm_up
 from dalsegno.server import problems, reference
 from dalsegno.server.access_log import redact_access_log
 from dalsegno.server.alerting import alerting
@@ -52,7 +53,6 @@ from dalsegno.server.routes.workers import router as workers
 from dalsegno.server.settings import ServerSettings
 from dalsegno.server.slashes import EncodedSlashes
 from dalsegno.server.table import Table, TableRoutes
-from dalsegno.server.warm_up import warm_up
 from dalsegno.version import __version__
 
 DESCRIPTION = """\
@@ -61,6 +61,8 @@ Durable workflows over HTTP: deploy graphs and scripts, start them, watch them l
 Errors are problem documents (RFC 9457) with a stable code; `/v1/errors/{code}` tells cause and cure.
 """
 
+LOADED_LATER = (HTTP_NODE, "anyio._backends._asyncio", "encodings.utf_8_sig", "encodings.idna", "gzip")
+"""Imported by a node, the framework and the standard library when they are first needed."""
 ROUTERS = (
     definitions,
     stream,
@@ -129,7 +131,7 @@ def create_application(
             application.state.office = office
             app.client.offload.configure(checks_of(settings))
             app.client.launcher.announce = will_make
-            warm_up(app.client.definitions.types)
+            warm_up(app.registry, LOADED_LATER)
             async with on_duty(office), operated(office), alerting(office), office.errands:
                 yield
 

@@ -15,7 +15,7 @@ from dalsegno.core.task_options import child_options, task_options
 from dalsegno.core.turn import Turn
 from dalsegno.core.values import encode_value, is_unicode
 from dalsegno.core.wake import describe, wake_of, without_limits
-from dalsegno.engine.budget import LIGHT_BYTES, is_light
+from dalsegno.engine.budget import LIGHT_BYTES, LIGHT_PARTS, is_light
 from dalsegno.engine.budget import SLICE as SECONDS
 from dalsegno.engine.scripting.failures import storable_error
 from dalsegno.engine.scripting.following import Job, follow
@@ -141,7 +141,7 @@ class Turns:
         if machine.status == "failed":
             turn.error = storable_error(machine.error) if machine.error is not None else None
         else:
-            turn.output = encode_value(machine.result, "the result of the workflow", self._most_bytes())
+            turn.output = encode_value(machine.result, "the result of the workflow", *self._most())
             self._check_size(turn.output, "the result of the workflow")
         return turn, {}
 
@@ -212,13 +212,13 @@ class Turns:
 
     def _input(self, name: str, value: Any) -> bytes:
         what = f"the input of '{name}'"
-        raw = encode_value(value, what, self._most_bytes())
+        raw = encode_value(value, what, *self._most())
         self._check_size(raw, what)
         return raw
 
-    def _most_bytes(self) -> int:
-        """JSON of one value: a light turn leaves large ones to another process."""
-        return LIGHT_BYTES if is_light.get() else self.limits.value_bytes
+    def _most(self) -> tuple[int, int | None]:
+        """Bytes of one value's JSON, and lists and objects in it: a light turn leaves large ones to another process."""
+        return (LIGHT_BYTES, LIGHT_PARTS) if is_light.get() else (self.limits.value_bytes, None)
 
     def _check_size(self, raw: bytes, what: str) -> None:
         if len(raw) > self.limits.value_bytes:

@@ -245,9 +245,9 @@ class _OutsideCommitter(Committer):
     """Commits of the test are not cut off when a worker dies, even if a task of that worker made them."""
 
     def commit(
-        self, transition: Transition, *, patient: bool = True, then: Then | None = None
+        self, transition: Transition, *, patient: bool = True, then: Then | None = None, workflow: str = ""
     ) -> asyncio.Future[Outcome]:
-        return outside().run(super().commit, transition, patient=patient, then=then)
+        return outside().run(super().commit, transition, patient=patient, then=then, workflow=workflow)
 
 
 class KitEndings(Endings):
