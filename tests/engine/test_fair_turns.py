@@ -11,6 +11,7 @@ import pytest
 from dalsegno.engine.continuation import MAX_HOPS, Continuation
 from dalsegno.engine.gathering import Entry, Gathering
 from dalsegno.engine.slot_shares import CROWDS_FOR, HeldSlot, SlotShares
+from dalsegno.model.effect import EndScope
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken, Transition
 
@@ -112,3 +113,16 @@ def test_a_workflow_with_few_slots_goes_on_beside_a_crowd() -> None:
     assert not may_go_on(found.take(lease("crowd")))
     assert not may_go_on(few, hops=MAX_HOPS), "others come after some steps"
     assert not may_go_on(few, priority=-1), "a token of higher priority comes at once"
+
+
+async def test_transitions_with_very_many_effects_do_not_go_together() -> None:
+    gathering = Gathering(25, 1)
+    large = (EndScope("s", b""),) * 400
+    for name, effects in (("a", large), ("b", large), ("c", ())):
+        future = asyncio.get_running_loop().create_future()
+        gathering.add((Transition(name, effects), future, True, None, name))
+    batches = []
+    while batch := gathering.take():
+        batches.append(names(batch))
+        gathering.landed(batch)
+    assert batches == [["a", "c"], ["b"]]

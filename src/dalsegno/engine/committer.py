@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
-from dalsegno.engine.gathering import SMALL_BATCH, Entry, Gathering, Then
+from dalsegno.engine.gathering import SMALL_BATCH, Entry, Gathering, Then, weight_of_all
 from dalsegno.engine.observing import Observer
 from dalsegno.engine.outage import Outage, Pause
 from dalsegno.errors import OperatorError, Unavailable
@@ -47,7 +47,7 @@ class Committer:
         self._flights: set[asyncio.Task[None]] = set()
         self._overdue: asyncio.TimerHandle | None = None
         self._each = FLIGHT / MAX_BATCH
-        """Seconds that a transition takes in a batch."""
+        """Seconds that a transition of weight 1 takes in a batch."""
         self.commits = 0
         self.transitions = 0
         self.observer: Observer | None = None
@@ -122,18 +122,18 @@ class Committer:
                     _fail_all(batch, error)
                     raise
                 self.outage.answered(this_batch)
-                self._measure(len(batch), perf_counter() - began)
+                self._measure(batch, perf_counter() - began)
                 return self._settle(batch, outcomes)
             return []
         finally:
             self.outage.gave_up(this_batch)
 
-    def _measure(self, size: int, seconds: float) -> None:
+    def _measure(self, batch: list[Entry], seconds: float) -> None:
         """On a busy machine transitions take longer, and batches become smaller."""
-        self._each += RECENT * (seconds / size - self._each)
+        self._each += RECENT * (seconds / weight_of_all(batch) - self._each)
         self._gathering.largest = min(max(int(FLIGHT / self._each), SMALL_BATCH), MAX_BATCH)
         if self.observer is not None:
-            self.observer.committed(size, seconds)
+            self.observer.committed(len(batch), seconds)
 
     def _settle(self, batch: list[Entry], outcomes: Sequence[Outcome]) -> list[ReadyToken]:
         """Answers everyone; what another process's lock put off, or the store, goes with the next batch."""

@@ -7,11 +7,16 @@ is taken out of every collection, and the young generation is large enough for a
 from __future__ import annotations
 
 import gc
+import sys
 
 YOUNG_OBJECTS = 50_000
+SWITCH_SECONDS = 0.001
+"""For which a thread that computes holds up another. One that writes to the store lets others run at each statement, and
+holds the lock of the file until it has had its turn after each."""
 
 
 def tune_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 20, 100)
+    sys.setswitchinterval(SWITCH_SECONDS)

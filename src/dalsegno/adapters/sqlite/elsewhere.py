@@ -17,6 +17,7 @@ LOOK_EVERY = 0.01
 LOOK_IDLE = 0.03
 """The same where nothing has been committed for a moment, here or elsewhere: a look costs some 0.1 ms of CPU time."""
 MOMENT = 0.25
+LATELY = 5.0
 
 
 class Elsewhere:
@@ -27,10 +28,16 @@ class Elsewhere:
         self._seen = self._version()
         self._is_told = True
         self._told_at = self._committed_at = 0.0
+        self._changed_at = -LATELY
+        """When a commit of another process was noticed."""
         self._listeners: list[tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = []
 
     def listen(self, committed: Callable[[], None]) -> None:
         self._listeners.append((asyncio.get_running_loop(), committed))
+
+    def is_active(self, now: float) -> bool:
+        """Whether other processes have committed lately."""
+        return now - self._changed_at < LATELY
 
     def patience(self) -> float:
         return LOOK_EVERY if time.monotonic() - self._committed_at < MOMENT else LOOK_IDLE
@@ -48,7 +55,7 @@ class Elsewhere:
 
     def _compare(self, version: int, now: float) -> None:
         if version != self._seen:
-            self._seen, self._is_told, self._committed_at = version, False, now
+            self._seen, self._is_told, self._committed_at, self._changed_at = version, False, now, now
         if not self._is_told and now - self._told_at >= LOOK_EVERY:  # else with the next look
             self._told_at, self._is_told = now, True
             self._tell()

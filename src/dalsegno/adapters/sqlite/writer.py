@@ -22,6 +22,8 @@ Work = Callable[[SqliteWorkspace], T]
 RETRY_SECONDS = 0.0005
 """Between two tries for the write lock. SQLite's own waiting grows to 100 ms, by which a busy process would starve
 the others."""
+GAP_SECONDS = 0.001
+"""Between two transactions while other processes write, too: their next try finds the lock free."""
 
 
 class Writer:
@@ -33,6 +35,8 @@ class Writer:
         self._checkpointer = checkpointer
         self._path = path
         self._workspace = SqliteWorkspace(connection)
+        self._ended = 0.0
+        """When the last transaction did."""
         self.elsewhere = Elsewhere(connection)
         self._thread = DatabaseThread("dalsegno-sqlite-writer", self._run, self.elsewhere)
 
@@ -63,6 +67,7 @@ class Writer:
                 results.append(job())
                 self._workspace.flush()
             self._connection.execute("COMMIT")
+            self._ended = time.monotonic()
             self._checkpointer.notice(self._connection.total_changes, self._workspace.large_bytes)
             self.elsewhere.notice(self._workspace.version)
         except Exception as error:  # noqa: BLE001 - whatever a job raises is its caller's answer
@@ -71,7 +76,10 @@ class Writer:
         return [(result, None) for result in results]
 
     def _begin(self) -> None:
-        deadline = time.monotonic() + BUSY_SECONDS
+        now = time.monotonic()
+        if now - self._ended < GAP_SECONDS and self.elsewhere.is_active(now):
+            time.sleep(GAP_SECONDS)
+        deadline = now + BUSY_SECONDS
         while True:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
