@@ -55,8 +55,45 @@ HONEST = {
     "edges": [{"src": "first", "dst": "second"}, {"id": "yes", "src": "second", "dst": "third"}],
     "output": "{{ $third.n }}",
 }
+STEAL = 7
+"""Place of what the host gave to others among the times of /proc/stat."""
+DISTURBED = 0.1
+"""Part of half a second from which on the host was away."""
 STARTS = 30.0
 """Seconds until server and worker must answer."""
+
+
+class Host:
+    """How much of the cores' time the host of a virtual machine gave to others. Whoever waits for an answer meanwhile
+    waits for the host; such waits are counted apart."""
+
+    def __init__(self) -> None:
+        self._first = self._last = self._read()
+        self._looked = time.monotonic()
+        self._away: list[tuple[float, float]] = []
+
+    def look(self) -> None:
+        now, times = time.monotonic(), self._read()
+        if self._part(self._last, times) > DISTURBED:
+            self._away.append((self._looked, now))
+        self._last, self._looked = times, now
+
+    def was_away(self, since: float, until: float) -> bool:
+        return any(began < until and since < ended for began, ended in self._away)
+
+    def stolen_in_all(self) -> float:
+        return round(self._part(self._first, self._read()), 4)
+
+    def _part(self, before: list[int], after: list[int]) -> float:
+        passed = [late - early for early, late in zip(before, after, strict=True)]
+        return passed[STEAL] / sum(passed) if len(passed) > STEAL and sum(passed) else 0.0
+
+    def _read(self) -> list[int]:
+        """Ticks of all cores since the machine began, by what they were spent on."""
+        try:
+            return [int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+        except OSError:
+            return []
 
 
 class Soak:
@@ -66,13 +103,14 @@ class Soak:
         self.chosen = chosen
         self.port = free_port()
         self.processes: dict[str, asyncio.subprocess.Process] = {}
-        self.latencies: list[float] = []
+        self.latencies: list[tuple[float, float]] = []
+        """When each honest execution began, and how long it took."""
         self.starts: list[float] = []
         self.failures: list[str] = []
         self.memory: dict[str, float] = {}
         self.disk: list[float] = []
         self.reached = 0
-        self.times = _processor_times()
+        self.host = Host()
 
     async def run(self) -> dict[str, Any]:
         async with AsyncExitStack() as stack:
@@ -181,7 +219,7 @@ class Soak:
         found = reply.json() if reply.status == 200 else {}
         if found.get("state") != "COMPLETED" or found.get("output") != (number + 1) * 2:
             self.failures.append(f"result {number}: {reply.status} {reply.body[:200]!r}")
-        self.latencies.append(time.monotonic() - began)
+        self.latencies.append((began, time.monotonic() - began))
 
     @property
     def _roles(self) -> list[str]:
@@ -199,6 +237,7 @@ class Soak:
         shown = time.monotonic()
         while time.monotonic() < ends:
             await asyncio.sleep(0.5)
+            self.host.look()
             for name in self._roles:
                 self._measure_memory(name)
             if time.monotonic() - shown >= 10:
@@ -222,12 +261,15 @@ class Soak:
             await connection.close()
 
     def _show(self, at: float) -> None:
-        p99 = percentile([each * 1000 for each in self.latencies], 0.99) or 0.0
+        p99 = percentile([took * 1000 for _, took in self.latencies], 0.99) or 0.0
         memory = ", ".join(f"{name} {mb:.0f} MB" for name, mb in self.memory.items())
         print(f"{at:5.0f} s  honest p99 {p99:.0f} ms, {memory}, disk {self.disk[-1]:.0f} MB", flush=True)
 
     def _figures(self, report: dict[str, Any], died: list[str]) -> dict[str, Any]:
-        milliseconds = [each * 1000 for each in self.latencies]
+        milliseconds = [took * 1000 for _, took in self.latencies]
+        undisturbed = [
+            took * 1000 for began, took in self.latencies if not self.host.was_away(began, began + took)
+        ]
         logs = {name: (self.folder / f"{name}.log").read_text(errors="replace") for name in self._roles}
         return {
             "seconds": self.chosen.seconds,
@@ -240,7 +282,9 @@ class Soak:
             "start_p50_ms": percentile([each * 1000 for each in self.starts], 0.5),
             "start_p99_ms": percentile([each * 1000 for each in self.starts], 0.99),
             "worst_ms": max(milliseconds, default=0.0),
-            "stolen": _stolen(self.times, _processor_times()),
+            "stolen": self.host.stolen_in_all(),
+            "undisturbed_executions": len(undisturbed),
+            "undisturbed_p99_ms": percentile(undisturbed, 0.99),
             "memory_mb": self.memory,
             "disk_mb": [self.disk[0], max(self.disk)],
             "wrong_answers": report["wrong_count"],
@@ -269,20 +313,6 @@ def _resident_mb(pid: int) -> float:
     except (OSError, IndexError):
         return 0.0
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def _processor_times() -> list[int]:
-    """Of all cores since the machine began: the eighth is what its host gave to others."""
-    try:
-        return [int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
-    except OSError:
-        return []
-
-
-def _stolen(before: list[int], after: list[int]) -> float | None:
-    """Part of the time in which the machine stood still because its host ran others."""
-    passed = [late - early for early, late in zip(before, after, strict=True)]
-    return round(passed[7] / sum(passed), 4) if len(passed) > 7 and sum(passed) else None
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

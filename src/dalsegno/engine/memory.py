@@ -11,8 +11,8 @@ import sys
 
 YOUNG_OBJECTS = 50_000
 SWITCH_SECONDS = 0.001
-"""For which a thread that computes holds up another. One that writes to the store lets others run at each statement, and
-holds the lock of the file until it has had its turn after each."""
+"""For which a thread that computes holds up another one. The thread that writes to the store lets others run at each
+statement, and until its turn comes again it keeps the lock of the file."""
 
 
 def tune_memory() -> None:
