@@ -20,6 +20,8 @@ from dalsegno.model.token import NewToken
 
 REPORTED_ITEMS = 100
 """Splits up to this size report every ended item; larger ones report when their window advances."""
+IN_HISTORY = 64 * 1024
+"""Bytes of an output that the history tells, too."""
 
 
 def finisher(situation: Situation) -> NewToken:
@@ -110,8 +112,14 @@ def output_value(plan: Plan, lookup: Callable[[str], Any], now: float, meter: Me
     return found
 
 
+def completion_event(now: float, output: bytes) -> NewEvent:
+    """With the output, unless that is large: the execution has it, and the history need not have it, too."""
+    data = b'{"output":%b}' % output if len(output) <= IN_HISTORY else b'{"output_bytes":%d}' % len(output)
+    return NewEvent("ExecutionCompleted", "", "", now, data)
+
+
 def completed(situation: Situation, context: Context, output: bytes) -> FinishExecution:
-    event = NewEvent("ExecutionCompleted", "", "", situation.now, b'{"output":%b}' % output)
+    event = completion_event(situation.now, output)
     return FinishExecution("COMPLETED", event, output, encode(Body(context=context)))
 
 

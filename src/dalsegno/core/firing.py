@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
+from dalsegno.core.ending import completion_event
 from dalsegno.core.orders import StartOrder, order_start
 from dalsegno.core.schedules import Delay, Due, ScheduleSpec, due_times, next_after, no_delay
 from dalsegno.core.situation import encode_record
@@ -158,8 +159,7 @@ def give_up(lease: Lease, now: float, failure: Failure) -> Transition:
 
 def _complete(state: ScheduleState, now: float) -> FinishExecution:
     output = encode_record({"started": state.started, "passed": state.passed, "last": iso(state.last)})
-    event = NewEvent("ExecutionCompleted", "", "", now, b'{"output":%b}' % output)
-    return FinishExecution("COMPLETED", event, output=output)
+    return FinishExecution("COMPLETED", completion_event(now, output), output=output)
 
 
 def _transition(lease: Lease, effects: tuple[Effect, ...], park: Park | None = None) -> Transition:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from dalsegno.core.ending import completion_event
 from dalsegno.core.orders import order_cancel_children
 from dalsegno.core.script_bodies import encode_body
 from dalsegno.core.turn import Turn
@@ -55,7 +56,7 @@ def ended(execution: str, turn: Turn, now: float) -> list[Effect]:
         return [*_timed_out(execution, now, turn.error or _late(None))]
     if turn.error is not None:
         return [order_cancel_children(execution, FAILED), failing(turn.error, now, hand_over=True)]
-    event = NewEvent("ExecutionCompleted", "", "", now, b'{"output":%b}' % turn.output)
+    event = completion_event(now, turn.output)
     return [FinishExecution("COMPLETED", event, turn.output, hand_over=True)]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
+from dalsegno.core.ending import completion_event
 from dalsegno.core.script_bodies import TaskBody, encode_body, failed, succeeded
 from dalsegno.core.script_ending import error_object, failing
 from dalsegno.core.situation import Result, RunRecord, encode_record
@@ -119,8 +120,7 @@ def finish_task(lease: Lease, done: TaskDone, now: float) -> Transition:
     if done.error is not None:
         finish = failing(done.error, now, hand_over=False)
     else:
-        event = NewEvent("ExecutionCompleted", "", "", now, b'{"output":%b}' % done.result.raw)
-        finish = FinishExecution("COMPLETED", event, done.result.raw)
+        finish = FinishExecution("COMPLETED", completion_event(now, done.result.raw), done.result.raw)
     return Transition(
         lease.execution,
         (finish,),

@@ -35,6 +35,8 @@ logger = logging.getLogger("dalsegno.offload")
 
 MODULE: Final = "dalsegno.job_process"
 LENGTH = struct.Struct(">Q")
+PIECE = 1024 * 1024
+"""Bytes of a message that are read at a time."""
 KEPT_VARIABLES = ("LANG", "LC_", "LD_LIBRARY_PATH", "PATH", "PYTHON", "SYSTEMROOT", "TEMP", "TMP")
 SMALL_LANE: Final = "thread"
 LARGE_LANE: Final = "process"
@@ -217,10 +219,23 @@ class ChildProcess:
         self._child.stdin.write(message)
         await self._child.stdin.drain()
 
-    async def receive(self) -> bytes:
+    async def receive(self) -> bytes | bytearray:
         assert self._child.stdout is not None  # noqa: S101 - a pipe, see `start`
         (length,) = LENGTH.unpack(await self._child.stdout.readexactly(LENGTH.size))
-        return await self._child.stdout.readexactly(length)
+        if length <= PIECE:
+            return await self._child.stdout.readexactly(length)
+        return await self._receive_large(self._child.stdout, length)
+
+    async def _receive_large(self, stream: asyncio.StreamReader, length: int) -> bytearray:
+        """Piece by piece into its place: the stream would hold all of it, and then a copy."""
+        message, filled = bytearray(length), 0
+        while filled < length:
+            piece = await stream.read(min(length - filled, PIECE))
+            if not piece:
+                raise asyncio.IncompleteReadError(b"", length)
+            message[filled : filled + len(piece)] = piece
+            filled += len(piece)
+        return message
 
     @property
     def is_alive(self) -> bool:

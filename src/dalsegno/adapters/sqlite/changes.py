@@ -34,6 +34,9 @@ from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import BarrierRow, GateRow, MachineRow, ScopeRow, TokenRow
 from dalsegno.model.execution import NewExecution
 
+LARGE_OUTPUT = 256 * 1024
+"""Bytes from which on an output is written by a statement of its own."""
+
 ADVANCE = BulkStatement(SQL["execution.advance"])
 CHANGE_FLIGHT = BulkStatement(SQL["execution.change_flight"])
 CHANGE_RECORD = BulkStatement(SQL["execution.change_record"])
@@ -154,6 +157,7 @@ class Changes:
         advanced: list[Any] = []
         flights: list[Any] = []
         records: list[Any] = []
+        large: list[Parameters] = []
         for name, flight in self.executions.items():
             row = flight.row
             if name in self.created:
@@ -162,10 +166,14 @@ class Changes:
                 advanced += (flight.number, row.epoch, row.seq, row.live, row.touched_at)
             else:
                 flights += moved_flight(flight)
-                records += moved_record(flight)
+                is_large = row.output is not None and len(row.output) > LARGE_OUTPUT
+                records += moved_record(flight, None if is_large else row.output)
+                if is_large:
+                    large.append((row.output, flight.number))
         ADVANCE.run(connection, advanced)
         CHANGE_FLIGHT.run(connection, flights)
         CHANGE_RECORD.run(connection, records)
+        _each(connection, "execution.save_large_output", large)
         _each(connection, "execution.replace_input", [(data, number) for number, data in self.inputs.items()])
 
     def _write_created(self, connection: sqlite3.Connection) -> None:

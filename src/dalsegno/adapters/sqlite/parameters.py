@@ -107,9 +107,9 @@ def moved_flight(flight: Flight) -> Parameters:
     )
 
 
-def moved_record(flight: Flight) -> Parameters:
+def moved_record(flight: Flight, output: bytes | None) -> Parameters:
     row = flight.row
-    payloads = _payload(row.output), _payload(row.context), _payload(row.error)
+    payloads = _payload(output), _payload(row.context), _payload(row.error)
     return flight.number, row.state, row.paused_at, row.ended_at, *payloads
 
 

@@ -78,6 +78,12 @@ SET state = column2, paused_at = column3, ended_at = column4, output = column5, 
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
 WHERE number = column1;
 
+-- :name save_large_output
+-- By itself: a statement that changes many rows copies what it is given several times.
+UPDATE execution
+SET output = ?
+WHERE number = ?;
+
 -- :name replace_input
 -- A trigger may bring another input than was submitted; the execution has not begun.
 UPDATE execution
