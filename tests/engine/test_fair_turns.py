@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from dalsegno.adapters.excluding_claims import ExcludingClaims
 from dalsegno.engine.continuation import MAX_HOPS, Continuation
 from dalsegno.engine.gathering import Entry, Gathering
 from dalsegno.engine.slot_shares import CROWDS_FOR, HeldSlot, SlotShares
@@ -126,3 +127,24 @@ async def test_transitions_with_very_many_effects_do_not_go_together() -> None:
         batches.append(names(batch))
         gathering.landed(batch)
     assert batches == [["a", "c"], ["b"]]
+
+
+async def test_transitions_of_one_execution_keep_their_order_whatever_they_count_for() -> None:
+    crowd = [f"wf/{number}" for number in range(50)]
+    gathering = await gathered("/first", "/x", "wf/x", *crowd, largest=25)
+    batch = gathering.take()
+    assert [entry[4] for entry in batch if entry[0].execution == "x"] == ["", "wf"]
+
+
+async def test_two_questions_in_turn_do_not_walk_through_everything_each_time() -> None:
+    looks: list[float] = []
+
+    async def look(*asked: Any) -> tuple[list[Any], list[Any]]:
+        looks.append(asked[-1])
+        return [], []
+
+    claims = ExcludingClaims(look, cast(Any, None), lambda: 100.0)
+    for _ in range(3):
+        await claims.claim("w", ["default"], 5, ["a"], only_long=True)
+        await claims.claim("w", ["default"], 5, ["a", "b"], only_long=False)
+    assert [since == 0.0 for since in looks] == [True, True, False, False, False, False]

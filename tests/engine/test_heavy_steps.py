@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -14,10 +15,12 @@ from typing import Any
 import pytest
 
 from dalsegno import App
-from dalsegno.engine.heavy_steps import HeavySteps
+from dalsegno.engine.budget import is_light
+from dalsegno.engine.heavy_steps import TIMES, HeavySteps
 from dalsegno.engine.settings import EngineLimits, EngineSettings
 from dalsegno.job_process import NICENESS
 from dalsegno.lang import Limits
+from dalsegno.model.token import Lease
 from tests.loop_gaps import LoopGaps
 from tests.waiting import come_about
 
@@ -67,6 +70,19 @@ def children(app: App) -> list[int]:
     return [process._child.pid for process in app.engine.heavy._idle]
 
 
+def forget_peak_of_memory() -> int:
+    """Returns the bytes in use now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak_of_memory()
+
+
+def peak_of_memory() -> int:
+    (line,) = (
+        each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM")
+    )
+    return int(line.split()[1]) * 1024
+
+
 def niceness_of_session(pid: int) -> int | None:
     """None where the kernel does not schedule sessions."""
     group = Path(f"/proc/{pid}/autogroup")
@@ -97,6 +113,22 @@ async def test_the_loop_stays_free_while_heavy_steps_are_computed(tmp_path: Path
         async with LoopGaps() as gaps:
             await asyncio.gather(*[result(app, name) for name in ("heavy", "script") * 3])
         assert gaps.longest < 0.1
+
+
+async def test_results_of_many_megabytes_take_up_little_more_than_themselves(tmp_path: Path) -> None:
+    source = (
+        "let s = 'a'.repeat(500000)\nlet all = []\nfor (let i = 0; i < 80; i++) { all.push(s) }\nreturn all"
+    )
+    async with running(tmp_path) as app:
+        await app.adeploy_script("return 'a'.repeat(300000)", "warm")
+        await result(app, "warm")
+        await app.adeploy_script(source, "large")
+        before = forget_peak_of_memory()
+        handle = await app.astart("large")
+        assert await ended(app, handle.id) == "COMPLETED"
+        assert peak_of_memory() - before < 5 * 40_000_000
+        rows = await app.engine.stack.archive.events(handle.id)
+        assert json.loads(rows[-1].data or b"") == {"output_bytes": 40_000_241}
 
 
 async def test_values_of_very_many_parts_are_measured_in_a_process(tmp_path: Path) -> None:
@@ -219,6 +251,42 @@ async def test_tasks_with_effects_run_once_with_large_inputs(tmp_path: Path) -> 
         await app.adeploy_script(f"return await Task.run('measure', {LARGE})", "script")
         assert await result(app, "script") == 4_000_000
     assert seen == [4_000_000]
+
+
+@pytest.mark.parametrize("last", [True, False], ids=["workflow", "aggregator"])
+async def test_a_node_with_effects_runs_once_before_a_heavy_output(tmp_path: Path, last: bool) -> None:
+    """Once it has run, its step cannot be given up any more."""
+    app = App(f"sqlite:///{tmp_path / 'store.db'}")
+    seen: list[bool] = []
+
+    @app.node("own")
+    async def own(ctx: Any, parameters: dict[str, Any]) -> int:
+        seen.append(is_light.get())
+        return 1
+
+    node = {"id": "o", "type": "own", "parameters": {"n": "{{ input.n }}"}}
+    split = {"id": "s", "type": "split", "parameters": {"input_array": "{{ [1, 2, 3] }}"}}
+    gather = {"id": "g", "type": "aggregator", "parameters": {"output": f"{{{{ {LONG} + $o }}}}"}}
+    async with app.running():
+        if last:
+            await app.adeploy(row(node, output=f"{LONG} + $o"))
+            assert await result(app, "heavy", n=1) == 2001
+        else:
+            await app.adeploy(row(split, node, gather, output="$g"))
+            assert await result(app, "heavy", n=1) == [2001] * 3
+    assert seen == [False] * (1 if last else 3), (
+        "nor do code of the application the limits of light steps hold"
+    )
+
+
+async def test_what_was_heavy_is_tried_as_light_again(tmp_path: Path) -> None:
+    async with running(tmp_path) as app:
+        await app.adeploy(row(edit("a", "'ab'.repeat(input.n).length"), output="$a.v", name="varies"))
+        assert await result(app, "varies", n=1_000_000) == 2_000_000
+        heavy, lease = app.engine.heavy, None
+        [place] = heavy._known_heavy
+        lease = Lease("t", "e", 1, "", "node", place[1], b"", "default", 0, 1, 0, "", 0.0, place[0], 0)
+        assert [heavy.expected(lease) for _ in range(TIMES + 1)] == [True] * (TIMES - 1) + [False] * 2
 
 
 def test_where_no_process_can_be_started_steps_run_in_the_loop(

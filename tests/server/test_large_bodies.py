@@ -223,3 +223,10 @@ async def test_many_findings_are_not_worked_on_in_the_loop(http: httpx.AsyncClie
     first = {"pointer": "/nodes/0/type", "rule": "unknown-type", "line": None, "column": None}
     assert found.json()["findings"][0].items() >= first.items()
     assert (len(refused.json()["errors"]), refused.json()["omitted"]) == (100, 7_900)
+
+
+async def test_a_field_beyond_64_bits_is_refused_and_the_process_goes_on(http: httpx.AsyncClient) -> None:
+    body = b'{"workflow": "small", "version": %d, "input": "%b"}' % (10**30, b"a" * 200_000)
+    refused = await http.post("/v1/executions", content=body, headers=JSON)
+    assert refused.status_code == 422, refused.text
+    assert "more than 64 bits" in refused.text

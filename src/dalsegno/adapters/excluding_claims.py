@@ -7,6 +7,7 @@ through from the first at times only; in between it is enough to look at what be
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, TypeAlias
 
@@ -19,8 +20,13 @@ WALK_EVERY = 1.0
 WALK_SHARE = 20
 """A walk through all ready tokens happens every second at most, and takes at most a twentieth of the time."""
 
+QUESTIONS = 8
+"""Of one worker that are remembered."""
+
 PRIORITY, READY_AT = 3, 4
 Row: TypeAlias = tuple[Any, ...]
+Question: TypeAlias = tuple[frozenset[str], frozenset[str], bool]
+"""Queues, workflows that are passed over, and whether only what may run long is."""
 Look: TypeAlias = Callable[
     [Sequence[str], Collection[str], bool, int, float], Awaitable[tuple[Sequence[Row], Sequence[Row]]]
 ]
@@ -39,6 +45,17 @@ async def lease_in_turn(
     return leases
 
 
+class Known:
+    """What is known about the answer to a question."""
+
+    __slots__ = ("since", "walk_at")
+
+    def __init__(self) -> None:
+        self.since = 0.0
+        """Whatever became ready before and is still so belongs to the workflows that are passed over."""
+        self.walk_at = 0.0
+
+
 class ExcludingClaims:
     """Tokens of other workflows than those that are passed over, for one ledger.
 
@@ -50,22 +67,26 @@ class ExcludingClaims:
         self._look = look
         self._lease = lease
         self._now = now
-        self._asked: tuple[frozenset[str], frozenset[str], bool] | None = None
-        self._since = 0.0
-        """Whatever became ready before and is still so belongs to the workflows that are passed over."""
-        self._walk_at = 0.0
+        self._known: OrderedDict[Question, Known] = OrderedDict()
 
     async def claim(
         self, worker: str, queues: Sequence[str], limit: int, pass_over: Collection[str], *, only_long: bool
     ) -> list[Lease]:
         now, began = self._now(), time.monotonic()
-        asked = frozenset(queues), frozenset(pass_over), only_long
-        is_walk = asked != self._asked or now >= self._walk_at or now < self._since
-        since = 0.0 if is_walk else self._since
+        known = self._about((frozenset(queues), frozenset(pass_over), only_long))
+        is_walk = now >= known.walk_at or now < known.since
+        since = 0.0 if is_walk else known.since
         plain, in_line = await self._look(queues, pass_over, only_long, limit, since)
-        self._asked = asked
-        self._since = now - LATE if len(plain) < limit else min(row[READY_AT] for row in plain)
+        known.since = now - LATE if len(plain) < limit else min(row[READY_AT] for row in plain)
         if is_walk:
-            self._walk_at = now + max(WALK_EVERY, WALK_SHARE * (time.monotonic() - began))
+            known.walk_at = now + max(WALK_EVERY, WALK_SHARE * (time.monotonic() - began))
         found = sorted((*plain, *in_line), key=lambda row: (-row[PRIORITY], row[READY_AT]))
         return await lease_in_turn(self._lease, worker, [ReadyToken(*row[:READY_AT]) for row in found], limit)
+
+    def _about(self, asked: Question) -> Known:
+        """A worker asks several questions in turn."""
+        known = self._known.setdefault(asked, Known())
+        self._known.move_to_end(asked)
+        if len(self._known) > QUESTIONS:
+            self._known.popitem(last=False)
+        return known

@@ -191,6 +191,8 @@ def _refuse_much(plain: Mapping[str, Any]) -> None:
         _encode(plain)
     except UnicodeEncodeError:
         raise NotJson("the body is not JSON: it holds a character that is not valid Unicode") from None
+    except OverflowError:
+        raise NotJson("a field of the body is an integer of more than 64 bits") from None
     if size > PLAIN_BYTES:
         raise LimitExceeded(
             f"the fields of the body, without the data of users, take more than {PLAIN_BYTES:,} bytes"

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.lang import Limits
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded
 from dalsegno.lang.limits import EVALUATION, Heavy, Meter
+
+T = TypeVar("T")
 
 LIGHT_INSTRUCTIONS = 10_000
 """Of all evaluations in a light step, or of a light turn of a script."""
@@ -96,6 +98,21 @@ class Meters:
     def __init__(self, limits: EngineLimits) -> None:
         self.limits = limits
         self._light = light_limits(limits.expressions)
+
+    async def evaluate(self, evaluate: Callable[[Meter], T]) -> T:
+        """What is light, in the event loop. A light step is given up where it is not. One that cannot be, because it
+        has had effects, goes on in a thread."""
+        try:
+            return evaluate(LightMeter(self._light))
+        except Heavy:
+            if is_light.get():
+                raise
+        meter = StepMeter(self.limits)
+        try:
+            job = asyncio.get_running_loop().run_in_executor(None, evaluate, meter)
+        except NotImplementedError:  # a loop without threads
+            return evaluate(meter)
+        return await job
 
     def new(self, *, may_be_light: bool = True) -> Meter:
         """For the step that runs in this task. ``may_be_light``: whether it can be given up."""

@@ -64,15 +64,21 @@ class Committer:
         may_go = self._gathering.add((transition, future, patient, then, workflow))
         if may_go and len(self._flights) < self._at_once:
             self._flights.add(loop.create_task(self._fly()))
-        elif self._overdue is None and self._at_once > 1:
-            self._overdue = loop.call_later(OVERDUE, self._go_beside)
+        else:
+            self._look_again()
         return future
+
+    def _look_again(self) -> None:
+        if self._overdue is None and self._at_once > 1:
+            self._overdue = asyncio.get_running_loop().call_later(OVERDUE, self._go_beside)
 
     def _go_beside(self) -> None:
         """The batches under way take long: what has gathered does not wait for them."""
         self._overdue = None
         if 0 < len(self._flights) <= self._at_once and (batch := self._gathering.take(however_small=True)):
             self._flights.add(asyncio.get_running_loop().create_task(self._fly(batch)))
+        if self._flights and self._gathering.is_waiting:
+            self._look_again()
 
     async def commit_within(self, transaction: StepTransaction, transition: Transition) -> Outcome:
         """One transition in a transaction of its own, beside the batches."""
@@ -102,6 +108,8 @@ class Committer:
                     await self._announce(ready)
         finally:
             self._flights -= {flight}
+            if self._flights and self._gathering.is_waiting:
+                self._look_again()
 
     async def _send(self, batch: list[Entry]) -> list[ReadyToken]:
         """Until the store has answered; returns what became ready."""

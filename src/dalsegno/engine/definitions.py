@@ -105,8 +105,10 @@ class Definitions:
 
     async def _loaded(self, definition: Definition, load: Callable[[Definition], P]) -> P:
         """A large graph or script is loaded in a thread, once for all who ask for it at the same time."""
+        if definition.kind == "python":
+            return load(definition)
         refuse_if_light(len(definition.source))
-        if len(definition.source) <= LOADED_HERE or definition.kind == "python":
+        if len(definition.source) <= LOADED_HERE:
             return load(definition)
         key = f"{load.__name__} {definition.hash}"  # the same definition is loaded for different purposes
         loaded: P = await self._loads.of(

@@ -40,7 +40,9 @@ class Evaluation:
         execution = situation.lease.execution
         lookup = await self.loader.lookup(execution, body, expression.roots, program.meta)
         try:
-            brought = expression.evaluate(lookup, now=situation.now, meter=self._meters.new())
+            brought = await self._meters.evaluate(
+                lambda meter: expression.evaluate(lookup, now=situation.now, meter=meter)
+            )
             return await self.results.of(execution, brought, f"what the item brings to '{aggregator}'")
         except (ExpressionFailed, NotJson, LimitExceeded) as error:
             return failure_of(error, node)
@@ -50,7 +52,9 @@ class Evaluation:
         plan, execution = situation.plan, situation.lease.execution
         lookup = await self.loader.lookup(execution, Body(context), output_roots(plan), program.meta)
         try:
-            output = output_value(plan, lookup, situation.now, self._meters.new())
+            output = await self._meters.evaluate(
+                lambda meter: output_value(plan, lookup, situation.now, meter)
+            )
             return await self.results.of(execution, output, "the workflow's output")
         except (ExpressionFailed, NotJson, LimitExceeded) as error:
             return output_failure(error)

@@ -36,6 +36,10 @@ class Gathering:
         self._touched: set[str] = set()
         """Executions of which something is under way."""
 
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
+
     def add(self, entry: Entry) -> bool:
         """Whether it may go now; else a batch that is under way takes it along when it has landed."""
         self._waiting.append(entry)
@@ -112,10 +116,13 @@ class Gathering:
     def _by_workflow(self) -> dict[str, dict[str, list[Entry]]]:
         """What may go: the transitions of each execution, by the workflow that they count for."""
         found: dict[str, dict[str, list[Entry]]] = {}
+        executions: dict[str, list[Entry]] = {}
         for entry in self._waiting:
             execution = entry[0].execution
-            if execution not in self._touched:
-                found.setdefault(entry[4], {}).setdefault(execution, []).append(entry)
+            if (known := executions.get(execution)) is not None:
+                known.append(entry)  # whatever it counts for itself: they go in their order
+            elif execution not in self._touched:
+                executions[execution] = found.setdefault(entry[4], {})[execution] = [entry]
         return found
 
 

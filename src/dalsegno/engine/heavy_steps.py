@@ -205,9 +205,10 @@ class HeavySteps:
         if not known or (key := _place(lease)) not in known:
             return False
         known[key] -= 1
-        if known[key] <= 0:
-            del known[key]
-        return True
+        if known[key] > 0:
+            return True
+        del known[key]
+        return False
 
     def full(self) -> list[str]:
         """Workflows of which enough heavy steps wait: more of theirs would only be put off."""
@@ -236,9 +237,9 @@ class HeavySteps:
                 try:
                     return await self._here(self._steps.step, lease, body)
                 finally:
-                    del rendered[lease.token]
+                    rendered.pop(lease.token, None)
             case Broken(message, is_limit=True):
-                return await self._steps.too_heavy(lease, body, message)
+                return await self._here(self._steps.too_heavy, lease, body, message)
             case _:
                 return await self._here(self._steps.step, lease, body)
 
@@ -248,14 +249,14 @@ class HeavySteps:
             case Computed(transition, freed):
                 return ScriptStep(transition, freed=freed)
             case Broken(message, is_limit=True):
-                return await self._scripts.too_heavy(lease, message)
+                return await self._here(self._scripts.too_heavy, lease, message)
             case _:
                 return await self._here(self._scripts.step, lease)
 
     async def _answered(self, lease: Lease) -> Message:
         self._remember(lease)
         workflow = await self._workflow(lease)
-        if self._lane.waiting >= self._limits.in_line:
+        if self._lane.waiting >= self._limits.in_line and workflow in self._lane.with_waiting(1):
             raise self._later()
         try:
             async with self._lane.place(workflow):
@@ -354,12 +355,15 @@ class HeavySteps:
             self._end(process)
         try:
             process = await ChildProcess.start(self._child, MODULE)
-        except (NotImplementedError, OSError) as error:
+        except (NotImplementedError, FileNotFoundError, PermissionError) as error:
             logger.warning(
                 "no process for heavy steps can be started (%s): they run in the event loop", error
             )
             self.are_possible = False
             return None
+        except OSError as error:
+            logger.warning("no process for heavy steps can be started now (%s): they are put off", error)
+            raise PutOff(LATEST) from None
         try:
             async with asyncio.timeout(STARTS_IN):
                 await process.ready()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from dalsegno.engine.long_runs import RunWatch
 from dalsegno.errors import OperatorError
@@ -25,10 +25,13 @@ class ObsoleteRuns(RunWatch):
         started: Mapping[str, float],
         ledger: Ledger,
         cancel: Callable[[Lease], None],
+        long: Container[str] = (),
     ) -> None:
+        """``long``: tokens of further runs that take long."""
         super().__init__(running, started)
         self.ledger = ledger
         self.cancel = cancel
+        self.long = long
 
     async def watch(self) -> None:
         """Another process may have ended an execution: one query a look asks about all long runs together."""
@@ -49,5 +52,8 @@ class ObsoleteRuns(RunWatch):
     def _long_runs(self, before: float) -> list[Lease]:
         leases = [self.running.get(token) for token, since in self.started.items() if since <= before]
         return [
-            lease for lease in leases if lease is not None and may_run_long(lease.kind, lease.execution_kind)
+            lease
+            for lease in leases
+            if lease is not None
+            and (may_run_long(lease.kind, lease.execution_kind) or lease.token in self.long)
         ]

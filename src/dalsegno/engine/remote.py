@@ -31,7 +31,9 @@ class Orchestrator:
     def __init__(self, engine: Engine, settings: RemoteSettings | None = None) -> None:
         self.settings = settings or RemoteSettings()
         tasks = engine.services.get("tasks")
-        remotely = Remotely(engine.steps, engine.scripts, tasks if isinstance(tasks, Tasks) else None)
+        remotely = Remotely(
+            engine.steps, engine.scripts, tasks if isinstance(tasks, Tasks) else None, engine.heavy
+        )
         custody = Custody(engine, self.settings)
         self._answers = Answers(engine, remotely, custody)
         self._claims = Claims(engine, remotely, custody, self._answers)

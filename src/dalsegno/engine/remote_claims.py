@@ -11,6 +11,7 @@ from dalsegno.core.body import Body
 from dalsegno.core.script_tasks import put_off
 from dalsegno.core.situation import RunRecord, Situation, encode_record, run_event
 from dalsegno.engine.elsewhere import RunsElsewhere
+from dalsegno.engine.heavy_steps import PutOff
 from dalsegno.engine.remote_answers import Answers
 from dalsegno.engine.remote_custody import Custody
 from dalsegno.engine.remote_sessions import ANYONE, Claimant, Held, Session, remote_worker_of
@@ -151,6 +152,9 @@ class Claims:
             logger.warning("token %s of execution %s is put off: %s", lease.token, lease.execution, error)
             await self._put_off(lease)
             return None
+        except PutOff as error:
+            await self._put_off(lease, error.seconds)
+            return None
         if not isinstance(asked, Question):
             await self.answers.commit(lease, asked, patient=True)
             return None
@@ -158,8 +162,8 @@ class Claims:
         deadline = now + asked.timeout if asked.timeout is not None else None
         return Held(lease, asked, session.name, now, deadline)
 
-    async def _put_off(self, lease: Lease) -> None:
-        await self.engine.committer.commit(put_off(lease, self.ledger.now() + CANNOT_RUN_PAUSE))
+    async def _put_off(self, lease: Lease, pause: float = CANNOT_RUN_PAUSE) -> None:
+        await self.engine.committer.commit(put_off(lease, self.ledger.now() + pause))
 
     def _record_started(self, held: Held) -> None:
         """A watcher sees who has it; the worker does not wait for that."""

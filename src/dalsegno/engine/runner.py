@@ -10,7 +10,7 @@ from typing import Any
 
 from dalsegno.core.situation import Situation
 from dalsegno.core.values import encode_value
-from dalsegno.engine.budget import Meters
+from dalsegno.engine.budget import Meters, is_light
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Loader, Lookup, nothing
 from dalsegno.engine.raised import PassesThrough, is_failure
@@ -74,7 +74,13 @@ class Runner:
                 context = self._seen(program, situation, nothing, payload, NO_OUTPUTS, node_type)
             parameters = program.parsed.get(node)
             if parameters is None:
+                if not (node_type.pure or node.parameters.template.constant):
+                    await self._render(situation, context)
                 parameters = self._parameters(program, situation, node_type, context)
+            if not node_type.pure:
+                is_light.set(
+                    False
+                )  # what it does is done once, and code of the application knows no such limits
             if node.timeout is None:
                 returned = await node_type.execute(context, parameters)
             else:
@@ -94,6 +100,19 @@ class Runner:
             failure = failure_of(error, node, secrets)
             _tell(situation, failure, error, secrets)
             return failure
+        finally:
+            self.rendered.pop(situation.lease.token, None)
+
+    def has_effects(self, node: Node) -> bool:
+        return self.types.find(node.type) is not None and not self.types.get(node.type).pure
+
+    async def _render(self, situation: Situation, context: RunContext) -> None:
+        """The parameters of a node with effects."""
+        token, template = situation.lease.token, situation.node.parameters.template
+        if token not in self.rendered:
+            self.rendered[token] = await self._meters.evaluate(
+                lambda meter: template.render(context.lookup, now=context.now, meter=meter)
+            )
 
     async def _context(
         self, program: Program, situation: Situation, node_type: NodeType, payload: Any
@@ -139,11 +158,10 @@ class Runner:
         template = node.parameters.template
         if template.constant:
             rendered = template.value
-        elif self.rendered and situation.lease.token in self.rendered:
+        elif not node_type.pure:
             rendered = self.rendered[situation.lease.token]
         else:
-            meter = context.meter if node_type.pure else self._meters.new()
-            rendered = template.render(context.lookup, now=context.now, meter=meter)
+            rendered = template.render(context.lookup, now=context.now, meter=context.meter)
         if self.only_renders and not node_type.pure:
             raise OnlyRendered(rendered)
         raw = node.parameters.raw

@@ -16,10 +16,13 @@ from msgspec import Struct
 from dalsegno.core.complete import Step
 from dalsegno.core.script_bodies import decode_task
 from dalsegno.core.task_options import task_options
+from dalsegno.engine.budget import is_light
+from dalsegno.engine.heavy_steps import HeavySteps
 from dalsegno.engine.raised import PassesThrough
 from dalsegno.engine.scripting.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.steps import Steps
 from dalsegno.engine.tasks import Task, Tasks
+from dalsegno.lang.limits import Heavy
 from dalsegno.model.execution import SCRIPTED
 from dalsegno.model.failure import Failure
 from dalsegno.model.token import Lease
@@ -55,18 +58,44 @@ class _Asked(PassesThrough):
 class Remotely:
     """The step functions of one engine, for tasks that run elsewhere."""
 
-    def __init__(self, steps: Steps, scripts: ScriptSteps, tasks: Tasks | None) -> None:
+    def __init__(
+        self, steps: Steps, scripts: ScriptSteps, tasks: Tasks | None, heavy: HeavySteps | None = None
+    ) -> None:
         self.steps = steps
         self.scripts = scripts
         self.tasks = tasks
+        self.heavy = heavy if heavy is not None and heavy.are_possible else None
 
     async def ask(self, lease: Lease) -> Question | Step | ScriptStep:
         """The question, or the step itself where it needs no task: a wait that is over, parameters that cannot be
-        rendered, a node of another type."""
+        rendered, a node of another type. Raises PutOff."""
+        before = is_light.set(self.heavy is not None)
         try:
             return await self._step(lease, None, None)
         except _Asked as asked:
             return asked.question
+        except Heavy:
+            is_light.set(False)
+            return await self._ask_heavy(lease)
+        finally:
+            is_light.reset(before)
+
+    async def _ask_heavy(self, lease: Lease) -> Question | Step | ScriptStep:
+        """A node without effects is computed in a process. Of another one only the parameters are needed."""
+        if self.heavy is not None and await self._is_pure(lease):
+            if is_scripted(lease):
+                return await self.heavy.script_step(lease)
+            return await self.heavy.step(lease, None)
+        try:
+            return await self._step(lease, None, None)
+        except _Asked as asked:
+            return asked.question
+
+    async def _is_pure(self, lease: Lease) -> bool:
+        if is_scripted(lease):
+            return self.scripts.tasks.is_pure(lease.node)
+        node = (await self.steps.definitions.by_hash(lease.definition)).plan.nodes.get(lease.node)
+        return node is None or not self.steps.runner.has_effects(node)
 
     async def answer(self, lease: Lease, answer: Answer, began: float) -> Step | ScriptStep:
         """``began``: when the remote worker was given the task."""

@@ -20,6 +20,7 @@ from dalsegno.core.ending import cancel_abandoned
 from dalsegno.core.situation import Result, Situation, encode_record
 from dalsegno.core.sleep import sleep
 from dalsegno.core.values import decode_value
+from dalsegno.engine.budget import is_light
 from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.evaluation import Evaluation, with_output
 from dalsegno.engine.loader import Loader
@@ -33,6 +34,7 @@ from dalsegno.engine.storage import SMALL, Storage, bytes_in_rows
 from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson, OperatorError
 from dalsegno.graph.plan import Edge
+from dalsegno.lang.limits import Heavy
 from dalsegno.model.effect import StoreOutput
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import barrier_id
@@ -206,8 +208,21 @@ class Steps:
         if contribution is not None:
             run = msgspec.structs.replace(run, contribution=contribution)
         if ends_alone(situation, run.taken):
-            run = msgspec.structs.replace(run, ending=await self._ending(program, situation, run))
+            run = msgspec.structs.replace(run, ending=await self._ending_of(program, situation, run))
         return complete(situation, run)
+
+    async def _ending_of(self, program: Program, situation: Situation, run: Run) -> Result | Failure | None:
+        """None: the step that unites what is left finds out. So it is where the node has had effects and the output is
+        heavy: this step cannot be given up any more."""
+        if not self.runner.has_effects(situation.node):
+            return await self._ending(program, situation, run)
+        before = is_light.set(True)
+        try:
+            return await self._ending(program, situation, run)
+        except Heavy:
+            return None
+        finally:
+            is_light.reset(before)
 
     async def _ending(self, program: Program, situation: Situation, run: Run) -> Result | Failure:
         """The execution's output. Most often it is the output of the very run that ends it."""

@@ -114,7 +114,7 @@ class Worker:
         self.letting_go = LettingGo(ledger, broker, committer, scripts.elsewhere.colleagues)
         self._free = asyncio.Event()
         self._long_runs = LongRuns(self.running, self.started, committer, steps.definitions)
-        self._obsolete_runs = ObsoleteRuns(self.running, self.started, ledger, self._interrupt)
+        self._obsolete_runs = ObsoleteRuns(self.running, self.started, ledger, self._interrupt, self._runs)
         self._stopping = False
 
     @property
@@ -208,8 +208,8 @@ class Worker:
         for first, at intervals, and finds a slot."""
         now = asyncio.get_running_loop().time()
         if now >= self._newcomers_at:
-            self._newcomers_at = now + OTHERS_EVERY
             await self._claim_others(self._room(), crowding, only_long=False)
+            self._newcomers_at = asyncio.get_running_loop().time() + OTHERS_EVERY
 
     async def _wait_for_slot(self, until: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -226,6 +226,7 @@ class Worker:
         except OperatorError:
             self.doubt(name)
             raise
+        self.continuation.claimed(all_of_them=len(leases) < wanted)
         await self._accept(leases, name, are_allowed=True)
         return len(leases)
 
@@ -331,10 +332,10 @@ class Worker:
         following: Lease | None = lease
         holds_few = partial(self.shares.holds_few, slot)
         current_lease.set(lease)
-        is_light.set(self._heavy is not None and self._heavy.are_possible)
         try:
             while following is not None:
                 lease, hops = following, hops + 1
+                is_light.set(self._heavy is not None and self._heavy.are_possible)
                 now = self.started[lease.token] = clock()
                 if self.observer is not None:
                     self.observer.began(lease)
@@ -368,6 +369,8 @@ class Worker:
 
     async def _let_go(self, lease: Lease, error: BaseException, name: str) -> None:
         """The token is not brought to its end here, or not now."""
+        if isinstance(error, Heavy):
+            error = InternalError(f"a step of execution {lease.execution} was given up after it could be")
         is_others = isinstance(error, BadConfiguration | RunsElsewhere | PutOff)
         if not is_others and not is_failure(error):
             raise error
@@ -429,6 +432,7 @@ class Worker:
                 return await self.steps.step(lease, body)
             except Heavy:
                 pass  # what it has loaded is free before the process begins
+        self._runs[lease.token] = asyncio.current_task()
         return await heavy.step(lease, body)
 
     async def _script_step(self, lease: Lease) -> ScriptStep:
@@ -440,6 +444,7 @@ class Worker:
                 return await self.scripts.step(lease)
             except Heavy:
                 pass
+        self._runs[lease.token] = asyncio.current_task()
         return await heavy.script_step(lease)
 
     async def _advance_script(self, lease: Lease, going_on: bool, name: str) -> Lease | None:
@@ -515,6 +520,11 @@ class Worker:
         if outcome.reason in ("finished", "unknown"):
             instead = self.scripts.handed_over(lease, step)
         if instead is None:
+            if lease.kind == "task" and outcome.reason in (
+                "finished",
+                "unknown",
+            ):  # it is an execution of its own by now, and begins anew
+                await self.letting_go.give_back(name, [lease])
             return
         answer = await self._commit(lease, instead)
         if isinstance(answer, Stale) and answer.reason == "finished" and outcome.reason == "version":

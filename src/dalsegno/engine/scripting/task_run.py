@@ -13,7 +13,7 @@ from dalsegno.core.fail import worker_lost
 from dalsegno.core.script_bodies import TaskBody
 from dalsegno.core.task_options import TaskOptions, task_options
 from dalsegno.core.values import decode_value
-from dalsegno.engine.budget import Meters, refuse_if_light
+from dalsegno.engine.budget import Meters, is_light, refuse_if_light
 from dalsegno.engine.library_node import run_library_node
 from dalsegno.engine.raised import is_failure
 from dalsegno.engine.run_context import LogSink
@@ -46,7 +46,7 @@ class TaskRunner:
     async def run(self, lease: Lease, body: TaskBody, workflow: str, now: float) -> Any | Failed:
         """What the task returned, or how it failed."""
         options = task_options(body.options)
-        if lease.node.startswith(NODE_PREFIX) and self._is_pure(lease.node[len(NODE_PREFIX) :]):
+        if self.is_pure(lease.node):
             refuse_if_light(len(bytes(body.input)))
         ctx = TaskRunContext(
             lease, decode_value(body.input), options.key, self.services, self._log, now, workflow
@@ -76,6 +76,15 @@ class TaskRunner:
             return self._failed(ctx, options, storable_failure(error, lease.node, ctx.secrets), error)
 
     async def _execute(self, name: str, ctx: TaskRunContext) -> Any:
+        if self.is_pure(name):
+            return await run_library_node(self.types, name[len(NODE_PREFIX) :], ctx, self._meters)
+        before = is_light.set(False)  # what has effects is done once
+        try:
+            return await self._execute_once(name, ctx)
+        finally:
+            is_light.reset(before)
+
+    async def _execute_once(self, name: str, ctx: TaskRunContext) -> Any:
         if name.startswith(NODE_PREFIX):
             return await run_library_node(self.types, name[len(NODE_PREFIX) :], ctx, self._meters)
         tasks = self.services.get("tasks")
@@ -86,8 +95,10 @@ class TaskRunner:
         except NotFound as error:
             raise _not_found(name, str(error)) from error
 
-    def _is_pure(self, type_name: str) -> bool:
-        return self.types.find(type_name) is not None and self.types.get(type_name).pure
+    def is_pure(self, name: str) -> bool:
+        """Whether it is a node of the library that has no effects."""
+        found = name[len(NODE_PREFIX) :] if name.startswith(NODE_PREFIX) else ""
+        return bool(found) and self.types.find(found) is not None and self.types.get(found).pure
 
     def _failed(
         self, ctx: TaskRunContext, options: TaskOptions, failure: Failure, error: BaseException | None

@@ -80,7 +80,12 @@ class Turns:
                 more = follow(machine, job, SLICE)
                 if more or machine.status == "paused":
                     await self._go_on(job, machine, more)
+            is_final = not is_light.get()
+            if is_final:
+                self._tell(job, machine)
             turn, blobs = self._turn(job, machine)
+            if not is_final:
+                self._tell(job, machine)  # now it is not given up any more, and nothing is told twice
             if blobs:
                 await self._store(job, blobs)
             return turn, machine
@@ -89,6 +94,10 @@ class Turns:
                 raise Heavy from None
             code = "LimitExceeded" if isinstance(error, LimitExceeded) else "WRONG_ARG_TYPE"
             return _broken(job, ErrorValue(code, str(error))), None
+
+    def _tell(self, job: Job, machine: RunningMachine) -> None:
+        for level, message in machine.take_logs():
+            self._log(job.execution, level, message)
 
     async def _go_on(self, job: Job, machine: RunningMachine, more: bool) -> None:
         """In slices, between which the other work of the process goes on."""
@@ -123,8 +132,6 @@ class Turns:
 
     def _turn(self, job: Job, machine: RunningMachine) -> tuple[Turn, Mapping[str, bytes]]:
         """What it came to, and the blobs that its snapshot names, as far as they may be new."""
-        for level, message in machine.take_logs():
-            self._log(job.execution, level, message)
         turn = Turn(
             "failed" if machine.status == "failed" else "completed",
             job.version,
