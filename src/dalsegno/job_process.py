@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,8 @@ NAMELESS = "(unnamed)"
 SHOWN_OF_HASH = 16
 NICENESS = 10
 """Of the process: what answers requests goes first, and a machine that is full leaves it about a tenth of a core."""
+TRIES, TRY_SECONDS = 10, 0.1
+"""Of setting the niceness of a session."""
 LIBRARIES = 512 * 1024 * 1024
 """Address space that code and shared libraries take up beside the data."""
 
@@ -333,8 +336,15 @@ def go_last(niceness: int = NICENESS) -> None:
     os.nice(niceness)
     with suppress(OSError):  # it has a session of its own already
         os.setsid()
-    with suppress(OSError):  # not every kernel has such groups
-        Path("/proc/self/autogroup").write_text(str(niceness))
+    for _ in range(TRIES):
+        try:
+            Path("/proc/self/autogroup").write_text(str(niceness))
+        except BlockingIOError:  # without privileges, only one process in a tenth of a second may
+            time.sleep(TRY_SECONDS)
+        except OSError:  # not every kernel has such groups
+            return
+        else:
+            return
 
 
 def confine(memory: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from collections import OrderedDict
@@ -20,6 +21,7 @@ import msgspec
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.heavy_steps import (
+    PATIENCE,
     Ask,
     Broken,
     Computed,
@@ -260,7 +262,8 @@ def _elsewhere(_raw: Mapping[str, Any], _payload: Any) -> Any:
     raise CodeElsewhere
 
 
-def main(memory: int) -> None:
+def main(memory: int, seconds: int) -> None:
+    """``seconds``: of one step; the parent ends a process in time, unless it is gone."""
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not disturb the protocol
     confine(memory)
@@ -273,8 +276,12 @@ def main(memory: int) -> None:
     computer = Computer(parent, msgspec.msgpack.decode(first, type=Setting))
     requests = msgspec.msgpack.Decoder(Request)
     while (body := parent.read()) is not None:
+        if hasattr(signal, "alarm"):
+            signal.alarm(PATIENCE * seconds)
         parent.write(computer.answer(requests.decode(body)))
+        if hasattr(signal, "alarm"):
+            signal.alarm(0)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

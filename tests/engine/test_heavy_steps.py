@@ -188,6 +188,19 @@ async def test_a_step_that_takes_too_long_fails_and_its_process_ends(tmp_path: P
         assert children(app) == []
 
 
+async def test_a_process_that_has_to_wait_for_the_machine_has_its_time(tmp_path: Path) -> None:
+    async with running(tmp_path, EngineSettings(heavy_seconds=1.0)) as app:
+        await app.adeploy(row(edit("a", LONG), output="$a.v"))
+        await result(app, "heavy")
+        (pid,) = children(app)
+        os.kill(pid, signal.SIGSTOP)
+        handle = await app.astart("heavy")
+        await asyncio.sleep(2)
+        assert (await app.client.status(handle.id)).state == "RUNNING"
+        os.kill(pid, signal.SIGCONT)
+        assert await ended(app, handle.id) == "COMPLETED"
+
+
 async def test_cancelling_an_execution_ends_its_process(tmp_path: Path) -> None:
     limits = EngineLimits(expressions=Limits(instructions=10**9), step_instructions=10**9)
     async with running(tmp_path, EngineSettings(limits=limits)) as app:

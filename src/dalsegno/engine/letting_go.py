@@ -92,6 +92,8 @@ class LettingGo:
 
     async def put_off(self, name: str, lease: Lease, pause: float) -> None:
         """It comes back after a while, here or elsewhere."""
+        if _would_forget(lease):
+            pause = min(pause, SHORT_SLEEP)  # in its slot; nothing of its workflow is claimed here meanwhile
         if not await self._sleeps(lease, pause):
             await self.give_back(name, [lease])
 
@@ -239,3 +241,7 @@ def _would_forget(lease: Lease) -> bool:
 def grown(first: float, times: int, longest: float) -> float:
     """A pause that is twice as long each time."""
     return min(first * 2.0 ** min(times - 1, 10), longest)
+
+
+SHORT_SLEEP = 0.1
+"""Seconds in which a token that is put off and cannot sleep in the store takes up a slot."""

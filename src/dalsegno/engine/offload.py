@@ -23,6 +23,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -35,6 +36,8 @@ logger = logging.getLogger("dalsegno.offload")
 
 MODULE: Final = "dalsegno.job_process"
 LENGTH = struct.Struct(">Q")
+USER_TIME, SYSTEM_TIME = 11, 12
+"""Places among the fields of /proc/PID/stat, counted after the name."""
 PIECE = 1024 * 1024
 """Bytes of a message that are read at a time."""
 KEPT_VARIABLES = ("LANG", "LC_", "LD_LIBRARY_PATH", "PATH", "PYTHON", "SYSTEMROOT", "TEMP", "TMP")
@@ -236,6 +239,14 @@ class ChildProcess:
             message[filled : filled + len(piece)] = piece
             filled += len(piece)
         return message
+
+    def processor_seconds(self) -> float | None:
+        """What it has used so far, where the system tells."""
+        try:
+            fields = Path(f"/proc/{self._child.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        return (int(fields[USER_TIME]) + int(fields[SYSTEM_TIME])) / os.sysconf("SC_CLK_TCK")
 
     @property
     def is_alive(self) -> bool:

@@ -129,10 +129,14 @@ class SlotShares:
         program = self._definitions.cached(hash) or self._definitions.cached_script(hash)
         if program is None:
             return UNKNOWN
+        self.learn(hash, program.definition.name)
+        return program.definition.name
+
+    def learn(self, hash: str, name: str) -> None:
+        """The name of a workflow whose definition is not loaded here."""
         if len(self._names) >= REMEMBERED:
             self._names.clear()
-        name = self._names[hash] = program.definition.name
-        return name
+        self._names[hash] = name
 
     def _name_unknown(self) -> None:
         for slot in list(self._unknown):

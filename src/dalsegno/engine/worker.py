@@ -30,7 +30,6 @@ from dalsegno.engine.steps import Steps
 from dalsegno.engine.transactions import NO_TRANSACTIONS
 from dalsegno.errors import (
     BadConfiguration,
-    DalSegnoError,
     InternalError,
     InvalidInput,
     OperatorError,
@@ -109,6 +108,8 @@ class Worker:
         self._called_off: dict[str, float] = {}
         """When each was, by its token."""
         self.shares = SlotShares(concurrency, workflow_share, steps.definitions)
+        if heavy is not None:
+            heavy.named = self.shares.learn
         self._others_at = self._newcomers_at = 0.0
         """When others than the workflows that hold their share, or more than most, are asked for again."""
         self.letting_go = LettingGo(ledger, broker, committer, scripts.elsewhere.colleagues)
@@ -409,7 +410,7 @@ class Worker:
             step, kept = await self.steps.work_failed(lease, body, failed), []
             outcome = await self.committer.commit(step.transition)
         if isinstance(outcome, Refused):
-            step, kept = self._refused(lease, body, outcome), []
+            step, kept = await self._refused(lease, body, outcome), []
             outcome = await self.letting_go.commit_failure(lease, step.transition)
         self.steps_done += 1
         if isinstance(outcome, AlreadyApplied) and kept:
@@ -545,11 +546,10 @@ class Worker:
         kind = lease.execution_kind
         return kept_leases(lease.execution, lease.definition, lease.epoch, kept, applied, now, kind)
 
-    def _refused(self, lease: Lease, body: Body | None, refused: Refused) -> Step:
+    async def _refused(self, lease: Lease, body: Body | None, refused: Refused) -> Step:
         """The store cannot hold what the step wants to write: the node fails, its execution with it."""
-        program = self.steps.definitions.cached(lease.definition)
-        if program is None:
-            raise DalSegnoError(f"definition {lease.definition} went away during a step")
+        is_light.set(False)
+        program = await self.steps.definitions.by_hash(lease.definition)
         now = self.ledger.now()
         failure = Failure(
             f"the store cannot hold this output: {refused.message}",
