@@ -170,7 +170,7 @@ async def test_no_batch_is_larger_than_the_largest(ledger: SlowLedger) -> None:
     for number in range(MAX_BATCH):
         committer.commit(note("run-0", f"n{number}"))
     await settle_down()
-    assert ledger.sizes() == [MAX_BATCH, MAX_BATCH]
+    assert set(ledger.sizes()) == {MAX_BATCH}
 
 
 async def test_steps_of_one_execution_are_never_in_two_batches_at_once(ledger: SlowLedger) -> None:

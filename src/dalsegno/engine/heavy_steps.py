@@ -169,7 +169,7 @@ class HeavySteps:
         self._report = report
         self._limits = limits
         self.are_possible = limits.processes > 0
-        self.named: Callable[[str, str], None] = lambda hash, name: None
+        self.named: Callable[[str, str], None] = lambda definition, name: None
         """Told the name of each workflow that has heavy steps, by the hash of its definition."""
         child = OffloadLimits(
             limits.processes,

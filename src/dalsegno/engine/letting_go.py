@@ -24,6 +24,8 @@ logger = logging.getLogger("dalsegno.worker")
 
 BROKEN_PAUSE = 1.0
 LONGEST_BROKEN_PAUSE = 60.0
+SHORT_SLEEP = 0.1
+"""Seconds in which a token that is put off and cannot sleep in the store takes up a slot."""
 CANNOT_RUN_PAUSE = 2.0
 LONGEST_PAUSE = 15.0
 OFFERED_PAUSE = 0.25
@@ -241,7 +243,3 @@ def _would_forget(lease: Lease) -> bool:
 def grown(first: float, times: int, longest: float) -> float:
     """A pause that is twice as long each time."""
     return min(first * 2.0 ** min(times - 1, 10), longest)
-
-
-SHORT_SLEEP = 0.1
-"""Seconds in which a token that is put off and cannot sleep in the store takes up a slot."""
