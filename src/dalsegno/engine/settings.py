@@ -70,7 +70,7 @@ class EngineSettings:
     heavy_memory: int = 320 * 1024 * 1024
     """Bytes of memory of each of them."""
     heavy_seconds: float = 30.0
-    """For which one heavy step may be computed."""
+    """Seconds of processor time that one heavy step may use."""
     threads: int = 32
     """Threads for tasks that are ordinary functions."""
     limits: EngineLimits = DEFAULT_LIMITS
