@@ -22,6 +22,7 @@ from dalsegno.job_process import NICENESS
 from dalsegno.lang import Limits
 from dalsegno.model.token import Lease
 from tests.loop_gaps import LoopGaps
+from tests.peak_memory import peak_kib, reset_peak
 from tests.waiting import come_about
 
 LARGE = "'ab'.repeat(2000000)"
@@ -70,19 +71,6 @@ def children(app: App) -> list[int]:
     return [process._child.pid for process in app.engine.heavy._idle]
 
 
-def forget_peak_of_memory() -> int:
-    """Returns the bytes in use now."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return peak_of_memory()
-
-
-def peak_of_memory() -> int:
-    (line,) = (
-        each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM")
-    )
-    return int(line.split()[1]) * 1024
-
-
 def niceness_of_session(pid: int) -> int | None:
     """None where the kernel does not schedule sessions."""
     group = Path(f"/proc/{pid}/autogroup")
@@ -123,10 +111,10 @@ async def test_results_of_many_megabytes_take_up_little_more_than_themselves(tmp
         await app.adeploy_script("return 'a'.repeat(300000)", "warm")
         await result(app, "warm")
         await app.adeploy_script(source, "large")
-        before = forget_peak_of_memory()
+        before = reset_peak()
         handle = await app.astart("large")
         assert await ended(app, handle.id) == "COMPLETED"
-        assert peak_of_memory() - before < 5 * 40_000_000
+        assert peak_kib() - before < 5 * 40_000
         rows = await app.engine.stack.archive.events(handle.id)
         assert json.loads(rows[-1].data or b"") == {"output_bytes": 40_000_241}
 

@@ -21,6 +21,7 @@ WRITER_PRAGMAS = (
     "PRAGMA cache_size = -16384",
     "PRAGMA temp_store = MEMORY",
     "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA secure_delete = FAST",  # Debian's library overwrites deleted content in extra writes by default
 )
 READER_PRAGMAS = ("PRAGMA query_only = ON", "PRAGMA cache_size = -8192", "PRAGMA temp_store = MEMORY")
 
