@@ -230,3 +230,13 @@ async def test_a_field_beyond_64_bits_is_refused_and_the_process_goes_on(http: h
     refused = await http.post("/v1/executions", content=body, headers=JSON)
     assert refused.status_code == 422, refused.text
     assert "more than 64 bits" in refused.text
+
+
+@pytest.mark.parametrize("size", [10, 100_000, 1_200_000])
+async def test_numbers_that_nothing_can_hold_are_refused(http: httpx.AsyncClient, size: int) -> None:
+    """In bodies that are read here, in parts, and in a process."""
+    number = b"1" * 5_000
+    for path in ("/v1/definitions/validate", "/v1/definitions"):
+        body = b'{"source": "%b", "name": %b, "alias": %b}' % (b"x" * size, number, number)
+        answer = await http.post(path, content=body, headers=JSON)
+        assert (answer.status_code, answer.headers["Content-Type"]) == (422, "application/problem+json")

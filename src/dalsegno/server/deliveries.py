@@ -119,8 +119,15 @@ def _field(body: Any, path: str) -> str:
             body = _members(body)
         body = body.get(part) if isinstance(body, dict) else None
     if isinstance(body, Raw):
-        body = msgspec.json.decode(body) if bytes(body)[:1] in _NAMES else None
+        body = _scalar(body) if bytes(body)[:1] in _NAMES else None
     return str(body)[:LONGEST_ID] if isinstance(body, str | int) and not isinstance(body, bool) else ""
+
+
+def _scalar(body: Raw) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.ValidationError:  # a number that nothing can hold
+        return bytes(body)[:LONGEST_ID].decode()
 
 
 def _members(body: Raw) -> dict[str, Raw] | None:

@@ -79,7 +79,7 @@ def _from_json(body: bytes, name: str | None, alias: str | None) -> DefinitionSo
 def _from_parts(parts: dict[str, msgspec.Raw]) -> DefinitionSource:
     """The document of a large body stays unread."""
     document = parts.pop("document", None)
-    fields = {key: _field(bytes(value)) for key, value in islice(parts.items(), MOST_FIELDS)}
+    fields = {key: _field(key, bytes(value)) for key, value in islice(parts.items(), MOST_FIELDS)}
     raw = bytes(document) if document is not None else b"null"
     if raw == b"null":
         return _checked(fields)
@@ -90,11 +90,14 @@ def _from_parts(parts: dict[str, msgspec.Raw]) -> DefinitionSource:
     )
 
 
-def _field(raw: bytes) -> Any:
+def _field(name: str, raw: bytes) -> Any:
     """No field but the document is an object or a list: of such a one only the type counts, for the refusal."""
     if raw[:1] in (b"{", b"["):
         return {} if raw[:1] == b"{" else []
-    return msgspec.json.decode(raw)
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.MsgspecError as error:  # a number that nothing can hold
+        raise InvalidInput(f"/body/{name[:100]}: {error}") from None
 
 
 def _checked(found: dict[str, Any]) -> DefinitionSource:
