@@ -138,6 +138,13 @@ soak-postgres: $(DEV) servers  ## half an hour on a private PostgreSQL at half t
 soak-hostile: $(DEV) servers  ## ten minutes of hostile requests to a server and a worker beside an honest workflow, on SQLite and on PostgreSQL (HOSTILE_SECONDS=600, SEED=1)
 	@for store in sqlite postgres; do echo "== $$store"; $(PYTHON) -m bench.hostile.run --store $$store --seconds $(HOSTILE_SECONDS) --seed $(SEED); done
 
+SAGAS ?= 1000
+DOWN ?= 120
+
+.PHONY: soak-sagas
+soak-sagas: $(DEV) servers  ## a thousand sagas cancelled, terminated, paused and killed beside a provider that is down, on SQLite and on PostgreSQL (SAGAS=1000, DOWN=120, SEED=1)
+	@for store in sqlite postgres; do echo "== $$store"; $(PYTHON) -m bench.sagas.run --store $$store --sagas $(SAGAS) --down $(DOWN) --seed $(SEED); done
+
 .PHONY: bench
 bench: $(DEV)  ## measure this machine: all workloads, or ARGS="chain --json"
 	@if [ -n "$(ARGS)" ]; then $(VENV)/bin/dalsegno bench $(ARGS); else

@@ -1,4 +1,5 @@
-"""An order as a saga: reserve, charge, ship. When a step fails, what was done before is undone, the newest first.
+"""An order as a saga: reserve, charge, ship. When a step fails, or somebody cancels the order, what was done before is
+undone, the newest first.
 
     dalsegno run examples/saga/order.py:place_order --input '{"sku": "A-1", "count": 2, "address": "12 Mill Lane"}'
     dalsegno run examples/saga/order.py:place_order --input '{"sku": "A-1", "count": 2, "address": ""}'
@@ -10,8 +11,10 @@ order.flow, as a graph order.yaml; both use the tasks of this file.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from dalsegno import App, TaskContext
 
@@ -66,13 +69,30 @@ async def ship(ctx: TaskContext, order: Order) -> Receipt:
 
 @app.workflow
 async def place_order(order: Order) -> dict[str, str]:
-    undo = []
+    async def settled(call: Awaitable[Any]) -> Any:
+        """What a call comes to, also if the order is cancelled meanwhile: a workflow is told that once."""
+        try:
+            return await call
+        except asyncio.CancelledError:
+            return await call
+
+    undo: list[tuple[Callable[[Receipt], Awaitable[None]], Awaitable[Receipt]]] = []
     try:
-        undo.append((release, await reserve(order)))
-        undo.append((refund, await charge(order)))
+        reserving = reserve(order)  # asked for; how to undo it is noted before anything can interrupt
+        undo.append((release, reserving))
+        await reserving
+        charging = charge(order)
+        undo.append((refund, charging))
+        await charging
         parcel = await ship(order)
         return {"status": "shipped", "parcel": parcel["id"]}
-    except Exception as problem:  # noqa: BLE001 - whatever it was, and whichever step
-        for step, receipt in reversed(undo):
-            await step(receipt)
+    except (Exception, asyncio.CancelledError) as problem:  # whatever it was, and whichever step
+        for step, asked in reversed(undo):
+            try:
+                receipt = await settled(asked)  # a step that still runs comes to its end first
+            except Exception:  # noqa: BLE001 - it did nothing that could be undone
+                continue
+            await settled(step(receipt))
+        if isinstance(problem, asyncio.CancelledError):
+            raise
         return {"status": "undone", "reason": str(problem)}

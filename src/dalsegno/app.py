@@ -165,6 +165,7 @@ class App:
         name: str | None = None,
         timeout: float | str | None = None,
         concurrency: int | str | Mapping[str, Any] | None = None,
+        cancel_grace: float | str | None = None,
     ) -> Callable[[Callable[P, Awaitable[R]]], DurableWorkflow[P, R]]: ...
 
     def workflow(
@@ -175,13 +176,15 @@ class App:
         name: str | None = None,
         timeout: float | str | None = None,
         concurrency: int | str | Mapping[str, Any] | None = None,
+        cancel_grace: float | str | None = None,
     ) -> Any:
         """Compiles an ``async def`` to a durable workflow. What cannot be made durable is refused here, with file and
         line and what to write instead. ``concurrency``: how many executions run at once, or ``{"key":
-        "$trigger.customer", "limit": 1}`` for so many per value of the input; the others are PENDING."""
+        "$trigger.customer", "limit": 1}`` for so many per value of the input; the others are PENDING.
+        ``cancel_grace``: how long it may clean up after a cancel or its timeout; without one, until it is done."""
 
         def register(function: Callable[..., Any]) -> DurableWorkflow[..., Any]:
-            said = {"timeout": timeout, "concurrency": concurrency}
+            said = {"timeout": timeout, "concurrency": concurrency, "cancel_grace": cancel_grace}
             front_matter = {option: value for option, value in said.items() if value is not None}
             durable = DurableWorkflow(function, name, front_matter=front_matter)
             front_matter_limit(front_matter, durable.program.name)  # here, and not only at a start

@@ -57,6 +57,8 @@ class Calls(Protocol):
 
     async def cancel(self, execution: str, reason: str | None = None) -> None: ...
 
+    async def terminate(self, execution: str, reason: str | None = None) -> None: ...
+
     async def trigger(self, execution: str, payload: Any = UNCHANGED) -> None: ...
 
     async def pause(self, execution: str) -> None: ...
@@ -198,10 +200,20 @@ class Handle:
         await self._acall(self._client().trigger(self.id, payload))
 
     def cancel(self, reason: str | None = None) -> None:
+        """Graphs end at once. A script or Python workflow gets ``CancelledError`` at its await and cleans up first, for
+        as long as that takes or its ``cancel_grace`` allows. A second cancel changes nothing."""
         self._call(self._client().cancel(self.id, reason))
 
     async def acancel(self, reason: str | None = None) -> None:
         await self._acall(self._client().cancel(self.id, reason))
+
+    def terminate(self, reason: str | None = None) -> None:
+        """Ends it at once, without a clean-up. A dead letter says what was left, and ``dalsegno dead retry`` goes on
+        with that."""
+        self._call(self._client().terminate(self.id, reason))
+
+    async def aterminate(self, reason: str | None = None) -> None:
+        await self._acall(self._client().terminate(self.id, reason))
 
     def pause(self) -> None:
         """Stops claims, not clocks: what runs commits, what comes due is held until ``resume``."""

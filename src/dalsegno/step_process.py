@@ -49,6 +49,7 @@ from dalsegno.model.barrier import LeftView, SlotView
 from dalsegno.model.definition import Definition
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView
+from dalsegno.model.inspection import Inspection
 from dalsegno.model.machine import MachineView
 from dalsegno.nodes.builtin import BUILTIN_TYPES
 from dalsegno.nodes.registry import NodeRegistry
@@ -64,6 +65,7 @@ ANSWERS: dict[str, Any] = {
     "left": list[LeftView],
     "gate_used": tuple[int, ...],
     "machine": MachineView | None,
+    "inspect": Inspection | None,
     "execution": ExecutionView | None,
     "events": list[Event],
     "definition_by_hash": Definition | None,
@@ -205,7 +207,7 @@ class Computer:
             None,
             cast(Any, None),  # only Python workflows have code elsewhere
             cast(Any, None),  # and seals
-            0.0,
+            setting.cancel_grace,
         )
 
     def _task_options(self, name: str) -> Mapping[str, Any]:

@@ -103,7 +103,7 @@ def test_program_itself_is_told_while_it_has_something_to_do() -> None:
     assert "is running" in draw(moment(turning="running"))
     assert "waits for a worker" in draw(moment(turning="queued"))
     assert "held" in draw(moment(turning="queued", state="PAUSED"))
-    assert "may clean up" in draw(moment(cancelling=True))
+    assert "it was cancelled and cleans up" in draw(moment(cleanup="it was cancelled and cleans up"))
 
 
 def test_small_terminal_gets_the_loud_tasks_and_a_count() -> None:

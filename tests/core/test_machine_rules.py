@@ -116,7 +116,7 @@ def act(script: Script, operation: str, a: int, b: int) -> None:
         case "nudge":
             script.settle(command(RUN, WakeMachine()))
         case "ask":
-            script.settle(ask_to_end(repeatable=True))
+            script.settle(ask_to_end())
         case "pause":
             script.settle(pause() if b % 2 else resume())
 

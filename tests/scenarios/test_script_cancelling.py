@@ -21,26 +21,6 @@ def test_cancel_lets_finally_run(stage: Stage) -> None:
     assert stage.seen == ["compensated"]
 
 
-def test_a_second_cancel_ends_it_at_once(stage: Stage) -> None:
-    source = 'try { await Signal.next("never") } finally { await Signal.next("also-never") }'
-    handle = stage.start_script(source)
-    stage.until_event(handle, "Suspended", "signal never")
-    handle.cancel()
-    stage.until_event(handle, "Suspended", "signal also-never")
-    handle.cancel()
-    assert stage.end_of(handle).state == "CANCELLED"
-
-
-def test_cleaning_up_is_limited_by_the_grace(stage: Stage) -> None:
-    source = 'try { await Signal.next("never") } finally { await Signal.next("also-never") }'
-    handle = stage.start_script(source)
-    stage.until_event(handle, "Suspended", "signal never")
-    handle.cancel()
-    stage.until_event(handle, "Suspended", "signal also-never")
-    stage.pass_time(31)
-    assert stage.end_of(handle).state == "CANCELLED"
-
-
 def test_cancel_reaches_children(stage: Stage) -> None:
     stage.app.deploy_script('await Signal.next("never")', "child")
     handle = stage.start_script('await Workflow.run("child", {})')

@@ -100,20 +100,6 @@ def test_a_script_timed_out_before_its_first_run_fails_with_a_timeout(stage: Sta
     assert (ended.state, ended.error["code"]) == ("FAILED", "TimeoutError")
 
 
-def test_a_script_cancelled_while_it_cleans_up_after_a_timeout_ends_at_once(stage: Stage) -> None:
-    source = """```
-timeout: 60s
-```
-    try { await Signal.next("never") } finally { await Signal.next("also-never") }
-    """
-    handle = stage.start_script(source)
-    _waits_for(stage, handle, "signal")
-    stage.pass_time(61)
-    stage.until_event(handle, "Suspended", "signal also-never")
-    handle.cancel()
-    assert stage.end_of(handle).state == "CANCELLED"
-
-
 def test_a_timeout_while_a_cancelled_script_cleans_up_changes_nothing(stage: Stage) -> None:
     source = """```
 timeout: 60s
@@ -148,31 +134,6 @@ def test_children_of_a_clean_up_are_not_cancelled_with_the_request(stage: Stage)
     for child in _others(stage, handle):
         wanted = "CANCELLED" if child.status().workflow == "work" else "COMPLETED"
         assert stage.end_of(child).state == wanted
-
-
-def test_a_second_cancel_reaches_children_too(stage: Stage) -> None:
-    stage.app.deploy_script('try { await Signal.next("x") } finally { await Signal.next("y") }', "child")
-    source = 'try { await Workflow.run("child", {}) } finally { await Signal.next("never") }'
-    handle = stage.start_script(source)
-    _waits_for(stage, handle, "child")
-    child = _child(stage, handle)
-    _waits_for(stage, child, "signal")
-    handle.cancel()
-    stage.until_event(handle, "Suspended", "signal never")
-    handle.cancel()
-    assert stage.end_of(handle).state == "CANCELLED"
-    stage.until_event(child, "CancelRequested")
-
-
-def test_a_paused_script_is_cancelled_at_once_with_its_children(stage: Stage) -> None:
-    stage.app.deploy_script('await Signal.next("never")', "child")
-    handle = stage.start_script('await Workflow.run("child", {})')
-    _waits_for(stage, handle, "child")
-    child = _child(stage, handle)
-    handle.pause()
-    handle.cancel()
-    assert handle.status().state == "CANCELLED"
-    assert stage.end_of(child).state == "CANCELLED"
 
 
 def test_a_timed_out_script_takes_its_children_and_tasks_along(stage: Stage) -> None:

@@ -16,6 +16,7 @@ from dalsegno.cli.desk import Desk
 from dalsegno.cli.glancing import NewEvents, Quiet
 from dalsegno.core.script_summary import TaskTally
 from dalsegno.core.summary import NodeSummary
+from dalsegno.engine.scripting.looking import cleaning_up
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.model.machine import MachineView
@@ -60,7 +61,8 @@ class ScriptMoment:
     """Where it is suspended; 0 before its first stop and after its end."""
     turning: Turning = ""
     """Whether the program itself has something to do."""
-    cancelling: bool = False
+    cleanup: str = ""
+    """What it does since it was asked to end."""
     activities: Mapping[str, Activity] = field(default_factory=dict)
     pending: tuple[Pending, ...] = ()
     began: Mapping[str, float] = field(default_factory=dict)
@@ -154,7 +156,7 @@ class ScriptProgress:
             self._tally.summaries(execution, tokens),
             machine.line if machine is not None and not over else 0,
             _turning(_resume(tokens)) if not over else "",
-            machine is not None and bool(machine.cancel) and not over,
+            cleaning_up(machine, tokens) if machine is not None and machine.cancel and not over else "",
             activities(tokens, TASKS),
             () if over else pending,
             dict(self._began),

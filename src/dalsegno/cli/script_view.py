@@ -73,8 +73,8 @@ class ScriptView:
             yield self._row(self.signs.states["QUEUED"], "QUEUED", "the program", doing)
         elif moment.turning == "gone":
             yield self._row(self.signs.states["FAILED"], "FAILED", "the program", "lost its process")
-        if moment.cancelling:
-            yield self._row(self.signs.states["CANCELLED"], "CANCELLED", "cancelled", "it may clean up first")
+        if moment.cleanup:
+            yield self._row(self.signs.states["CANCELLED"], "CANCELLED", "clean-up", moment.cleanup)
 
     def _waits(self, moment: ScriptMoment) -> Iterator[tuple[Text, Text, str]]:
         sign = self.signs.states["WAITING"]

@@ -125,8 +125,8 @@ async def _kept(client: Desk, execution: str) -> list[Wait]:
 def _held_up(moment: ScriptMoment) -> Iterator[Wait]:
     if moment.execution.state == "PAUSED":
         yield Wait("paused", "", "", "the execution is paused; resume it to go on")
-    if moment.cancelling:
-        yield Wait("running", "", "", "it was asked to end and cleans up")
+    if moment.cleanup:
+        yield Wait("cleanup", "", "", moment.cleanup)
 
 
 def _limits(moment: ScriptMoment) -> Iterator[Wait]:

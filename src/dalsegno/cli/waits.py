@@ -30,6 +30,7 @@ LOOKS = {
     "trouble": "FAILED",
     "queued": "QUEUED",
     "paused": "PAUSED",
+    "cleanup": "CANCELLED",
 }
 PROGRAMS = SCRIPTED | {"task"}
 """Kinds of executions whose tokens tell only half of it."""

@@ -161,8 +161,12 @@ class ServerCalls:
         await self.transport.send("POST", _path(execution, "signals"), Any, body, repeatable=True)
 
     async def cancel(self, execution: str, reason: str | None = None) -> None:
-        """Never sent twice: a second cancel ends a script that still cleans up."""
-        await self.transport.send("POST", _path(execution, "cancel"), Any, {"reason": reason})
+        await self.transport.send(
+            "POST", _path(execution, "cancel"), Any, {"reason": reason}, repeatable=True
+        )
+
+    async def terminate(self, execution: str, reason: str | None = None) -> None:
+        await self.transport.send("POST", _path(execution, "terminate"), Any, {"reason": reason})
 
     async def trigger(self, execution: str, payload: Any = UNCHANGED) -> None:
         body = {} if isinstance(payload, Unchanged) else {"input": payload}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dalsegno.core.orders import order_cancel_children
+from dalsegno.core.script_ending import TERMINATED, termination
 from dalsegno.core.situation import encode_record
 from dalsegno.model.effect import FinishExecution, PauseExecution, ResumeExecution
 from dalsegno.model.event import NewEvent
@@ -13,12 +14,23 @@ from dalsegno.model.transition import Transition
 def cancel(execution: str, now: float, reason: str | None = None, *, children: bool = False) -> Transition:
     """A graph ends at once; whatever was running commits into the void. ``children``: it may have some to end, too."""
     message = f"the execution was cancelled: {reason}" if reason else "the execution was cancelled"
-    error = encode_record(Failure(message, code="CANCELLED", type="CancelledError").as_dict())
+    failure = Failure(message, code="CANCELLED", type="CancelledError")
+    return _ended(execution, now, failure, "its parent was cancelled" if children else None)
+
+
+def terminate(execution: str, now: float, reason: str | None = None, *, children: bool = False) -> Transition:
+    """As a cancel, which leaves a graph nothing to do either; but it is recorded what was asked."""
+    failure = Failure(termination(reason), code="TERMINATED", type="TerminatedError")
+    return _ended(execution, now, failure, TERMINATED if children else None)
+
+
+def _ended(execution: str, now: float, failure: Failure, for_children: str | None) -> Transition:
+    error = encode_record(failure.as_dict())
     event = NewEvent("ExecutionCancelled", "", "", now, b'{"error":%b}' % error)
     finish = FinishExecution("CANCELLED", event, error=error)
-    if not children:
+    if for_children is None:
         return Transition(execution, (finish,))
-    return Transition(execution, (finish, order_cancel_children(execution, "its parent was cancelled")))
+    return Transition(execution, (finish, order_cancel_children(execution, for_children)))
 
 
 def pause(execution: str, now: float) -> Transition:

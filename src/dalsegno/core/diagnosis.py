@@ -19,6 +19,7 @@ from dalsegno.model.token import TokenView
 
 WaitKind = Literal[
     "paused",
+    "cleanup",
     "running",
     "lost",
     "queued",

@@ -9,9 +9,9 @@ from msgspec import Raw, Struct
 
 from dalsegno.model.effect import WriteOutbox
 
-Topic = Literal["start", "cancel", "cancel_children", "ended"]
+Topic = Literal["start", "cancel", "cancel_children", "ended", "cleanup"]
 """start: a child, or a schedule's next run · cancel: one child · cancel_children: all that are waited for ·
-ended: tell whoever started this execution."""
+ended: tell whoever started this execution · cleanup: a dead letter, since it ended before its clean-up did."""
 
 
 class Notice(Struct, frozen=True, omit_defaults=True):
@@ -47,7 +47,15 @@ class CancelOrder(Struct, frozen=True, omit_defaults=True):
     just ended this scope (or dropped tokens at its root: the empty one)."""
 
 
+class CleanupLetter(Struct, frozen=True):
+    """Why somebody should look at an execution that has ended."""
+
+    reason: str
+    at: float
+
+
 _encode = msgspec.json.Encoder().encode
+decode_letter = msgspec.json.Decoder(CleanupLetter).decode
 decode_start = msgspec.json.Decoder(StartOrder).decode
 decode_cancel = msgspec.json.Decoder(CancelOrder).decode
 decode_notice = msgspec.json.Decoder(Notice).decode
@@ -66,6 +74,11 @@ def order_cancel_children(execution: str, reason: str) -> WriteOutbox:
     return WriteOutbox(
         f"{execution}/cancel-children", "cancel_children", _encode(CancelOrder(execution, reason))
     )
+
+
+def order_letter(execution: str, reason: str, now: float) -> WriteOutbox:
+    """Written by the very commit that ends the execution."""
+    return WriteOutbox(f"{execution}/cleanup", "cleanup", _encode(CleanupLetter(reason, now)))
 
 
 def order_cancel_abandoned(execution: str, cause: str, ended_scope: str) -> WriteOutbox:

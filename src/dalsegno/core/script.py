@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from dalsegno.core.orders import CancelOrder, Notice, StartOrder, order_cancel, order_start
 from dalsegno.core.script_bodies import StartBody, TaskBody, TimerBody, encode_body, failed
-from dalsegno.core.script_ending import deadline_token, ended
+from dalsegno.core.script_ending import deadline_token, ended, grace_token
 from dalsegno.core.task_options import child_options, task_options
 from dalsegno.core.told import tell
 from dalsegno.core.turn import Turn
@@ -95,8 +95,12 @@ def commit_turn(lease: Lease, turn: Turn, now: float, events: Sequence[NewEvent]
     # The machine of one that ends is saved too, for the sake of the check: that must not come from one that moved on.
     effects.append(_saved(turn))
     kinds = {type(request) for request, _ in turn.requests}
-    if turn.dropped and turn.status == "suspended":
-        effects.append(DropTokens(turn.dropped))
+    if turn.status == "suspended":
+        if turn.dropped:
+            effects.append(DropTokens(turn.dropped))
+        if turn.grace_ends is not None:
+            effects.append(SpawnToken(grace_token(lease.execution, turn.grace_ends)))
+        effects += turn.carried
     if Cancel in kinds:
         effects += _called_off(lease, turn)
     if turn.status == "suspended":
@@ -180,7 +184,7 @@ def _requested(lease: Lease, turn: Turn, now: float) -> list[Effect]:
                 effects.append(order_start(_child_order(lease, request, inputs)))
     for body, due in timers:
         if reaches(turn.reachable, body.promise):
-            effects.append(SpawnToken(_timer_token(lease.execution, body, due)))
+            effects.append(SpawnToken(timer_token(lease.execution, body, due)))
     return effects
 
 
@@ -219,7 +223,7 @@ def _task_token(lease: Lease, request: StartTask, inputs: bytes, line: int, now:
     )
 
 
-def _timer_token(execution: str, body: TimerBody, due: float) -> NewToken:
+def timer_token(execution: str, body: TimerBody, due: float) -> NewToken:
     return NewToken(
         promise_token_id(execution, body.promise),
         "",

@@ -40,6 +40,25 @@ class StartBody(Struct, frozen=True, omit_defaults=True, gc=False):
     started_at: float
     attempt: int = 1
     """One more than the executions it retries."""
+    cleanup_of: str | None = None
+    """The execution whose machine it begins with, to go on with the clean-up."""
+
+
+class AskedTask(Struct, frozen=True, array_like=True, gc=False):
+    """A task of a script as its token says it, so that it can be asked again."""
+
+    promise: int
+    node: str
+    body: TaskBody
+    token: str
+    """The idempotency key of its runs, unless the script has given one."""
+    priority: int = 0
+
+
+class FailedTask(Struct, frozen=True, gc=False):
+    """What the completion of a failed task says beside its error."""
+
+    asked: AskedTask | None = None
 
 
 encode_body = msgspec.json.Encoder().encode
@@ -47,6 +66,10 @@ decode_task = msgspec.json.Decoder(TaskBody).decode
 decode_timer = msgspec.json.Decoder(TimerBody).decode
 decode_start_body = msgspec.json.Decoder(StartBody).decode
 _decode_error = msgspec.json.Decoder(ErrorValue).decode
+_decode_failed_task = msgspec.json.Decoder(FailedTask).decode
+
+LARGEST_ASKED = 64 * 1024
+"""Bytes of a failed task that are kept for asking it again."""
 
 
 def with_own_input(view: ExecutionView) -> ExecutionView:
@@ -61,8 +84,18 @@ def succeeded(promise: int, result: Result) -> Completion:
     return Completion(promise, True, data)
 
 
-def failed(promise: int, error: ErrorValue) -> Completion:
-    return Completion(promise, False, INLINE + encode_body(error))
+def failed(promise: int, error: ErrorValue, asked: AskedTask | None = None) -> Completion:
+    data = encode_body(error)
+    if asked is not None:
+        data = b'%b,"asked":%b}' % (data[:-1], encode_body(asked))
+    return Completion(promise, False, INLINE + data)
+
+
+def asked_again(completion: Completion) -> AskedTask | None:
+    """The task behind a failure, if that is known."""
+    if completion.ok:
+        return None
+    return _decode_failed_task(completion.data[1:]).asked
 
 
 def error_in(completion: Completion) -> Err:

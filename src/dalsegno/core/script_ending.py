@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from dalsegno.core.ending import completion_event
-from dalsegno.core.orders import order_cancel_children
+from dalsegno.core.orders import order_cancel_children, order_letter
 from dalsegno.core.script_bodies import encode_body
 from dalsegno.core.turn import Turn
 from dalsegno.lang.effects import ErrorValue
@@ -16,21 +16,23 @@ from dalsegno.model.effect import (
     Effect,
     FinishExecution,
     RequestCancel,
-    SpawnToken,
+    SaveMachine,
     WriteOutbox,
 )
 from dalsegno.model.event import EventKind, NewEvent
 from dalsegno.model.execution import EndState, NewExecution
 from dalsegno.model.ids import derive
-from dalsegno.model.machine import CancelReason
+from dalsegno.model.machine import MachineView
 from dalsegno.model.token import RESUME_PRIORITY, SYSTEM_QUEUE, Lease, NewToken
 from dalsegno.model.transition import Transition
 
-CANCEL_GRACE = 30.0
-"""Seconds a script may clean up after it was cancelled or timed out."""
 CANCELLED = "its parent was cancelled"
 TIMED_OUT = "its parent timed out"
 FAILED = "its parent failed"
+TERMINATED = "its parent was terminated"
+LATE = "the execution did not end within its timeout"
+GRACE = "grace"
+"""Node of the token that ends a clean-up."""
 
 
 def deadline_token(execution: str, name: str, due: float) -> NewToken:
@@ -51,23 +53,44 @@ def ended(execution: str, turn: Turn, now: float) -> list[Effect]:
     """A script ends at its ``return`` or an uncaught throw, whatever still runs: tasks are handed over, children are
     cancelled unless it returned. After a cancellation or a timeout nothing lives on."""
     if turn.cancel == "cancel":
-        return _cancelled(execution, now, turn.output, turn.error)
+        return _cleaned_up(execution, turn, now, _cancelled(execution, now, turn.output, turn.error))
     if turn.cancel == "timeout":
-        return [*_timed_out(execution, now, turn.error or _late(None))]
+        return _cleaned_up(execution, turn, now, _timed_out(execution, now, turn.error or _late(None)))
     if turn.error is not None:
         return [order_cancel_children(execution, FAILED), failing(turn.error, now, hand_over=True)]
     event = completion_event(now, turn.output)
     return [FinishExecution("COMPLETED", event, turn.output, hand_over=True)]
 
 
-def _cancelled(
-    execution: str, now: float, output: bytes | None = None, error: ErrorValue | None = None
+def _cleaned_up(
+    execution: str, turn: Turn, now: float, ending: tuple[WriteOutbox, FinishExecution]
 ) -> list[Effect]:
+    """A clean-up that failed is for somebody to look at."""
+    children, finish = ending
+    if not is_failed_cleanup(turn) or turn.error is None:
+        return [children, finish]
+    what = "cancelled" if turn.cancel == "cancel" else "timed out"
+    reason = f"the execution was {what} and its clean-up failed: {turn.error.message}"
+    return [children, order_letter(execution, reason, now), replace(finish, context=turn.unfinished)]
+
+
+def is_failed_cleanup(turn: Turn) -> bool:
+    """Whether a script that was asked to end did so with an error of its own."""
+    if not turn.cancel or turn.error is None:
+        return False
+    if turn.cancel == "cancel":
+        return turn.error.code != "CancelledError"
+    return turn.error.code != "TimeoutError" or not turn.error.message.startswith(LATE)
+
+
+def _cancelled(
+    execution: str, now: float, output: bytes | None, error: ErrorValue | None
+) -> tuple[WriteOutbox, FinishExecution]:
     cause = error or ErrorValue("CancelledError", "the execution was cancelled")
     finish = _finish("CANCELLED", "ExecutionCancelled", cause, now, hand_over=False)
     if error is None and output is not None:
-        finish = msgspec.structs.replace(finish, output=output)
-    return [order_cancel_children(execution, CANCELLED), finish]
+        finish = replace(finish, output=output)
+    return order_cancel_children(execution, CANCELLED), finish
 
 
 def _timed_out(execution: str, now: float, error: ErrorValue) -> tuple[WriteOutbox, FinishExecution]:
@@ -76,7 +99,7 @@ def _timed_out(execution: str, now: float, error: ErrorValue) -> tuple[WriteOutb
 
 def _late(timeout: float | None) -> ErrorValue:
     limit = f" of {timeout:g} s" if timeout is not None else ""
-    return ErrorValue("TimeoutError", f"the execution did not end within its timeout{limit}")
+    return ErrorValue("TimeoutError", f"{LATE}{limit}")
 
 
 def failing(error: ErrorValue, now: float, *, hand_over: bool) -> FinishExecution:
@@ -127,36 +150,74 @@ def fail_at_start(new: NewExecution, error: ErrorValue, now: float) -> Transitio
 # -- cancellation and timeout ---------------------------------------------------------------------------------
 
 
-def cancel_script(
-    execution: str, now: float, reason: str | None, grace: float, *, repeatable: bool = False
-) -> Transition:
-    """Throws ``CancelledError`` at the script's await; after the grace, or on a second cancel, it ends. ``repeatable``:
-    an order that may be delivered twice, which then counts once."""
+def cancel_script(execution: str, now: float, reason: str | None) -> Transition:
+    """Throws ``CancelledError`` at the script's await. The turn that is told begins its grace, if it has one; a second
+    cancel changes nothing."""
     message = f"the execution was cancelled: {reason}" if reason else "the execution was cancelled"
     error = ErrorValue("CancelledError", message)
     finish = _finish("CANCELLED", "ExecutionCancelled", error, now, hand_over=False)
     event = NewEvent("CancelRequested", "", "", now, encode_body({"reason": reason}))
-    request = RequestCancel(
-        "cancel", event, finish, repeatable, (order_cancel_children(execution, CANCELLED),)
-    )
-    return Transition(execution, (request, SpawnToken(deadline_token(execution, "grace", now + grace))))
-
-
-def expire_script(
-    lease: Lease, cancel: CancelReason, now: float, timeout: float | None, grace: float
-) -> Transition:
-    """A deadline has passed: the execution's own, or the grace after a request to end. A script that is cleaning up
-    already goes on doing so until its grace is over."""
-    late = _late(timeout)
-    if lease.node != "grace":
-        event = NewEvent("CancelRequested", "", "", now, encode_body({"reason": late.message}))
-        children, finish = _timed_out(lease.execution, now, late)
-        request = RequestCancel("timeout", event, finish, repeatable=True, owed=(children,))
-        effects: list[Effect] = [request, SpawnToken(deadline_token(lease.execution, "grace", now + grace))]
-    elif cancel == "cancel":
-        effects = _cancelled(lease.execution, now)
-    else:
-        effects = [*_timed_out(lease.execution, now, late)]
     return Transition(
-        lease.execution, tuple(effects), (), lease.token, lease.fence, "", lease.live, epoch=lease.epoch
+        execution, (RequestCancel("cancel", event, finish, (order_cancel_children(execution, CANCELLED),)),)
+    )
+
+
+def grace_token(execution: str, due: float) -> NewToken:
+    """Ends a clean-up that takes longer than its workflow allows."""
+    return deadline_token(execution, GRACE, due)
+
+
+def expire_script(lease: Lease, now: float, timeout: float | None) -> Transition:
+    """The execution's own deadline has passed. A script that is cleaning up already goes on doing so."""
+    late = _late(timeout)
+    event = NewEvent("CancelRequested", "", "", now, encode_body({"reason": late.message}))
+    children, finish = _timed_out(lease.execution, now, late)
+    return _by_deadline(lease, RequestCancel("timeout", event, finish, owed=(children,)))
+
+
+def cut_off(
+    lease: Lease, view: MachineView, now: float, grace: float | None, unfinished: bytes | None
+) -> Transition:
+    """The grace of a clean-up is over: the execution ends as it was asked to, and what it had not done yet is kept.
+    Refused if its machine has moved on meanwhile."""
+    limit = f" of {grace:g} s" if grace is not None else ""
+    what = "cancelled" if view.cancel == "cancel" else "timed out"
+    message = (
+        f"the execution was {what}; its clean-up did not end within its cancel_grace{limit} and was cut off"
+    )
+    error = ErrorValue("CLEANUP_CUT_OFF", message, "CleanupCutOff")
+    state: EndState = "CANCELLED" if view.cancel == "cancel" else "FAILED"
+    kind: EventKind = "ExecutionCancelled" if view.cancel == "cancel" else "ExecutionFailed"
+    finish = replace(_finish(state, kind, error, now, hand_over=False), context=unfinished)
+    children = order_cancel_children(lease.execution, CANCELLED if view.cancel == "cancel" else TIMED_OUT)
+    letter = order_letter(lease.execution, message, now)
+    return _by_deadline(lease, _unmoved(view), children, letter, finish)
+
+
+def terminate_script(
+    execution: str, view: MachineView | None, now: float, reason: str | None, unfinished: bytes | None
+) -> Transition:
+    """Ends it at once, whatever it does: no clean-up. Refused if its machine has moved on since ``view``."""
+    error = ErrorValue("TERMINATED", termination(reason), "TerminatedError")
+    finish = _finish("CANCELLED", "ExecutionCancelled", error, now, hand_over=False)
+    effects: list[Effect] = [_unmoved(view)] if view is not None else []
+    effects.append(order_cancel_children(execution, TERMINATED))
+    if unfinished is not None:
+        effects.append(order_letter(execution, f"{error.message}; it had no chance to clean up", now))
+    return Transition(execution, (*effects, replace(finish, context=unfinished)))
+
+
+def termination(reason: str | None) -> str:
+    return f"the execution was terminated: {reason}" if reason else "the execution was terminated"
+
+
+def _unmoved(view: MachineView) -> SaveMachine:
+    """For the sake of the check: an ending must not lose what the machine has done since it was read. What it would
+    save is not written."""
+    return SaveMachine(view.version, b"", view.inbox, view.wake, view.reachable, view.line, interrupted=True)
+
+
+def _by_deadline(lease: Lease, *effects: Effect) -> Transition:
+    return Transition(
+        lease.execution, effects, (), lease.token, lease.fence, "", lease.live, epoch=lease.epoch
     )

@@ -7,7 +7,15 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from dalsegno.core.ending import completion_event
-from dalsegno.core.script_bodies import TaskBody, encode_body, failed, succeeded
+from dalsegno.core.script_bodies import (
+    LARGEST_ASKED,
+    AskedTask,
+    TaskBody,
+    decode_task,
+    encode_body,
+    failed,
+    succeeded,
+)
 from dalsegno.core.script_ending import error_object, failing
 from dalsegno.core.situation import Result, RunRecord, encode_record
 from dalsegno.lang.effects import ErrorValue
@@ -30,8 +38,14 @@ class TaskDone(Struct, frozen=True, gc=False):
     result: Result = Result(b"null")
     error: ErrorValue | None = None
 
-    def completion(self, promise: int) -> Completion:
-        return succeeded(promise, self.result) if self.error is None else failed(promise, self.error)
+    def completion(self, promise: int, lease: Lease) -> Completion:
+        """Of a failed task with what it was asked: whoever goes on after the failure can ask it again."""
+        if self.error is None:
+            return succeeded(promise, self.result)
+        asked = None
+        if len(lease.data) <= LARGEST_ASKED:
+            asked = AskedTask(promise, lease.node, decode_task(lease.data), lease.token, lease.priority)
+        return failed(promise, self.error, asked)
 
 
 class TaskRecord(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from dalsegno.lang.effects import Effect as Request
 from dalsegno.lang.effects import ErrorValue
+from dalsegno.model.effect import Effect
 from dalsegno.model.machine import CancelReason, Completion, Ranges, TakenSignal, Wake
 
 TurnStatus = Literal["suspended", "completed", "failed"]
@@ -40,5 +41,11 @@ class Turn(Struct, gc=False):
     """Bytes that the machine takes while it waits: its snapshot, and blobs beside it."""
     blobs: frozenset[str] = frozenset()
     """Names in the snapshot."""
+    unfinished: bytes | None = None
+    """Of a clean-up that failed: what is kept of it."""
+    grace_ends: float | None = None
+    """When a clean-up is cut off."""
+    carried: Sequence[Effect] = ()
+    """What it waits for since another execution did."""
     dropped: tuple[str, ...] = ()
     """Tokens of timers that nothing waits for any more."""

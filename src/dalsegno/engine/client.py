@@ -13,12 +13,12 @@ from dalsegno.core.context import Context, decode_page
 from dalsegno.core.diagnosis import Wait, never_silent, waits
 from dalsegno.core.orders import StartOrder
 from dalsegno.core.script_bodies import with_own_input
-from dalsegno.core.script_ending import CANCEL_GRACE, cancel_script
 from dalsegno.core.script_summary import TaskTally
 from dalsegno.core.summary import NodeSummary, summarise
 from dalsegno.core.values import decode_value
 from dalsegno.engine.again import Repetition
 from dalsegno.engine.approvals import Approval, ApprovalPlace, Approvals
+from dalsegno.engine.cancelling import Cancelling
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.endings import Endings
@@ -90,7 +90,7 @@ class Client:
         self.launcher = Launcher(self)
         self.pending = Pending(self)
         self.repetition = Repetition(self)
-        self.cancel_grace = CANCEL_GRACE
+        self.cancelling = Cancelling(self)
         self.seals: SnapshotSeals | None = None
         self.offload = definitions.offload
         """Where work on callers' data goes that is too long for the loop."""
@@ -230,21 +230,13 @@ class Client:
         """Buffered, first in first out per name; the same ``id`` again changes nothing. See `Signalling.send`."""
         await Signalling(self).send(execution, name, payload, id)
 
-    async def cancel(self, execution: str, reason: str | None = None, *, ordered: bool = False) -> None:
-        """Graphs end at once; a script may clean up first. A second cancel ends it, unless it is ``ordered`` by another
-        execution: such an order may come twice."""
-        now = self.stack.ledger.now()
-        view = await self.status(execution)
-        if view.kind in SCRIPTED:
-            transition = cancel_script(execution, now, reason, self.cancel_grace, repeatable=ordered)
-        else:
-            transition = commands.cancel(execution, now, reason, children=self._may_have_children(view))
-        await self._command(transition, "cancel")
+    async def cancel(self, execution: str, reason: str | None = None) -> None:
+        """Graphs end at once; a script cleans up first. A second cancel changes nothing."""
+        await self.cancelling.cancel(execution, reason)
 
-    def _may_have_children(self, view: ExecutionView) -> bool:
-        """Whether a graph has nodes that wait for executions; one that is not at hand may."""
-        program = self.definitions.cached(view.definition)
-        return view.kind == "graph" and (program is None or bool(program.plan.children))
+    async def terminate(self, execution: str, reason: str | None = None) -> None:
+        """Ends it at once, without a clean-up; see `Cancelling.terminate`."""
+        await self.cancelling.terminate(execution, reason)
 
     async def pause(self, execution: str) -> None:
         await self._command(commands.pause(execution, self.stack.ledger.now()), "pause")
@@ -422,7 +414,7 @@ class Client:
         if view.state != "COMPLETED":
             for left in await self.stack.ledger.left(execution, ""):
                 found.update(await self._materialise(execution, decode_body(left.data).context))
-        if view.context is not None:
+        if view.context is not None and view.kind == "graph":
             found.update(await self._materialise(execution, decode_body(view.context).context))
         if "$trigger" not in found:
             found = {"$trigger": msgspec.Raw(view.input), **found}

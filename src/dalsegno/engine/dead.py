@@ -3,6 +3,8 @@
 * ``outbox``: an order of one execution for another that no process could carry out so far
 * ``token``: a step that no process can run, because each lacks a module or a node type; it is tried for ever
 * ``stuck``: an execution that nothing can move any more, as the reconciler reports it
+* ``cleanup``: an execution that ended before its clean-up did: terminated, cut off by its ``cancel_grace``, or because
+  the clean-up failed
 * ``execution``: one that failed not by itself, but for a reason of the system: its worker died again and again, the
   store could not hold its output, its state was damaged, or the engine broke
 """
@@ -10,18 +12,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
 
+from dalsegno.core.orders import CleanupLetter, decode_letter
 from dalsegno.engine.engine import Engine
-from dalsegno.engine.troubles import KIND, Written, decode, record_id
+from dalsegno.engine.troubles import CLEANUP, KIND, Written, decode, record_id
 from dalsegno.errors import Conflict, NotFound
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter, Place
 
-DeadKind = Literal["outbox", "token", "stuck", "execution"]
+DeadKind = Literal["outbox", "token", "cleanup", "stuck", "execution"]
 
 SYSTEM_FAILURES = frozenset(
     ("WORKER_LOST", "NOT_STORABLE", "SNAPSHOT_DAMAGED", "INTERNAL_ERROR", "TASK_NOT_FOUND")
@@ -47,9 +50,9 @@ class DeadLetter(Struct, frozen=True):
 
 
 class DeadPlace(Struct, frozen=True, array_like=True):
-    """Behind which one the list goes on: a record of a trouble, an execution that is stuck, or a failed one."""
+    """Behind which one the list goes on: a record of a trouble or a clean-up, an execution that is stuck or failed."""
 
-    part: Literal["trouble", "stuck", "failed"] = "trouble"
+    part: Literal["trouble", "cleanup", "stuck", "failed"] = "trouble"
     id: str = ""
     created_at: float = 0.0
     """Of the failed execution."""
@@ -78,14 +81,16 @@ class DeadLetters:
     async def page(
         self, after: DeadPlace | None = None, limit: int = 100
     ) -> tuple[list[DeadLetter], DeadPlace | None]:
-        """Troubles first, then what is stuck, each by id; then failed executions, the newest first. And where the next
-        page begins; None where this was the last one. A page looks at a bounded number of failed executions, and may
-        so have few letters, or none, before the list is at its end."""
+        """Troubles first, then clean-ups and what is stuck, each by id; then failed executions, the newest first. And
+        where the next page begins; None where this was the last one. A page looks at a bounded number of failed
+        executions, and may so have few letters, or none, before the list is at its end."""
         at = after or DeadPlace()
         wanted = limit + 1
         found: Placed = []
         if at.part == "trouble":
             found += await self._troubles(at.id, wanted)
+        if at.part in ("trouble", "cleanup") and len(found) < wanted:
+            found += await self._cleanups(at.id if at.part == "cleanup" else "", wanted - len(found))
         if at.part != "failed" and len(found) < wanted:
             found += await self._stuck(at.id if at.part == "stuck" else "")
         further = None
@@ -103,6 +108,10 @@ class DeadLetters:
         if kind == "execution":
             failed = await self._failed_one(name)
             return (await self.client.repetition.rerun(failed, None, None, None, starter)).execution
+        if kind == "cleanup":
+            started = await self.client.cancelling.clean_up(name, starter)
+            await self.stack.records.remove(CLEANUP, name)
+            return started.execution
         if kind == "stuck":
             await self.client.status(name)
             await self.engine.reconciler.check(name)
@@ -113,8 +122,12 @@ class DeadLetters:
         return written.trouble.execution
 
     async def drop(self, id: str) -> str:
-        """Gives it up: an order is not carried out, an execution is cancelled, a failed one is only not shown."""
+        """Gives it up: an order is not carried out, an execution is cancelled, an ended one is only not shown."""
         kind, name = self._parts(id)
+        if kind == "cleanup":
+            await self._cleanup_letter(name)
+            await self.stack.records.remove(CLEANUP, name)
+            return name
         if kind == "execution":
             await self.stack.records.put(DROPPED, await self._failed_one(name), b"")
             return name
@@ -182,6 +195,30 @@ class DeadLetters:
         await self.stack.records.remove(KIND, record_id(kind, name))
         self.engine.troubles.forget(kind, name)
 
+    # -- clean-ups --------------------------------------------------------------------------------------------
+
+    async def _cleanups(self, after: str, wanted: int) -> Placed:
+        """An execution that retention has removed is still told of."""
+        found: Placed = []
+        for record in await self.stack.records.page(CLEANUP, after, wanted):
+            letter = decode_letter(record.data)
+            view = await self.stack.archive.execution(record.id)
+            reason = (
+                letter.reason if view is not None else f"{letter.reason}; the execution was removed since"
+            )
+            workflow = view.workflow if view is not None else ""
+            shown = DeadLetter(f"cleanup:{record.id}", "cleanup", record.id, workflow, reason, letter.at)
+            found.append((shown, DeadPlace("cleanup", record.id)))
+        return found
+
+    async def _cleanup_letter(self, execution: str) -> CleanupLetter:
+        record = await self.stack.records.get(CLEANUP, execution)
+        if record is None:
+            raise NotFound(
+                f"there is no dead letter cleanup:{execution}; it may have been taken up meanwhile"
+            )
+        return decode_letter(record.data)
+
     # -- executions -------------------------------------------------------------------------------------------
 
     async def _stuck(self, after: str) -> Placed:
@@ -230,7 +267,7 @@ class DeadLetters:
 
     def _parts(self, id: str) -> tuple[str, str]:
         kind, colon, name = id.partition(":")
-        if not colon or not name or kind not in ("outbox", "token", "stuck", "execution"):
+        if not colon or not name or kind not in get_args(DeadKind):
             raise NotFound(
                 f"{id[:200]!r} names no dead letter; the list shows ids such as 'execution:0198f3'"
             )

@@ -160,7 +160,6 @@ class Engine:
             stack, self.definitions, self.committer, self.endings, self.loader, self.settings.limits
         )
         self.client.seals = self.seals
-        self.client.cancel_grace = self.settings.cancel_grace
         self.client.task_limit = self._task_limit
         self.client.notice_due = self.timers.notice
         if self._tasks is not None:

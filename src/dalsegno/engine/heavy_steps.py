@@ -99,6 +99,7 @@ class Setting(Struct, frozen=True):
     limits: EngineLimits
     items_per_commit: int
     types: list[TypeSpec]
+    cancel_grace: float | None = None
 
 
 class Request(Struct, frozen=True):
@@ -193,6 +194,7 @@ class HeavySteps:
             "left": ledger.left,
             "gate_used": ledger.gate_used,
             "machine": ledger.machine,
+            "inspect": ledger.inspect,
             "execution": archive.execution,
             "events": archive.events,
             "definition_by_hash": archive.definition_by_hash,
@@ -416,7 +418,7 @@ class HeavySteps:
             node_type = types.get(name)
             if not node_type.pure:
                 found.append(_type_spec(node_type.spec, node_type.needs, node_type.receive is not None))
-        return Setting(self._steps.limits, self._steps.items_per_commit, found)
+        return Setting(self._steps.limits, self._steps.items_per_commit, found, self._scripts.cancel_grace)
 
     def _end(self, process: ChildProcess) -> None:
         process.kill()

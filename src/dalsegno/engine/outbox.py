@@ -28,7 +28,7 @@ from dalsegno.engine.outage import Outage, Pause
 from dalsegno.engine.scripting.failures import class_names
 from dalsegno.engine.scripting.programs import ScriptProgram
 from dalsegno.engine.starting import never_started
-from dalsegno.engine.troubles import Trouble
+from dalsegno.engine.troubles import CLEANUP, Trouble
 from dalsegno.errors import (
     BadConfiguration,
     Conflict,
@@ -177,6 +177,7 @@ class Outbox:
             "cancel": self._cancel,
             "cancel_children": self._cancel_children,
             "ended": self._ended,
+            "cleanup": self._cleanup,
         }
 
     # -- starting ---------------------------------------------------------------------------------------------
@@ -309,7 +310,7 @@ class Outbox:
 
     async def _cancel_one(self, order: CancelOrder) -> None:
         try:
-            await self.client.cancel(order.execution, order.reason, ordered=True)
+            await self.client.cancel(order.execution, order.reason)
         except (NotFound, Conflict):
             return
 
@@ -324,6 +325,10 @@ class Outbox:
                 if child.state not in ENDED and child.id not in kept:
                     await self._cancel_one(CancelOrder(child.id, order.reason))
             before = page[-1].id
+
+    async def _cleanup(self, entry: OutboxEntry) -> None:
+        """A dead letter for people. It is dropped by them, or when a new execution goes on with the clean-up."""
+        await self.client.stack.records.put(CLEANUP, entry.execution, entry.data)
 
     async def _still_awaited(self, order: CancelOrder) -> frozenset[str]:
         if order.ended_scope is None:

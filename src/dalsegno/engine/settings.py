@@ -76,5 +76,6 @@ class EngineSettings:
     limits: EngineLimits = DEFAULT_LIMITS
     unsealed_seconds: float = 90 * 86400.0
     """How long snapshots of Python workflows without a seal are accepted after sealing has begun in a store."""
-    cancel_grace: float = 30.0
-    """How long a cancelled or timed-out script may clean up."""
+    cancel_grace: float | None = None
+    """Seconds for which a cancelled or timed-out script may clean up, unless its workflow names its own. None: until it
+    is done."""

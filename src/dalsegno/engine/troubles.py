@@ -21,6 +21,8 @@ logger = logging.getLogger("dalsegno.troubles")
 
 KIND = "trouble"
 """Of the records."""
+CLEANUP = "cleanup"
+"""Of the records about executions that ended before their clean-up did."""
 TELLING_TRIES = 3
 """What fails less often may be on its way to a process that can do it."""
 REMEMBERED = 10_000

@@ -521,10 +521,11 @@ class Worker:
         if outcome.reason in ("finished", "unknown"):
             instead = self.scripts.handed_over(lease, step)
         if instead is None:
-            if lease.kind == "task" and outcome.reason in (
-                "finished",
-                "unknown",
-            ):  # it is an execution of its own by now, and begins anew
+            is_handed_over = lease.kind == "task" and outcome.reason in ("finished", "unknown")
+            is_outdated = lease.kind in ("resume", "deadline") and outcome.reason == "version"
+            if (
+                is_handed_over or is_outdated
+            ):  # it is an execution of its own by now, or reads what has changed
                 await self.letting_go.give_back(name, [lease])
             return
         answer = await self._commit(lease, instead)

@@ -245,19 +245,15 @@ class DeliverToToken(Struct, frozen=True, gc=False, tag=True):
 
 
 class RequestCancel(Struct, frozen=True, gc=False, tag=True):
-    """Asks a script to end: notes the reason, records ``event`` and makes the resume token ready. An execution that
-    has no machine, is paused, or was asked before, ends at once with ``finish`` (and without ``event``): asking
-    twice is not the same as asking once.
-
-    ``repeatable``: a request that may come twice, or beside another. A script that was asked before is then left to
-    clean up, and a command that begins with it is ``AlreadyApplied``. ``owed`` goes into the outbox with ``finish``,
-    and only with it.
+    """Asks a script to end: notes the reason, records ``event`` and makes the resume token ready. A paused execution
+    is resumed, so that it can clean up. One that was asked before is left to clean up: a command that begins with this
+    effect is then ``AlreadyApplied``. An execution that has no machine, or has not begun, ends at once with ``finish``
+    (and without ``event``); ``owed`` goes into the outbox with ``finish``, and only with it.
     """
 
     reason: CancelReason
     event: NewEvent
     finish: FinishExecution
-    repeatable: bool = False
     owed: tuple[WriteOutbox, ...] = ()
 
 

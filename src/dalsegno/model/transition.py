@@ -98,8 +98,9 @@ class AlreadyApplied(Struct, frozen=True, gc=False):
     """The same step came to the same conclusion before; nothing changed now."""
 
 
-StaleReason = Literal["fence", "version", "scope", "finished", "unknown", "pending"]
-"""pending: the execution has not begun, and what was asked of it makes no sense before."""
+StaleReason = Literal["fence", "version", "scope", "finished", "unknown", "pending", "paused"]
+"""pending: the execution has not begun, and what was asked of it makes no sense before. paused: its deadline does not
+pass before it is resumed."""
 
 
 class Stale(Struct, frozen=True, gc=False):

@@ -24,6 +24,7 @@ SHOWN = 20
 
 MEANT: dict[BulkAction, tuple[ExecutionState, ...]] = {
     "cancel": ("PENDING", "RUNNING", "PAUSED"),
+    "terminate": ("PENDING", "RUNNING", "PAUSED"),
     "pause": ("RUNNING",),
     "resume": ("PAUSED",),
     "retry": ("FAILED",),
@@ -133,7 +134,9 @@ async def _act_on(
     try:
         match request.action:
             case "cancel":
-                await client.cancel(view.id, request.reason, ordered=True)  # twice is once, for scripts too
+                await client.cancel(view.id, request.reason)
+            case "terminate":
+                await client.terminate(view.id, request.reason)
             case "pause":
                 await client.pause(view.id)
             case "resume":

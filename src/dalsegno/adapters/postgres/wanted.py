@@ -201,6 +201,7 @@ def _post_signal(wanted: Wanted, execution: str, effect: PostSignal) -> None:
 
 def _request_cancel(wanted: Wanted, execution: str, effect: RequestCancel) -> None:
     wanted.machines.add(execution)
+    wanted.unfinished.add(execution)  # should it be paused
     _finish(wanted, execution, effect.finish)
 
 

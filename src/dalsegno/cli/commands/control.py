@@ -1,4 +1,4 @@
-"""``trigger``, ``signal``, ``pause`` and ``cancel``."""
+"""``trigger``, ``signal``, ``pause``, ``cancel`` and ``terminate``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
     app.command("signal")(signal)
     app.command("pause")(pause)
     app.command("cancel")(cancel)
+    app.command("terminate")(terminate)
 
 
 def trigger(
@@ -98,9 +99,31 @@ def cancel(
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """Cancel an execution for good. A script may clean up first; a second cancel ends it at once."""
+    """Cancel an execution: graphs end at once, scripts and Python workflows clean up first."""
+
+    async def ask(client: Desk, found: str) -> str | None:
+        await client.cancel(found, reason)
+        state = (await client.status(found)).state
+        return None if state == "CANCELLED" else f"asked {found} to end; it cleans up first"
+
+    _command(execution, store, server, ask, "cancelled", json=json)
+
+
+def terminate(
+    execution: ExecutionId,
+    reason: Annotated[str | None, typer.Option(help="Recorded in its history.", show_default=False)] = None,
+    store: Store = None,
+    server: Server = None,
+    json: Json = False,
+) -> None:
+    """End an execution at once, without a clean-up. `dalsegno dead` lists what was left."""
     _command(
-        execution, store, server, lambda client, found: client.cancel(found, reason), "cancelled", json=json
+        execution,
+        store,
+        server,
+        lambda client, found: client.terminate(found, reason),
+        "terminated",
+        json=json,
     )
 
 

@@ -143,11 +143,14 @@ class MachineReply(Struct):
     reachable: Ranges
     mailbox: tuple[str, ...] = ()
     things: list[ThingReply] | None = None
+    interrupted: bool = False
 
     def view(self) -> MachineView:
         wake = Wake(signals=self.signals, awaited=self.awaited)
         signals = tuple(SignalView("", name, b"", number) for number, name in enumerate(self.mailbox))
-        return MachineView(0, b"", self.reachable, wake, 0, 0, self.line, self.cancel, False, (), signals)
+        return MachineView(
+            0, b"", self.reachable, wake, 0, 0, self.line, self.cancel, self.interrupted, (), signals
+        )
 
 
 class InspectionReply(Struct):

@@ -107,6 +107,13 @@ def resume_execution(execution: ExecutionRow, rows: Workspace, now: float) -> li
     return changed
 
 
+def hold_deadline(token: TokenRow, rows: Workspace) -> None:
+    """A deadline passed at the moment of a pause, in which no clock of the execution runs: it passes after it."""
+    token.state = "held"
+    token.owner = None
+    rows.save_token(token)
+
+
 def release_row(token: TokenRow, lost: bool, rows: Workspace, now: float) -> None:
     """A lease ends without a commit: handed back, or lost with its worker."""
     token.state = "ready"

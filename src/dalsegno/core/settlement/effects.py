@@ -176,6 +176,14 @@ class Application:
         token.state = "ready"
         self.ready.append(ReadyToken(token.id, token.execution, token.queue, token.priority))
 
+    def end_pause(self, event: NewEvent) -> None:
+        self.record(event)
+        for token in resume_execution(self.execution, self.rows, self.now):
+            if token.state == "ready":
+                self.ready.append(ReadyToken(token.id, token.execution, token.queue, token.priority))
+            elif token.due is not None:
+                self.due(token.due)
+
     def _may_keep(self, new: NewToken) -> bool:
         """What has a limit key stands in line for its slot, whoever asks for it."""
         return new.id in self.transition.keep and new.limit_key is None and self.execution.state == "RUNNING"
@@ -341,12 +349,7 @@ def _pause(work: Application, effect: PauseExecution) -> None:
 
 
 def _resume(work: Application, effect: ResumeExecution) -> None:
-    work.record(effect.event)
-    for token in resume_execution(work.execution, work.rows, work.now):
-        if token.state == "ready":
-            work.ready.append(ReadyToken(token.id, token.execution, token.queue, token.priority))
-        elif token.due is not None:
-            work.due(token.due)
+    work.end_pause(effect.event)
 
 
 def _write_outbox(work: Application, effect: WriteOutbox) -> None:

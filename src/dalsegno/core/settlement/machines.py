@@ -13,7 +13,8 @@ from dalsegno.core.settlement.endings import finish
 from dalsegno.core.settlement.rows import ExecutionRow, MachineRow
 from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.errors import InternalError
-from dalsegno.model.effect import RequestCancel, SaveMachine, SettlePromise, WakeMachine
+from dalsegno.model.effect import FinishExecution, RequestCancel, SaveMachine, SettlePromise, WakeMachine
+from dalsegno.model.event import NewEvent
 from dalsegno.model.ids import resume_token_id
 from dalsegno.model.machine import Completion, reaches
 from dalsegno.model.token import RESUME_NODE, RESUME_PRIORITY, SYSTEM_QUEUE, NewToken
@@ -24,17 +25,23 @@ if TYPE_CHECKING:
 
 
 def is_outdated(transition: Transition, execution: ExecutionRow, rows: Workspace) -> bool:
-    """Whether it saves a machine that has moved on since it was read, or goes on with one that must not move. Asked
-    before anything is applied."""
+    """Whether it saves a machine that has moved on since it was read, goes on with one that must not move, or ends one
+    that was asked to end meanwhile and has not been told. Asked before anything is applied."""
     for effect in transition.effects:
         if type(effect) is SaveMachine:
             machine = rows.machine(transition.execution)
             if machine is None or machine.version != effect.version:
                 return True
+            if machine.cancel and not effect.interrupted and _ends(transition):
+                return True
             if effect.settled is not None:
                 paused = execution.state == "PAUSED"
                 return paused or machine.resuming or machine.inbox != effect.read
     return False
+
+
+def _ends(transition: Transition) -> bool:
+    return any(type(effect) is FinishExecution for effect in transition.effects)
 
 
 # -- effects --------------------------------------------------------------------------------------------------
@@ -149,15 +156,15 @@ def is_settled(rows: Workspace, execution: str, effect: SettlePromise) -> bool:
 
 def request_cancel(work: Application, effect: RequestCancel) -> None:
     machine = work.machine_row()
-    if machine is not None and effect.repeatable and machine.cancel:
-        return
-    if machine is None or machine.cancel or work.execution.state in ("PAUSED", "PENDING"):
+    if machine is None or work.execution.state == "PENDING":
         finish(work, effect.finish)
         for order in effect.owed:
             work.owe(order)
-        return
-    machine.cancel = effect.reason
-    work.record(effect.event)
+    elif not machine.cancel:
+        machine.cancel = effect.reason
+        work.record(effect.event)
+        if work.execution.state == "PAUSED":
+            work.end_pause(NewEvent("ExecutionResumed", "", "", work.now))
 
 
 def wake_machine(work: Application, _effect: WakeMachine) -> None:

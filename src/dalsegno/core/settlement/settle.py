@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dalsegno.core.settlement.claim import drop_late
+from dalsegno.core.settlement.claim import drop_late, hold_deadline
 from dalsegno.core.settlement.effects import APPLY, Application
 from dalsegno.core.settlement.limits import give_up_slot, keep_slot
 from dalsegno.core.settlement.machines import is_outdated, is_settled
@@ -71,6 +71,9 @@ def _refusal(
         return Stale("scope", drop_late(token, execution, rows, now))
     if execution.kind in SCRIPTED and is_outdated(transition, execution, rows):
         return Stale("version")
+    if token.kind == "deadline" and execution.state == "PAUSED":
+        hold_deadline(token, rows)
+        return Stale("paused")
     return None
 
 
@@ -162,7 +165,7 @@ def _changes_nothing(first: Effect | None, execution: ExecutionRow, rows: Worksp
             return rows.signal(execution.id, id) is not None
         case SettlePromise(repeatable=True):
             return is_settled(rows, execution.id, first)
-        case RequestCancel(repeatable=True):
+        case RequestCancel():
             machine = rows.machine(execution.id)
             return machine is not None and machine.cancel != ""
         case DeliverToToken():

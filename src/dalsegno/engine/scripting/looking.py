@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from dalsegno.core.diagnosis import WHEN_RESUMED, Lost, Wait, WaitKind
 from dalsegno.core.limits import held_back
+from dalsegno.core.script_ending import GRACE
 from dalsegno.core.wake import describe, leaves_of, without_limits
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.lost_workers import lost_workers
@@ -119,6 +120,8 @@ def script_waits(
         return found
     if execution.state == "PAUSED":
         found.append(Wait("paused", "", "", "the execution is paused; resume it to go on"))
+    if machine is not None and machine.cancel:
+        found.append(Wait("cleanup", "", "", cleaning_up(machine, inspection.tokens)))
     resume = next((token for token in inspection.tokens if token.kind == "resume"), None)
     if resume is not None:
         found.append(_about_to_go_on(resume, _lost_owner(resume, lost)))
@@ -131,6 +134,16 @@ def script_waits(
             )
             found.append(Wait("deadline", "", "", f"ends when {sentence}", token.due))
     return found
+
+
+def cleaning_up(machine: MachineView, tokens: Sequence[TokenView]) -> str:
+    """What a script does that was asked to end."""
+    asked = "it was cancelled" if machine.cancel == "cancel" else "it ran into its timeout"
+    if not machine.interrupted:
+        return f"{asked} and has not been told yet"
+    if any(token.kind == "deadline" and token.node == GRACE for token in tokens):
+        return f"{asked} and cleans up"
+    return f"{asked} and cleans up, without a limit; terminate ends it at once"
 
 
 def _needed(

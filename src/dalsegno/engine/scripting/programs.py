@@ -62,6 +62,7 @@ class ScriptProgram:
     """A stored script or Python workflow, ready to run."""
 
     __slots__ = (
+        "cancel_grace",
         "code",
         "definition",
         "input_schema",
@@ -85,8 +86,9 @@ class ScriptProgram:
         self.light_limits = light_limits(limits)
         self.native = definition.kind == "python"
         """Whether its turns run user code, which belongs in a thread of its own."""
-        timeout = front_matter.get("timeout")
-        self.timeout: float | None = None if timeout is None else parse_duration(timeout)
+        self.timeout = _seconds(front_matter.get("timeout"))
+        self.cancel_grace = _seconds(front_matter.get("cancel_grace"))
+        """For how long it may clean up when it is asked to end. None: it does not say."""
         self.input_schema: Mapping[str, Any] | None = front_matter.get("input_schema") or None
         self.workflow_limit = front_matter_limit(front_matter, definition.name)
 
@@ -127,6 +129,10 @@ class ScriptProgram:
         if isinstance(self.code, PythonProgram):
             return PythonMachine.loads(self.code, snapshot, blobs=blobs, limits=self.limits)
         return Machine.loads(self.code, snapshot, limits=self.light_limits if light else self.limits)
+
+
+def _seconds(duration: Any) -> float | None:
+    return None if duration is None else parse_duration(duration)
 
 
 class AbsentProgram(ScriptProgram):

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from dalsegno.core.cleanup import unfinished
 from dalsegno.core.script import commit_turn
 from dalsegno.core.script_bodies import (
     StartBody,
@@ -26,7 +27,7 @@ from dalsegno.core.script_bodies import (
     failed,
     succeeded,
 )
-from dalsegno.core.script_ending import expire_script, fail_script
+from dalsegno.core.script_ending import GRACE, cut_off, expire_script, fail_script, is_failed_cleanup
 from dalsegno.core.script_tasks import (
     TaskDone,
     finish_task,
@@ -49,6 +50,7 @@ from dalsegno.engine.loader import Loader
 from dalsegno.engine.results import Results
 from dalsegno.engine.runner import storable_failure
 from dalsegno.engine.schedule_step import schedule_step
+from dalsegno.engine.scripting.cleanup import Cleanup
 from dalsegno.engine.scripting.failures import Failed, error_value, unstorable
 from dalsegno.engine.scripting.following import Job, interruption, lost_timers
 from dalsegno.engine.scripting.hot import LARGEST, HotMachines, Warm, size_of
@@ -78,6 +80,7 @@ from dalsegno.ports.transactions import WorkFailed
 
 logger = logging.getLogger("dalsegno.scripts")
 
+CUT_OFF = "its clean-up was cut off"
 LONG_AGO = 0.1
 """Seconds in the queue after which a script about to begin may have been asked to end: then that is looked up."""
 AFTER_THE_SIGNAL = 1.0
@@ -110,8 +113,9 @@ class ScriptSteps:
         threads: Tasks | None,
         elsewhere: Elsewhere,
         seals: SnapshotSeals,
-        cancel_grace: float,
+        cancel_grace: float | None,
     ) -> None:
+        """``cancel_grace``: of workflows that do not name their own."""
         self.ledger = ledger
         self.archive = archive
         self.blobs = blobs
@@ -200,8 +204,34 @@ class ScriptSteps:
             return await self._first_turn(lease, program, await self._start_body(lease), view)
         job = await self.reading.job(lease.execution, view, self.ledger.now())
         begin = await self._loader(lease, program, view, job)
-        turn, machine = await self.turns.run(job, begin, self._thread(program))
+        turn, machine = await self._run(lease, program, job, begin)
         return self._turned(lease, job, turn, machine)
+
+    async def _run(
+        self, lease: Lease, program: ScriptProgram, job: Job, begin: Callable[[], RunningMachine]
+    ) -> tuple[Turn, RunningMachine | None]:
+        was_told = job.interrupted
+        turn, machine = await self.turns.run(job, begin, self._thread(program))
+        if turn.cancel:
+            if turn.interrupted and not was_told:
+                turn.grace_ends = self._end_of_grace(program)
+            if is_failed_cleanup(turn) and turn.error is not None:
+                turn.unfinished = await self._unfinished(lease.execution, turn.error.message)
+        return turn, machine
+
+    def _end_of_grace(self, program: ScriptProgram) -> float | None:
+        grace = self._grace(program)
+        return self.ledger.now() + grace if grace is not None else None
+
+    def _grace(self, program: ScriptProgram) -> float | None:
+        """For how long it may clean up; None: until it is done."""
+        return program.cancel_grace if program.cancel_grace is not None else self.cancel_grace
+
+    async def _unfinished(self, execution: str, message: str) -> bytes | None:
+        view, inspection = await self.ledger.machine(execution), await self.ledger.inspect(execution)
+        if view is None or inspection is None:
+            return None
+        return unfinished(view, inspection.tokens, message)
 
     async def _check_seals(self, lease: Lease, program: ScriptProgram) -> None:
         """Before code of a Python workflow runs that may come from the store, and before its state is stored."""
@@ -259,9 +289,11 @@ class ScriptSteps:
         self, lease: Lease, program: ScriptProgram, body: StartBody, view: MachineView | None = None
     ) -> ScriptStep:
         now = self.ledger.now()
+        if body.cleanup_of is not None:
+            return await self._first_turn_of_cleanup(lease, program, body.cleanup_of)
         if view is not None and view.cancel:
             error = interruption(view.cancel, "it had not begun yet")
-            turn = Turn("failed", view.version, view.inbox, error=error, cancel=view.cancel)
+            turn = Turn("failed", view.version, view.inbox, error=error, cancel=view.cancel, interrupted=True)
             return ScriptStep(commit_turn(lease, turn, now))
         signals = view.signals if view is not None else ()
         payloads = await self.reading.payloads(lease.execution, signals)
@@ -277,11 +309,20 @@ class ScriptSteps:
         refuse_if_light(memoryview(body.input).nbytes)
         inputs, light = decode_value(body.input), is_light.get()
         budget = None if program.native else SLICE
-        turn, machine = await self.turns.run(
-            job,
-            lambda: program.start(inputs, context, now, budget, light=light),
-            self._thread(program),
+        turn, machine = await self._run(
+            lease, program, job, lambda: program.start(inputs, context, now, budget, light=light)
         )
+        return self._turned(lease, job, turn, machine)
+
+    async def _first_turn_of_cleanup(self, lease: Lease, program: ScriptProgram, other: str) -> ScriptStep:
+        """Goes on with the machine of an execution that ended before its clean-up did."""
+        cleanup = Cleanup(self.archive, self.blobs, self.reading, lease, other)
+        kept, job = await cleanup.kept(), await cleanup.job(self.ledger.now())
+        snapshot = await self._opened(msgspec.structs.replace(lease, execution=other), program, kept.snapshot)
+        begin = await cleanup.loader(program, snapshot, job)
+        turn, machine = await self._run(lease, program, job, begin)
+        if turn.status == "suspended":
+            turn.carried = await cleanup.carried_over(turn)
         return self._turned(lease, job, turn, machine)
 
     async def _start_body(self, lease: Lease) -> StartBody:
@@ -376,7 +417,7 @@ class ScriptSteps:
         now = self.ledger.now()
         if body.promise is None or lease.execution_kind == "task":
             return ScriptStep(finish_task(lease, done, now))
-        step = await self._settled(lease, done.completion(body.promise), task_event(lease, done, now))
+        step = await self._settled(lease, done.completion(body.promise, lease), task_event(lease, done, now))
         step.done = done
         return step
 
@@ -446,7 +487,7 @@ class ScriptSteps:
         )
         machine = warm.machine
         try:
-            turn, after = await self.turns.run(job, lambda: machine, self._thread(program))
+            turn, after = await self._run(lease, program, job, lambda: machine)
         except Heavy:
             return ScriptStep(plain())  # the script goes on in a step of its own
         step = self._turned(lease, job, turn, after, (event,))
@@ -455,10 +496,16 @@ class ScriptSteps:
 
     async def _deadline(self, lease: Lease) -> ScriptStep:
         program = await self.definitions.any_by_hash(lease.definition)
-        timeout = program.timeout if isinstance(program, ScriptProgram) else None
+        now = self.ledger.now()
+        if lease.node != GRACE:
+            timeout = program.timeout if isinstance(program, ScriptProgram) else None
+            return ScriptStep(expire_script(lease, now, timeout))
         view = await self.ledger.machine(lease.execution)
-        cancel = view.cancel if view is not None else ""
-        return ScriptStep(expire_script(lease, cancel, self.ledger.now(), timeout, self.cancel_grace))
+        if view is None:
+            return ScriptStep(nothing(lease))
+        grace = self._grace(program) if isinstance(program, ScriptProgram) else None
+        kept = await self._unfinished(lease.execution, CUT_OFF)
+        return ScriptStep(cut_off(lease, view, now, grace, kept))
 
 
 def _freed(job: Job, turn: Turn) -> int:

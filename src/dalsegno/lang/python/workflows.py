@@ -27,17 +27,18 @@ class DurableWorkflow(Durable[P, R]):
         options: Mapping[str, Any] | None = None,
         front_matter: Mapping[str, Any] | None = None,
     ) -> None:
-        """Raises `UnsupportedPython` when the function cannot be a workflow, `InvalidInput` for a senseless timeout."""
+        """Raises `UnsupportedPython` when the function cannot be a workflow, `InvalidInput` for a wrong duration."""
         self.program = compile_workflow(function, name, front_matter)
-        _check_timeout(self.program.name, self.program.front_matter.get("timeout"))
+        for option in ("timeout", "cancel_grace"):
+            _check_duration(self.program.name, option, self.program.front_matter.get(option))
         super().__init__(function, name, options=options)
 
 
-def _check_timeout(name: str, timeout: Any) -> None:
+def _check_duration(name: str, option: str, given: Any) -> None:
     """Here, and not only when somebody starts it."""
-    if timeout is None:
+    if given is None:
         return
     try:
-        parse_duration(timeout)
+        parse_duration(given)
     except BadDuration as problem:
-        raise InvalidInput(f"workflow '{name}': the timeout {timeout!r} {problem}") from None
+        raise InvalidInput(f"workflow '{name}': the {option} {given!r} {problem}") from None

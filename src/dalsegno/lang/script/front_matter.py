@@ -58,17 +58,18 @@ def _read(source: str, start: int, end: int) -> dict[str, Any]:
 
 def _problems(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Key and message of what cannot be meant. Keys that say nothing to the engine are left alone."""
-    name, timeout, schema = found.get("name"), found.get("timeout"), found.get("input_schema")
+    name, schema = found.get("name"), found.get("input_schema")
     if name is not None:
         is_text = isinstance(name, str) and bool(name.strip())
         problems = script_name_problems(name) if is_text else ["the name must be text"]
         if problems:
             yield "name", " ".join(problems)
-    if timeout is not None:
+    for key in ("timeout", "cancel_grace"):
         try:
-            parse_duration(timeout)
+            if found.get(key) is not None:
+                parse_duration(found[key])
         except BadDuration as problem:
-            yield "timeout", f"the timeout {problem}"
+            yield key, f"the {key} {problem}"
     if schema is not None and not isinstance(schema, dict):
         yield "input_schema", "the input_schema must be a JSON Schema, such as {type: object, required: [id]}"
 

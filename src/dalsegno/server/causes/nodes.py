@@ -27,6 +27,10 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "The execution a `workflow` or `script` node waited for was cancelled.",
         "",
     ),
+    "CLEANUP_CUT_OFF": (
+        "The clean-up of a cancelled or timed-out execution took longer than its `cancel_grace`.",
+        "`dalsegno dead` lists it; retrying the letter goes on with the clean-up.",
+    ),
     "EDIT_FAILED": (
         "An assignment does not fit what is edited, or its type.",
         "See the path in the message.",
@@ -150,6 +154,10 @@ NODE_CODES: dict[str, tuple[str, str]] = {
     "TASK_NOT_FOUND": (
         "No living worker of this queue offers a task of that name; on PostgreSQL, none has for 15 minutes.",
         "Register it, or give the task a queue that only workers with it serve.",
+    ),
+    "TERMINATED": (
+        "Somebody terminated the execution: it ended at once, without a clean-up.",
+        "Of a script, `dalsegno dead` lists what was left; retrying the letter runs the clean-up.",
     ),
     "TIMEOUT": (
         "An attempt, or the whole execution, took longer than its `timeout`; or a signal or decision came too late.",

@@ -18,13 +18,13 @@ router = APIRouter(prefix="/executions", tags=["executions"], route_class=Route)
 
 @router.post("/bulk", dependencies=[needs("run")])
 async def bulk(office: TheOffice, request: Request, order: BulkRequest) -> BulkReply:
-    """Cancels, pauses, resumes, retries or deletes all executions that a filter finds, newest first.
+    """Cancels, terminates, pauses, resumes, retries or deletes all executions that a filter finds, newest first.
 
-    Only those in a state that allows the action are meant: `cancel` those that have not ended, `pause` running ones,
-    `resume` paused ones, `retry` failed ones that were not retried yet (cancelled ones, if the filter says so),
-    `delete` ended ones (needs the scope `admin`). A call takes `limit` of them; give `next` as `cursor` to go on. Doing
-    it twice changes nothing more, so a call that was interrupted is made again as it was; for `retry` give
-    `created_until`, or retries that fail again are retried in their turn.
+    Only those in a state that allows the action are meant: `cancel` and `terminate` those that have not ended, `pause`
+    running ones, `resume` paused ones, `retry` failed ones that were not retried yet (cancelled ones, if the filter
+    says so), `delete` ended ones (needs the scope `admin`). A call takes `limit` of them; give `next` as `cursor` to
+    go on. Doing it twice changes nothing more, so a call that was interrupted is made again as it was; for `retry`
+    give `created_until`, or retries that fail again are retried in their turn.
     """
     caller = caller_of(request)
     if order.action == "delete" and "admin" not in caller.scopes:

@@ -176,8 +176,19 @@ async def signal(
 async def cancel(
     office: TheOffice, execution: ExecutionId, request: CancelRequest | None = None
 ) -> ExecutionInfo:
-    """Graphs end at once; a script may clean up first. A second cancel ends it."""
+    """Graphs end at once; a script cleans up first, and is CANCELLED when that is done. A second cancel changes
+    nothing; a paused execution is resumed, so that it can clean up."""
     await office.client.cancel(execution, request.reason if request is not None else None)
+    return await _info(office, execution)
+
+
+@router.post("/{execution}/terminate", dependencies=[needs("run")])
+async def terminate(
+    office: TheOffice, execution: ExecutionId, request: CancelRequest | None = None
+) -> ExecutionInfo:
+    """Ends it at once (CANCELLED, error code `TERMINATED`). A script does not clean up: a dead letter says so, from
+    which a new execution can go on with the clean-up."""
+    await office.client.terminate(execution, request.reason if request is not None else None)
     return await _info(office, execution)
 
 

@@ -13,7 +13,7 @@ from dalsegno.server.filters import TEXT, seconds_of
 from dalsegno.server.schemas.executions import EXAMPLE_ID
 from dalsegno.server.schemas.values import Asked, Tags
 
-BulkAction = Literal["cancel", "pause", "resume", "retry", "delete"]
+BulkAction = Literal["cancel", "terminate", "pause", "resume", "retry", "delete"]
 
 Relation = Annotated[str, Field(max_length=50)]
 
@@ -74,7 +74,7 @@ class BulkRequest(Asked, BaseModel):
     filter: FilterBody = Field(default_factory=FilterBody)
     all: bool = Field(default=False, description="Needed where the filter is empty.")
     dry_run: bool = Field(default=False, description="Counts what would be changed and changes nothing.")
-    reason: str | None = Field(default=None, max_length=2000, description="Of a cancellation.")
+    reason: str | None = Field(default=None, max_length=2000, description="Of a cancellation or termination.")
     limit: int = Field(default=1000, ge=1, le=10_000, description="How many executions at most in this call.")
     cursor: str | None = Field(default=None, max_length=500, description="`next` of the call before.")
 

@@ -141,6 +141,7 @@ class MachineInfo(BaseModel):
 
     line: int
     cancel: str = Field(description="`cancel` or `timeout` while it is asked to end.")
+    interrupted: bool = Field(default=False, description="Whether it was told, and cleans up.")
     signals: list[str] = Field(description="Signals that it waits for.")
     mailbox: list[str] = Field(description="Names of signals that came and were not taken yet, in order.")
     awaited: list[tuple[int, int]] = Field(description="Ranges of promises that it waits for.")
@@ -154,6 +155,7 @@ class MachineInfo(BaseModel):
         return cls(
             line=machine.line,
             cancel=machine.cancel,
+            interrupted=machine.interrupted,
             signals=list(machine.wake.signals),
             mailbox=[signal.name for signal in machine.signals],
             awaited=list(machine.wake.awaited),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from dalsegno.model.effect import DropTokens, RequestCancel, WriteOutbox
+from dalsegno.model.machine import CancelReason
 from dalsegno.model.transition import AlreadyApplied, Stale
 from dalsegno.testing.contract.build import (
     RUN,
@@ -11,6 +14,7 @@ from dalsegno.testing.contract.build import (
     finish,
     new_execution,
     pause,
+    resume,
     start,
     step,
     token,
@@ -90,37 +94,72 @@ class LedgerCancelRequests(Topic):
         assert (applied.ready, await resumes(stack)) == ((), [resume_id(0)])
         assert (await machine_of(stack)).cancel == "cancel"
 
-    async def test_l5_second_request_ends_at_once(self, stack: ContractStack) -> None:
-        await suspend(stack, need=9)
-        await stack.apply(ask_to_end(reason="timeout"))
-        running = await resume_lease(stack, 1)
+    async def test_l1_second_request_changes_nothing(self, stack: ContractStack) -> None:
+        """Whatever the first one was: a cancel does not cut short the clean-up after a timeout."""
+        both: tuple[tuple[str, CancelReason], ...] = (("asked", "cancel"), ("late", "timeout"))
+        for execution, first in both:
+            await suspend(stack, execution=execution, need=9)
+            await stack.apply(ask_to_end(execution, first))
+            told = await resume_lease(stack, 1, execution)
+            before = await stack.picture()
 
-        [applied] = await stack.apply(ask_to_end())
+            assert await stack.commit(ask_to_end(execution)) == [AlreadyApplied()]
+            assert await stack.picture() == before
+            await stack.apply(step(told, save(1, interrupted=True)))
+            assert await stack.commit(ask_to_end(execution)) == [AlreadyApplied()]
 
-        assert applied.ended == "CANCELLED"
-        assert await stack.kinds() == ["ExecutionStarted", "CancelRequested", "ExecutionCancelled"]
-        assert await stack.commit(step(running, save(1))) == [Stale("finished")]
-        assert await stack.commit(ask_to_end()) == [Stale("finished")]
+            assert await stack.kinds(execution) == ["ExecutionStarted", "CancelRequested"]
+            assert (await machine_of(stack, execution)).cancel == first
 
-    async def test_l1_order_that_is_delivered_twice_asks_once(self, stack: ContractStack) -> None:
-        await suspend(stack, need=9)
-        await stack.apply(ask_to_end(repeatable=True))
-        await stack.apply(step(await resume_lease(stack, 1), save(1, interrupted=True)))
-        before = await stack.picture()
-
-        assert await stack.commit(ask_to_end(repeatable=True)) == [AlreadyApplied()]
-        assert await stack.picture() == before
-        [applied] = await stack.apply(ask_to_end())
-
-        assert applied.ended == "CANCELLED"
-
-    async def test_paused_script_ends_at_once(self, stack: ContractStack) -> None:
+    async def test_paused_script_is_resumed_to_clean_up(self, stack: ContractStack) -> None:
         await suspend(stack, task("t1"))
         await stack.apply(pause())
 
         [applied] = await stack.apply(ask_to_end())
 
-        assert (applied.ended, applied.ready) == ("CANCELLED", ())
+        assert applied.ended is None
+        assert {found.token for found in applied.ready} == {"t1", resume_id(1)}
+        assert (await stack.execution()).state == "RUNNING"
+        assert await stack.kinds() == [
+            "ExecutionStarted",
+            "ExecutionPaused",
+            "CancelRequested",
+            "ExecutionResumed",
+        ]
+
+    async def test_script_does_not_end_before_it_is_told(self, stack: ContractStack) -> None:
+        """Its last run began before the request; the ending is refused, and the next run is told."""
+        await suspend(stack, task("t1"))
+        await stack.apply(step((await tasks(stack))["t1"], done(1)))
+        running = await resume_lease(stack, 1)
+        await stack.apply(ask_to_end())
+
+        assert await stack.commit(step(running, save(1, 1), finish("COMPLETED"))) == [Stale("version")]
+        assert (await stack.execution()).state == "RUNNING"
+        [applied] = await stack.apply(step(running, save(1, 1, interrupted=True), finish("CANCELLED")))
+
+        assert applied.ended == "CANCELLED"
+
+    async def test_deadline_does_not_pass_in_a_pause(self, stack: ContractStack) -> None:
+        """It was leased when the pause began."""
+        due = stack.clock.now() + 5
+        await suspend(stack, token("timeout", kind="deadline", live=False, due=due), need=9)
+        stack.clock.advance(5)
+        assert [found.token for found in (await stack.ledger.wake()).ready] == ["timeout"]
+        lease = (await tasks(stack))["timeout"]
+        await stack.apply(pause())
+        request = RequestCancel("timeout", event("CancelRequested", ""), finish("FAILED"))
+
+        assert await stack.commit(step(lease, request)) == [Stale("paused")]
+        stack.clock.advance(60)
+        assert (await stack.ledger.wake()).ready == ()
+        assert (await machine_of(stack)).cancel == ""
+        await stack.apply(resume())
+        assert [found.token for found in (await stack.ledger.wake()).ready] == ["timeout"]
+        [applied] = await stack.apply(step((await tasks(stack))["timeout"], request))
+
+        assert [found.token for found in applied.ready] == [resume_id(1)]
+        assert (await machine_of(stack)).cancel == "timeout"
 
     async def test_l2_what_an_ending_at_once_owes_is_owed_with_it_only(self, stack: ContractStack) -> None:
         await suspend(stack, need=9)
@@ -131,7 +170,9 @@ class LedgerCancelRequests(Topic):
 
         [applied] = await stack.apply(asked)
         assert (applied.owes, await stack.ledger.outbox()) == (False, [])
-        [applied] = await stack.apply(asked)
+        graph = msgspec.structs.replace(asked, execution="graph")
+        await stack.apply(start(new_execution("graph"), token("a")))
+        [applied] = await stack.apply(graph)
 
         assert (applied.owes, applied.ended) == (True, "CANCELLED")
         assert [entry.topic for entry in await stack.ledger.outbox()] == ["cancel_children"]

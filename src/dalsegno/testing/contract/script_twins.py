@@ -95,7 +95,7 @@ class ScriptTwins(Twins):
     async def ask(self, a: int, b: int) -> None:
         """Seldom to the graph, which ends at once."""
         target = self.executions[1] if a > 95 else self.script
-        await self.commit(ask_to_end(target, repeatable=b % 4 != 0))
+        await self.commit(ask_to_end(target))
 
     # -- comparison -------------------------------------------------------------------------------------------
 

@@ -93,11 +93,9 @@ def signal(
     return command(execution, PostSignal(id, name, data, event("SignalReceived", name)))
 
 
-def ask_to_end(
-    execution: str = RUN, reason: CancelReason = "cancel", *, repeatable: bool = False
-) -> Transition:
+def ask_to_end(execution: str = RUN, reason: CancelReason = "cancel") -> Transition:
     asked = event("CancelRequested", "")
-    return command(execution, RequestCancel(reason, asked, finish("CANCELLED", None), repeatable))
+    return command(execution, RequestCancel(reason, asked, finish("CANCELLED", None)))
 
 
 # -- driving --------------------------------------------------------------------------------------------------

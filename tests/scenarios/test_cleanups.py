@@ -1,0 +1,337 @@
+"""Clean-ups of scripts and Python workflows that are asked to end: they are not cut short, and where they do not come
+to their end, that is a dead letter from which another execution goes on."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from dalsegno import App, TaskContext, signal
+from dalsegno.engine.dead import DeadLetter, DeadLetters
+from dalsegno.errors import Conflict, NotFound
+from dalsegno.handle import Handle
+from tests.scenarios.stage import Stage
+
+WAITS_TWICE = """
+try { await Signal.next("never") } finally { await Signal.next("clean"); await Task.run("note", "undone") }
+"""
+
+
+def with_settings(source: str, **settings: str) -> str:
+    return "```\n" + "".join(f"{name}: {value}\n" for name, value in settings.items()) + f"```\n{source}"
+
+
+def letters(app: App) -> list[DeadLetter]:
+    return app.host.call(DeadLetters(app.engine).all())
+
+
+def the_letter(stage: Stage, handle: Handle) -> DeadLetter:
+    stage.until("a dead letter", handle, lambda: letters(stage.app))
+    (letter,) = letters(stage.app)
+    assert letter.id == f"cleanup:{handle.id}"
+    return letter
+
+
+def gone_on(stage: Stage, handle: Handle) -> Handle:
+    """The execution that goes on with a clean-up; the letter is gone then."""
+    letter = the_letter(stage, handle)
+    dead = DeadLetters(stage.app.engine)
+    execution = stage.app.host.call(dead.retry(letter.id))
+    assert letter.id not in [each.id for each in letters(stage.app)]
+    return stage.app.handle(execution)
+
+
+def cleaning_up(stage: Stage, source: str) -> Handle:
+    handle = stage.start_script(source)
+    stage.until_event(handle, "Suspended", "signal never")
+    handle.cancel("enough")
+    stage.until_event(handle, "Suspended", "signal clean")
+    return handle
+
+
+# -- requests to end ------------------------------------------------------------------------------------------
+
+
+def test_a_clean_up_has_no_limit_and_a_second_cancel_changes_nothing(stage: Stage) -> None:
+    handle = cleaning_up(stage, WAITS_TWICE)
+    stage.pass_time(30 * 86_400)
+    handle.cancel()
+    handle.cancel("again")
+    (first, *_) = handle.why()
+    assert (first.kind, "without a limit" in first.sentence) == ("cleanup", True)
+    assert handle.status().state == "RUNNING"
+    handle.signal("clean")
+    ended = stage.end_of(handle)
+    assert (ended.state, stage.seen, ended.count("CancelRequested")) == ("CANCELLED", ["undone"], 1)
+    assert letters(stage.app) == []
+
+
+def test_a_cancel_does_not_cut_short_the_clean_up_after_a_timeout(stage: Stage) -> None:
+    handle = stage.start_script(with_settings(WAITS_TWICE, timeout="60s"))
+    stage.until_event(handle, "Suspended", "signal never")
+    stage.pass_time(61)
+    stage.until_event(handle, "Suspended", "signal clean")
+    handle.cancel()
+    handle.signal("clean")
+    ended = stage.end_of(handle)
+    assert (ended.state, ended.error["code"], stage.seen) == ("FAILED", "TimeoutError", ["undone"])
+
+
+def test_a_paused_script_cleans_up_when_it_is_cancelled(stage: Stage) -> None:
+    handle = stage.start_script(WAITS_TWICE)
+    stage.until_event(handle, "Suspended", "signal never")
+    handle.pause()
+    handle.cancel()
+    stage.until_event(handle, "Suspended", "signal clean")
+    handle.pause()
+    handle.signal("clean")
+    assert handle.status().state == "PAUSED"
+    handle.cancel()  # it is cleaning up already: the pause stays
+    assert handle.status().state == "PAUSED"
+    handle.resume()
+    assert (stage.end_of(handle).state, stage.seen) == ("CANCELLED", ["undone"])
+
+
+def test_no_clock_of_an_execution_runs_in_a_pause(stage: Stage) -> None:
+    """Neither its timeout nor its grace."""
+    handle = stage.start_script(with_settings(WAITS_TWICE, timeout="60s", cancel_grace="30s"))
+    stage.until_event(handle, "Suspended", "signal never")
+    handle.pause()
+    stage.pass_time(600)
+    handle.resume()
+    stage.pass_time(59)
+    assert handle.status().state == "RUNNING"
+    stage.pass_time(2)
+    stage.until_event(handle, "Suspended", "signal clean")
+    handle.pause()
+    stage.pass_time(600)
+    handle.resume()
+    stage.pass_time(29)
+    handle.signal("clean")
+    ended = stage.end_of(handle)
+    assert (ended.state, ended.error["code"], stage.seen) == ("FAILED", "TimeoutError", ["undone"])
+
+
+def test_a_child_cleans_up_in_its_own_time(stage: Stage) -> None:
+    stage.app.deploy_script(WAITS_TWICE, "child")
+    handle = stage.start_script('await Workflow.run("child", {})')
+    stage.until("a child", handle, lambda: len(stage.app.executions()) == 2)
+    (child,) = [each for each in stage.app.executions() if each.id != handle.id]
+    stage.until_event(child, "Suspended", "signal never")
+    handle.cancel()
+    assert stage.end_of(handle).state == "CANCELLED"
+    stage.until_event(child, "Suspended", "signal clean")
+    stage.pass_time(3600)
+    child.signal("clean")
+    assert (stage.end_of(child).state, stage.seen) == ("CANCELLED", ["undone"])
+
+
+def test_a_cancel_that_is_acknowledged_is_not_lost_to_the_last_turn(stage: Stage) -> None:
+    """The code behind the last await runs while the cancel comes."""
+    reached, goes_on = threading.Event(), threading.Event()
+
+    @stage.app.task
+    async def undo(what: str) -> None:
+        stage.seen.append(what)
+
+    def last_turn() -> None:
+        reached.set()
+        goes_on.wait(10)
+
+    @stage.app.workflow
+    async def slow_to_end() -> str:
+        try:
+            await signal("go")
+            last_turn()
+            return "done"
+        finally:
+            await undo("all")
+
+    handle = stage.app.start(slow_to_end)
+    stage.until_event(handle, "Suspended", "signal go")
+    handle.signal("go")
+    assert reached.wait(10)
+    handle.cancel()
+    goes_on.set()
+    ended = stage.end_of(handle)
+    assert (ended.state, stage.seen) == ("CANCELLED", ["all"])
+
+
+# -- clean-ups that do not come to their end ------------------------------------------------------------------
+
+
+def test_the_grace_belongs_to_the_definition(stage: Stage) -> None:
+    handle = cleaning_up(stage, with_settings(WAITS_TWICE, cancel_grace="30s"))
+    stage.pass_time(29)
+    assert handle.status().state == "RUNNING"
+    stage.pass_time(2)
+    ended = stage.end_of(handle)
+    assert (ended.state, ended.error["code"]) == ("CANCELLED", "CLEANUP_CUT_OFF")
+    assert "within its cancel_grace of 30 s" in the_letter(stage, handle).reason
+    again = gone_on(stage, handle)
+    stage.until_event(again, "Suspended", "signal clean")
+    assert (again.status().parent, again.status().relation) == (handle.id, "cleanup")
+    again.signal("clean")
+    assert (stage.end_of(again).state, stage.seen) == ("CANCELLED", ["undone"])
+    assert letters(stage.app) == []
+
+
+def test_a_grace_of_the_engine_is_for_workflows_that_name_none(store_url: str) -> None:
+    with Stage(store_url, cancel_grace=10.0) as stage:
+        short = cleaning_up(stage, WAITS_TWICE)
+        long = cleaning_up(stage, with_settings(WAITS_TWICE, name="long", cancel_grace="1h"))
+        stage.pass_time(11)
+        assert stage.end_of(short).state == "CANCELLED"
+        assert long.status().state == "RUNNING"
+
+
+def test_a_clean_up_that_failed_is_gone_on_with(stage: Stage) -> None:
+    """The task is asked again, with the same idempotency key; what was done before is not done again."""
+    source = """
+    try { await Signal.next("never") } finally {
+      await Task.run("note", "first")
+      await Task.run("flaky", {failures: 2})
+      await Task.run("note", "last")
+    }
+    """
+    handle = stage.start_script(source)
+    stage.until_event(handle, "Suspended", "signal never")
+    handle.cancel()
+    ended = stage.end_of(handle)
+    assert (ended.state, ended.error["code"]) == ("CANCELLED", "FLAKY")
+    assert "its clean-up failed: attempt 1 failed" in the_letter(stage, handle).reason
+    second = gone_on(stage, handle)
+    assert stage.end_of(second).state == "CANCELLED"
+    third = gone_on(stage, second)
+    assert stage.end_of(third).error["code"] == "CancelledError"
+    assert stage.seen == ["first", "last"]
+    assert list(stage.attempts.values()) == [3]
+    assert letters(stage.app) == []
+
+
+def test_several_tasks_of_a_clean_up_are_gone_on_with(stage: Stage) -> None:
+    """Of which one failed, one is done, and one still runs."""
+    source = """
+    try { await Signal.next("never") } finally {
+      const [a, b, c] = await Promise.all([
+        Task.run("note", "once"), Task.run("flaky", {failures: 1}), Task.run("hold", "door")
+      ])
+      await Task.run("note", [a, b.attempt, c])
+    }
+    """
+    handle = stage.start_script(source)
+    stage.until_event(handle, "Suspended", "signal never")
+    handle.cancel()
+    assert stage.end_of(handle).state == "CANCELLED"
+    again = gone_on(stage, handle)
+    stage.door("door").open()
+    stage.until("the last note", again, lambda: len(stage.seen) >= 2)
+    assert stage.end_of(again).state == "CANCELLED"
+    assert [each for each in stage.seen if each != "once"] == [["once", 1, "door"]]
+    assert len(set(stage.door("door").comers)) == 1
+
+
+def test_a_python_workflow_is_gone_on_with(stage: Stage) -> None:
+    @stage.app.task
+    async def refund(ctx: TaskContext, receipt: str, large: int) -> str:
+        key = ctx.idempotency_key
+        stage.attempts[key] = stage.attempts.get(key, 0) + 1
+        if stage.attempts[key] == 1:
+            raise RuntimeError("the provider is down")
+        stage.seen.append((receipt, large))
+        return receipt
+
+    @stage.app.workflow(cancel_grace="1h")
+    async def order(receipt: str) -> None:
+        large = b"x" * 500_000
+        try:
+            await signal("never")
+        finally:
+            assert await refund(receipt, len(large)) == receipt
+
+    handle = stage.app.start(order, "r-1")
+    stage.until_event(handle, "Suspended", "signal never")
+    handle.cancel()
+    assert stage.end_of(handle).state == "CANCELLED"
+    assert "the provider is down" in the_letter(stage, handle).reason
+    again = gone_on(stage, handle)
+    assert stage.end_of(again).state == "CANCELLED"
+    assert stage.seen == [("r-1", 500_000)]
+    assert list(stage.attempts.values()) == [2]
+
+
+def test_a_clean_up_is_gone_on_with_once(stage: Stage) -> None:
+    handle = cleaning_up(stage, with_settings(WAITS_TWICE, cancel_grace="30s"))
+    stage.pass_time(31)
+    stage.end_of(handle)
+    letter, dead = the_letter(stage, handle), DeadLetters(stage.app.engine)
+    first = stage.app.host.call(stage.app.engine.client.cancelling.clean_up(handle.id))
+    second = stage.app.host.call(dead.retry(letter.id))
+    assert (second, len(stage.app.executions())) == (first.execution, 2)
+    with pytest.raises(NotFound):
+        stage.app.host.call(dead.drop(letter.id))
+    with pytest.raises(Conflict, match="no clean-up"):
+        stage.app.host.call(stage.app.engine.client.cancelling.clean_up(second))
+
+
+def test_a_letter_about_a_clean_up_can_be_dropped(stage: Stage) -> None:
+    handle = cleaning_up(stage, WAITS_TWICE)
+    handle.terminate()
+    stage.app.host.call(DeadLetters(stage.app.engine).drop(the_letter(stage, handle).id))
+    assert letters(stage.app) == []
+
+
+# -- terminating ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("before", ["nothing", "pause", "cancel"])
+def test_a_terminated_script_ends_at_once_and_can_clean_up_later(stage: Stage, before: str) -> None:
+    handle = stage.start_script(WAITS_TWICE)
+    stage.until_event(handle, "Suspended", "signal never")
+    if before == "pause":
+        handle.pause()
+    elif before == "cancel":
+        handle.cancel()
+        stage.until_event(handle, "Suspended", "signal clean")
+    handle.terminate("it hangs")
+    ended = stage.end_of(handle)
+    assert (ended.state, ended.error["code"], stage.seen) == ("CANCELLED", "TERMINATED", [])
+    assert ended.error["message"] == "the execution was terminated: it hangs"
+    with pytest.raises(Conflict):
+        handle.terminate()
+    assert "terminated: it hangs" in the_letter(stage, handle).reason
+    again = gone_on(stage, handle)
+    again.signal("clean")
+    assert (stage.end_of(again).state, stage.seen) == ("CANCELLED", ["undone"])
+
+
+def test_what_has_not_begun_leaves_nothing_when_it_is_terminated(stage: Stage) -> None:
+    stage.app.deploy_script(WAITS_TWICE, "later")
+    handle = stage.app.with_options(delay="1h").start("later")
+    handle.terminate()
+    assert (handle.status().state, letters(stage.app)) == ("CANCELLED", [])
+
+
+def test_a_graph_is_terminated_as_such(stage: Stage) -> None:
+    waits = {
+        "name": "waits",
+        "nodes": [{"id": "w", "type": "wait", "parameters": {"resume": "signal", "signal": "s"}}],
+    }
+    handle = stage.start(waits)
+    stage.until_state(handle, "w", "WAITING")
+    handle.terminate()
+    ended = stage.end_of(handle)
+    assert (ended.state, ended.error["code"], letters(stage.app)) == ("CANCELLED", "TERMINATED", [])
+
+
+def test_children_of_a_terminated_script_clean_up(stage: Stage) -> None:
+    stage.app.deploy_script(WAITS_TWICE, "child")
+    handle = stage.start_script('await Workflow.run("child", {})')
+    stage.until("a child", handle, lambda: len(stage.app.executions()) == 2)
+    (child,) = [each for each in stage.app.executions() if each.id != handle.id]
+    stage.until_event(child, "Suspended", "signal never")
+    handle.terminate()
+    stage.until_event(child, "Suspended", "signal clean")
+    child.signal("clean")
+    assert (stage.end_of(child).state, stage.seen) == ("CANCELLED", ["undone"])
