@@ -96,16 +96,21 @@ def test_parent_shows_its_child(invoke: Invoke, folder: Path) -> None:
     assert json.loads(invoke("resume", parent, "--json").stdout)["output"] == 5
 
 
-def test_cancelled_script_may_clean_up_and_a_second_cancel_ends_it(invoke: Invoke, folder: Path) -> None:
+def test_cancelled_script_cleans_up_and_terminate_ends_it(invoke: Invoke, folder: Path) -> None:
     write(folder, clean_flow=CLEANING)
     execution = left_waiting(invoke, "clean.flow")
     assert json.loads(invoke("cancel", execution, "--json").stdout)["status"] == "RUNNING"
     left_waiting_again = json.loads(invoke("resume", execution, "--timeout", "2s", "--json").stdout)
     assert left_waiting_again["status"] == "RUNNING"
     told = json.loads(invoke("why", execution, "--json").stdout)["waits"]
-    assert {"signal", "deadline"} <= {wait["kind"] for wait in told}
-    assert "cleaned" in invoke("why", execution).stdout
-    assert json.loads(invoke("cancel", execution, "--json").stdout)["status"] == "CANCELLED"
+    assert {"signal", "cleanup"} <= {wait["kind"] for wait in told}
+    shown = invoke("why", execution).stdout
+    assert "cleaned" in shown
+    assert "cleans up, without a limit" in " ".join(shown.split())
+    assert json.loads(invoke("cancel", execution, "--json").stdout)["status"] == "RUNNING"
+    assert json.loads(invoke("terminate", execution, "--json").stdout)["status"] == "CANCELLED"
+    (letter,) = json.loads(invoke("dead", "ls", "--json").stdout)
+    assert letter["id"] == f"cleanup:{execution}"
 
 
 def test_paused_script_waits_for_resume(invoke: Invoke, waiting: str) -> None:

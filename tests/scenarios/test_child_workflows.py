@@ -247,3 +247,33 @@ def test_a_node_type_of_the_application_may_wait_for_a_signal(stage: Stage) -> N
         stage.run(graph("w", {"w": {"type": "ask", "parameters": {"name": 7}}})).error["code"]
         == "WRONG_NODE_TYPE"
     )
+
+
+def test_an_ending_is_told_once_however_often_it_is_delivered(stage: Stage) -> None:
+    """Several processes may carry out the same entry, also after its promise is forgotten."""
+    stage.app.deploy_script('await Signal.next("end")\nreturn 1', "child")
+    handle = stage.start_script('await Workflow.run("child", {})\nawait Signal.next("over")')
+    stage.until("a child", handle, lambda: len(stage.app.executions()) == 2)
+    (child,) = [each for each in stage.app.executions() if each.id != handle.id]
+    stage.until_event(child, "Suspended", "signal end")
+    engine, kept = stage.app.engine, []
+
+    async def seen_by_others() -> None:
+        """What other processes have read from the outbox before the entry was taken away."""
+        drain = engine.outbox.drain
+
+        async def drained() -> None:
+            kept.extend(await engine.stack.ledger.outbox())
+            await drain()
+
+        engine.outbox.drain = drained  # type: ignore[method-assign]
+
+    stage.app.host.call(seen_by_others())
+    child.signal("end")
+    stage.until_event(handle, "Suspended", "signal over")
+    (entry,) = {each.id: each for each in kept if each.topic == "ended"}.values()
+    for _ in range(3):
+        assert stage.app.host.call(engine.outbox._deliver(entry))
+    handle.signal("over")
+    ended = stage.end_of(handle)
+    assert [ended.count(kind) for kind in ("ChildStarted", "ChildEnded")] == [1, 1]

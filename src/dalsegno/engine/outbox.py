@@ -42,7 +42,7 @@ from dalsegno.errors import (
 )
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.model.definition import VERSION_SIGN
-from dalsegno.model.effect import DeliverToToken, Effect, SettlePromise
+from dalsegno.model.effect import DeliverToToken, Effect, SettlePromise, TakeOrder
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.model.transition import Applied, Refused, Transition
@@ -138,8 +138,10 @@ class Outbox:
         """Whether it is done with. What broke for a reason of ours, or can be done only elsewhere, stays."""
         carry_out = self._orders().get(entry.topic)
         if carry_out is None:
-            logger.error("outbox entry %s has the unknown topic '%s' and is dropped", entry.id, entry.topic)
-            return True
+            problem = f"this release does not know the topic '{entry.topic}'; a newer one may"
+            logger.warning("outbox entry %s cannot be carried out by this process: %s", entry.id, problem)
+            self._tell_trouble(entry, InternalError(problem))
+            return False
         try:
             await carry_out(entry)
         except (BadConfiguration, InvalidDefinition) as error:
@@ -196,7 +198,7 @@ class Outbox:
         except InvalidDefinition:
             raise
         except UsageError as error:
-            await self._tell_not_started(order, await self._why_not(order, error))
+            await self._tell_not_started(entry.id, order, await self._why_not(order, error))
             return
         self.started(order.parent, order.execution)
         if await self._is_lost(above):
@@ -223,12 +225,12 @@ class Outbox:
 
     # -- telling ----------------------------------------------------------------------------------------------
 
-    async def _tell_not_started(self, order: StartOrder, error: ErrorValue) -> None:
+    async def _tell_not_started(self, entry: str, order: StartOrder, error: ErrorValue) -> None:
         """To the promise or node that waits for it. Where nothing does, somebody still holds its id: it exists, FAILED,
         and the parent's history names it."""
         if order.notify is not None:
             event = self._child_ended(order.workflow, order.execution, error)
-            await self._tell(order.notify, order.execution, event, None, error)
+            await self._tell(entry, order.notify, order.execution, event, None, error)
             return
         logger.warning("'%s' was not started by order of %s: %s", order.workflow, order.parent, error.message)
         new = never_started(order, await self._program(order), self.ledger.now())
@@ -270,7 +272,7 @@ class Outbox:
             error = None if view.state == "COMPLETED" else _error_of(view)
         event = self._child_ended(view.workflow if view is not None else "", entry.execution, error)
         output = (view.output if view is not None else None) or b"null"
-        await self._tell(notice, entry.execution, event, output if error is None else None, error)
+        await self._tell(entry.id, notice, entry.execution, event, output if error is None else None, error)
 
     def _child_ended(
         self, workflow: str, execution: str, error: ErrorValue | None, *, detached: bool = False
@@ -284,11 +286,18 @@ class Outbox:
         return NewEvent("ChildEnded", workflow, "", self.ledger.now(), encode_body(data))
 
     async def _tell(
-        self, notice: Notice, child: str, event: NewEvent, output: bytes | None, error: ErrorValue | None
+        self,
+        entry: str,
+        notice: Notice,
+        child: str,
+        event: NewEvent,
+        output: bytes | None,
+        error: ErrorValue | None,
     ) -> None:
+        """Once, however many processes carry out the entry: that goes with the commit."""
         effect = await self._effect(notice, child, output, error)
         # Whatever the answer: a parent that has ended is not interested any more.
-        await self.client.committer.commit(Transition(notice.execution, (effect,), (event,)))
+        await self.client.committer.commit(Transition(notice.execution, (TakeOrder(entry), effect), (event,)))
 
     async def _effect(
         self, notice: Notice, child: str, output: bytes | None, error: ErrorValue | None

@@ -179,6 +179,13 @@ class WriteOutbox(Struct, frozen=True, gc=False, tag=True):
     data: bytes
 
 
+class TakeOrder(Struct, frozen=True, gc=False, tag=True):
+    """The command that begins with this carries out an entry of the outbox, which another execution wrote. It takes the
+    entry away; where that is gone it is ``AlreadyApplied``. So it happens once, however often it is delivered."""
+
+    entry: str
+
+
 class SaveMachine(Struct, frozen=True, gc=False, tag=True):
     """A run of a script's machine ended at an await. Refused as ``Stale("version")`` unless the stored machine has
     ``version``, which it leaves as ``version + 1``.
@@ -287,6 +294,7 @@ Effect = (
     | PauseExecution
     | ResumeExecution
     | WriteOutbox
+    | TakeOrder
     | SaveMachine
     | SettlePromise
     | PostSignal

@@ -233,6 +233,12 @@ class MemoryStore:
     def add_outbox(self, execution: str, entry: str, topic: str, data: bytes) -> None:
         self.outbox.setdefault(entry, OutboxEntry(entry, execution, topic, data))
 
+    def is_owed(self, entry: str) -> bool:
+        return entry in self.outbox
+
+    def take_order(self, entry: str) -> None:
+        self.outbox.pop(entry, None)
+
     def add_event(
         self, execution: str, seq: int, event: NewEvent, arrived: int | None, expected: int | None
     ) -> None:

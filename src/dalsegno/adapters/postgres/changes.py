@@ -60,6 +60,7 @@ class Changes:
         self.signals: dict[Name, SignalRow] = {}
         self.outputs: dict[Name, bytes] = {}
         self.outbox: dict[str, tuple[str, str, bytes]] = {}
+        self.taken_orders: dict[str, None] = {}
         self.events: list[tuple[Any, ...]] = []
         self.freed: set[str] = set()
         """Limit keys of which a slot may be free."""
@@ -127,6 +128,7 @@ class Changes:
             or self.left
             or self.signals
             or self.outbox
+            or self.taken_orders
             or self.freed
             or self.held
             or self.unheld
@@ -187,6 +189,8 @@ class Changes:
             await self._write_joins(tx)
         if self.outbox:
             await tx.fetch("write.outbox", *columns(((name, *row) for name, row in self.outbox.items()), 4))
+        if self.taken_orders:
+            await tx.fetch("write.taken_orders", list(self.taken_orders))
         written = {flight.number for flight in self.executions.values()}
         if self.touched - written:
             await tx.fetch("write.touch", list(self.touched - written))

@@ -54,6 +54,8 @@ class Loaded:
         self.waiting_signals: dict[Key, list[Row]] = {}
         self.held_keys: dict[str, list[str]] = {}
         self.heads: dict[str, list[ReadyToken]] = {}
+        self.orders: dict[str, bool] = {}
+        """Entries of the outbox, and whether they are there."""
 
     def number(self, execution: str) -> int:
         return int(self.flights[execution][NUMBER])

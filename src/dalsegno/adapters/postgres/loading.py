@@ -73,6 +73,10 @@ async def load(tx: Transaction, wanted: Wanted, loaded: Loaded) -> None:
         await _load_joins(tx, wanted, loaded)
     if wanted.machines or wanted.signals or wanted.waiting_signals:
         await _load_machines(tx, wanted, loaded)
+    if wanted.orders:
+        loaded.orders.update(dict.fromkeys(wanted.orders, False))
+        for row in await tx.fetch("load.orders", list(wanted.orders)):
+            loaded.orders[row[0]] = True
     if wanted.held_keys or wanted.keys:
         await _load_limits(tx, wanted, loaded)
 

@@ -26,6 +26,7 @@ from dalsegno.model.effect import (
     SetMilestone,
     SettlePromise,
     SpawnToken,
+    TakeOrder,
     WakeMachine,
 )
 from dalsegno.model.ids import scope_chain
@@ -51,6 +52,7 @@ class Wanted:
         "keys",
         "left",
         "machines",
+        "orders",
         "scopes",
         "signals",
         "slots",
@@ -79,6 +81,8 @@ class Wanted:
         self.signals: set[Key] = set()
         self.waiting_signals: set[Key] = set()
         self.held_keys: set[str] = set()
+        self.orders: set[str] = set()
+        """Entries of the outbox."""
         self.keys: set[str] = set()
         """Limit keys of which a slot becomes free."""
 
@@ -96,6 +100,7 @@ class Wanted:
             or self.signals
             or self.waiting_signals
             or self.held_keys
+            or self.orders
         )
 
     def scope(self, execution: str, scope: str) -> None:
@@ -205,6 +210,10 @@ def _request_cancel(wanted: Wanted, execution: str, effect: RequestCancel) -> No
     _finish(wanted, execution, effect.finish)
 
 
+def _take_order(wanted: Wanted, _execution: str, effect: TakeOrder) -> None:
+    wanted.orders.add(effect.entry)
+
+
 def _deliver(wanted: Wanted, execution: str, effect: DeliverToToken) -> None:
     wanted.tokens.add((execution, effect.token))
 
@@ -231,6 +240,7 @@ NOTES: dict[type, Callable[[Wanted, str, Any], None]] = {
     WakeMachine: _machine,
     PostSignal: _post_signal,
     RequestCancel: _request_cancel,
+    TakeOrder: _take_order,
     DeliverToToken: _deliver,
     DropTokens: _drop,
 }

@@ -274,6 +274,15 @@ class PostgresWorkspace(MachineWorkspace):
     def add_outbox(self, execution: str, entry: str, topic: str, data: bytes) -> None:
         self.changes.outbox.setdefault(entry, (execution, topic, data))
 
+    def is_owed(self, entry: str) -> bool:
+        try:
+            return self.loaded.orders[entry] and entry not in self.changes.taken_orders
+        except KeyError:
+            raise NotLoaded("orders", entry) from None
+
+    def take_order(self, entry: str) -> None:
+        self.changes.taken_orders[entry] = None
+
     def add_event(
         self, execution: str, seq: int, event: NewEvent, arrived: int | None, expected: int | None
     ) -> None:

@@ -85,6 +85,7 @@ class Changes:
         "slots",
         "spawned",
         "steps",
+        "taken_orders",
         "tokens",
         "tombstones",
     )
@@ -121,6 +122,7 @@ class Changes:
         """Who holds the leases that were given here; known once it is written."""
         self.outputs: list[Parameters] = []
         self.outbox: list[Parameters] = []
+        self.taken_orders: dict[str, None] = {}
         self.steps: list[Any] = []
         """Parameters of ``insert_step``: most events."""
         self.notes: list[Any] = []
@@ -147,6 +149,7 @@ class Changes:
         _each(connection, "join.save_left", [(*key, data) for key, data in self.left.items()])
         _each(connection, "history.save_output", self.outputs)
         _each(connection, "history.insert_outbox", self.outbox)
+        _each(connection, "history.delivered", [(entry,) for entry in self.taken_orders])
         INSERT_STEP.run(connection, self.steps)
         INSERT_NOTE.run(connection, self.notes)
         _each(connection, "history.insert_event", self.events)

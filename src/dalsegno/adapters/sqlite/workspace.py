@@ -328,6 +328,14 @@ class SqliteWorkspace(LimitWorkspace):
     def add_outbox(self, execution: str, entry: str, topic: str, data: bytes) -> None:
         self.changes.outbox.append((entry, execution, topic, data))
 
+    def is_owed(self, entry: str) -> bool:
+        if entry in self.changes.taken_orders:
+            return False
+        return self.connection.execute(SQL["history.is_owed"], (entry,)).fetchone() is not None
+
+    def take_order(self, entry: str) -> None:
+        self.changes.taken_orders[entry] = None
+
     def add_event(
         self, execution: str, seq: int, event: NewEvent, arrived: int | None, expected: int | None
     ) -> None:

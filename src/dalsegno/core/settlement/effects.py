@@ -51,6 +51,7 @@ from dalsegno.model.effect import (
     SettlePromise,
     SpawnToken,
     StoreOutput,
+    TakeOrder,
     WakeMachine,
     WriteOutbox,
 )
@@ -352,6 +353,10 @@ def _resume(work: Application, effect: ResumeExecution) -> None:
     work.end_pause(effect.event)
 
 
+def _take_order(work: Application, effect: TakeOrder) -> None:
+    work.rows.take_order(effect.entry)
+
+
 def _write_outbox(work: Application, effect: WriteOutbox) -> None:
     work.owe(effect)
 
@@ -374,6 +379,7 @@ APPLY: dict[type, Callable[[Application, Any], None]] = {
     PauseExecution: _pause,
     ResumeExecution: _resume,
     WriteOutbox: _write_outbox,
+    TakeOrder: _take_order,
     SaveMachine: save_machine,
     SettlePromise: settle_promise,
     PostSignal: post_signal,

@@ -20,6 +20,7 @@ from dalsegno.model.effect import (
     RequestCancel,
     ResumeExecution,
     SettlePromise,
+    TakeOrder,
     WakeMachine,
 )
 from dalsegno.model.execution import ENDED, SCRIPTED
@@ -168,6 +169,8 @@ def _changes_nothing(first: Effect | None, execution: ExecutionRow, rows: Worksp
         case RequestCancel():
             machine = rows.machine(execution.id)
             return machine is not None and machine.cancel != ""
+        case TakeOrder(entry):
+            return not rows.is_owed(entry)
         case DeliverToToken():
             return not is_awaited(rows, execution.id, first)
         case WakeMachine():

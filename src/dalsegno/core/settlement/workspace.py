@@ -103,6 +103,11 @@ class Workspace(Protocol):
 
     def add_outbox(self, execution: str, entry: str, topic: str, data: bytes) -> None: ...
 
+    def is_owed(self, entry: str) -> bool:
+        """Whether this entry is in the outbox."""
+
+    def take_order(self, entry: str) -> None: ...
+
     def add_event(
         self, execution: str, seq: int, event: NewEvent, arrived: int | None, expected: int | None
     ) -> None: ...

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from dalsegno.model.effect import DropTokens, RequestCancel, WriteOutbox
+from dalsegno.model.effect import DropTokens, RequestCancel, TakeOrder, WriteOutbox
 from dalsegno.model.machine import CancelReason
-from dalsegno.model.transition import AlreadyApplied, Stale
+from dalsegno.model.transition import AlreadyApplied, Applied, Stale, Transition
 from dalsegno.testing.contract.build import (
     RUN,
     command,
@@ -23,6 +23,7 @@ from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.ledger_sweep import sweep_all
 from dalsegno.testing.contract.scripts import (
     ask_to_end,
+    delivered,
     done,
     machine_of,
     resume_id,
@@ -118,7 +119,7 @@ class LedgerCancelRequests(Topic):
         [applied] = await stack.apply(ask_to_end())
 
         assert applied.ended is None
-        assert {found.token for found in applied.ready} == {"t1", resume_id(1)}
+        assert [found.token for found in applied.ready] == [resume_id(1)]
         assert (await stack.execution()).state == "RUNNING"
         assert await stack.kinds() == [
             "ExecutionStarted",
@@ -216,6 +217,38 @@ class LedgerCancelRequests(Topic):
         [applied] = await stack.apply(signal())
 
         assert [found.token for found in applied.ready] == [resume_id(2)]
+
+
+class LedgerOrders(Topic):
+    guarantees = frozenset(("L1", "L2"))
+    needs = frozenset(("commit", "scripts"))
+
+    async def test_l1_an_order_is_carried_out_once(self, stack: ContractStack) -> None:
+        """By whichever process comes first, also after the promise that it settles is forgotten."""
+        await stack.apply(start(new_execution("child"), token("a")))
+        await stack.apply(command("child", WriteOutbox("child/ended", "ended", b"{}")))
+        await suspend(stack, need=1)
+        told = Transition(RUN, (TakeOrder("child/ended"), delivered(1)), (event("ChildEnded", "child"),))
+
+        [applied] = await stack.apply(told)
+        assert [found.token for found in applied.ready] == [resume_id(1)]
+        assert await stack.ledger.outbox() == []
+        assert await stack.commit(told) == [AlreadyApplied()]
+        await stack.apply(step(await resume_lease(stack, 1), save(1, 1, reachable=((5, 9),))))
+        assert await stack.commit(told, told) == [AlreadyApplied(), AlreadyApplied()]
+
+        assert (await stack.kinds()).count("ChildEnded") == 1
+
+    async def test_l1_an_order_that_is_delivered_twice_in_one_batch(self, stack: ContractStack) -> None:
+        await stack.apply(start(new_execution("child"), token("a")))
+        await stack.apply(command("child", WriteOutbox("child/ended", "ended", b"{}")))
+        await suspend(stack, need=9)
+        told = Transition(RUN, (TakeOrder("child/ended"), delivered(1)), (event("ChildEnded", "child"),))
+
+        outcomes = await stack.commit(told, told)
+
+        assert [type(outcome) for outcome in outcomes] == [Applied, AlreadyApplied]
+        assert (await stack.kinds()).count("ChildEnded") == 1
 
 
 class LedgerDroppedTokens(Topic):

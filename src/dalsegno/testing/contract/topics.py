@@ -44,6 +44,7 @@ from dalsegno.testing.contract.ledger_rates import LedgerRates, LedgerTurns
 from dalsegno.testing.contract.ledger_requests import (
     LedgerCancelRequests,
     LedgerDroppedTokens,
+    LedgerOrders,
     LedgerScriptSweep,
 )
 from dalsegno.testing.contract.ledger_shares import LedgerObsoleteLeases, LedgerPassedOver
@@ -119,6 +120,7 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerArrivals,
     LedgerCancelRequests,
     LedgerDroppedTokens,
+    LedgerOrders,
     LedgerScriptSweep,
     BrokerDelivery,
     BrokerHints,

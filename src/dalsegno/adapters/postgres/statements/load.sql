@@ -155,6 +155,11 @@ SELECT mailbox.execution, mailbox.id, name, data, number, place, taken
 FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, id)
 CROSS JOIN LATERAL (SELECT * FROM mailbox WHERE mailbox.execution = wanted.execution AND mailbox.id = wanted.id OFFSET 0) AS mailbox;
 
+-- :name orders
+SELECT id
+FROM outbox
+WHERE id = ANY ($1::text[]);
+
 -- :name waiting_signals
 -- Those of these names that nobody has taken.
 SELECT mailbox.execution, mailbox.id, mailbox.name, data, number, place, taken

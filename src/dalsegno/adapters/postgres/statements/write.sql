@@ -602,6 +602,10 @@ SELECT *
 FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[])
 ON CONFLICT (id) DO NOTHING;
 
+-- :name taken_orders
+DELETE FROM outbox
+WHERE id = ANY ($1::text[]);
+
 -- :name delivered
 -- Several processes may deliver the same ones: each is removed by whoever comes first.
 DELETE FROM outbox

@@ -120,6 +120,11 @@ FROM outbox
 ORDER BY turn
 LIMIT ?;
 
+-- :name is_owed
+SELECT 1
+FROM outbox
+WHERE id = ?;
+
 -- :name oldest_entry
 SELECT id
 FROM outbox
