@@ -109,7 +109,7 @@ def test_cancelled_script_cleans_up_and_terminate_ends_it(invoke: Invoke, folder
     assert "cleans up, without a limit" in " ".join(shown.split())
     assert json.loads(invoke("cancel", execution, "--json").stdout)["status"] == "RUNNING"
     assert json.loads(invoke("terminate", execution, "--json").stdout)["status"] == "CANCELLED"
-    (letter,) = json.loads(invoke("dead", "ls", "--json").stdout)
+    (letter,) = json.loads(invoke("dead", "ls", "--json").stdout)["dead"]
     assert letter["id"] == f"cleanup:{execution}"
 
 

@@ -110,7 +110,7 @@ def test_failed_script_tells_its_own_lines_and_retry_starts_it_again(invoke: Inv
     assert "return order.price" in failed.stdout
     assert "A retry keeps this version and its input" in failed.stdout
     before = json.loads(invoke("show", "last", "--json").stdout)["execution_id"]
-    again = json.loads(invoke("retry", before, *APP, "--json").stdout)
+    again = json.loads(invoke("retry", before, *APP, "--yes", "--json").stdout)
     assert (again["status"], again["error"]["code"]) == ("FAILED", "PROPERTY_NOT_FOUND")
     shown = json.loads(invoke("show", again["execution_id"], "--json").stdout)
     assert (shown["parent"], shown["relation"], shown["input"]) == (before, "retry", {"prize": 1})
@@ -152,3 +152,20 @@ def test_terminal_shows_the_line_and_what_is_awaited(programs: Programs, folder:
     assert "send it: dalsegno signal" in picture
     assert "charge" in picture
     assert "3 done" in picture
+
+
+def test_retry_says_what_runs_again_and_wants_a_yes(invoke: Invoke, folder: Path) -> None:
+    tasks = (
+        "from dalsegno import App\n\napp = App()\n\n\n@app.task\nasync def charge(order):\n    return order\n"
+    )
+    source = 'await Task.run("charge", 1)\nawait Task.run("charge", 2)\nthrow "no"\n'
+    write(folder, twice_flow=source, charging_py=tasks)
+    app = ("--app", "charging.py")
+    assert invoke("run", "twice.flow", *app).exit_code == 1
+    refused = invoke("retry", "last", *app)
+    assert refused.exit_code == 2
+    said = " ".join(refused.stderr.split())
+    assert "starts 'twice' over, with new idempotency keys. It runs again: 'charge'." in said
+    assert "--yes" in said
+    assert len(json.loads(invoke("ls", "--json").stdout)) == 1
+    assert json.loads(invoke("retry", "last", *app, "--yes", "--json").stdout)["status"] == "FAILED"

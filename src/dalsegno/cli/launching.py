@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import typer
 from msgspec import Raw
 
 from dalsegno.cli.deploying import deploy_document
@@ -29,6 +31,7 @@ from dalsegno.engine.loop import run
 from dalsegno.engine.starting import StartOptions
 from dalsegno.graph.plan import Plan
 from dalsegno.lang.python import DurableTask, arguments_for
+from dalsegno.model.execution import SCRIPTED, ExecutionView
 
 LISTED = 20
 
@@ -97,8 +100,10 @@ def run_again(
     detach: bool,
     quiet: bool,
     json: bool,
+    sure: bool = False,
 ) -> int:
-    """A new execution from ``nodes`` on, or without them from what failed; run to its end unless detached."""
+    """A new execution from ``nodes`` on, or without them from what failed; run to its end unless detached. ``sure``:
+    also where it starts over, and tasks that are done run a second time."""
     edits = read_payload(context, "context")
     if edits is not None and not isinstance(edits, dict):
         raise Refusal(
@@ -113,6 +118,8 @@ def run_again(
             _check_nodes((await client.definitions.by_hash(view.definition)).plan, nodes or ())
         if not detach and where.server is None:
             await refuse_unrunnable(where.app, view, app)
+        if view.kind in SCRIPTED and not sure:
+            await _ask_before_starting_over(client, view)
         return await client.rerun(found, nodes, edits)
 
     if detach:
@@ -129,6 +136,19 @@ def go_on(
         return run(watch_execution(where, find, seconds, quiet=quiet, as_json=json, fresh=fresh))
     run(require_store(where.app.url))
     return Session(where.app, where.command, json, quiet, seconds).run(find)
+
+
+async def _ask_before_starting_over(client: Desk, view: ExecutionView) -> None:
+    """A script or Python workflow is not gone on with where it failed: what it has done is done again, under other
+    idempotency keys."""
+    tasks = await client.nodes(view.id)
+    done = [name for name, task in tasks.items() if task.state == "COMPLETED"]
+    if not done:
+        return
+    said = f"A retry starts '{view.workflow}' over, with new idempotency keys. It runs again: {listed(done, LISTED)}."
+    if not sys.stdin.isatty():
+        raise Refusal(said, "Add --yes if that is what you want.")
+    typer.confirm(f"{said}\nGo on?", abort=True, err=True)
 
 
 def _check_nodes(plan: Plan, nodes: Sequence[str]) -> None:

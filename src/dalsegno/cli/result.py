@@ -168,7 +168,7 @@ def _print_way_on(result: Result, command: Command) -> None:
             soft_wrap=True,
         )
         return
-    again = "From there again:" if view.kind == "graph" else "Once more:"
+    again = "From there again:" if view.kind == "graph" else "Once more, from the beginning:"
     console.print(f"[dim]{again}[/] {escape(command.line('retry', view.id))}", soft_wrap=True)
 
 

@@ -110,7 +110,7 @@ class DeadLetters:
             return (await self.client.repetition.rerun(failed, None, None, None, starter)).execution
         if kind == "cleanup":
             started = await self.client.cancelling.clean_up(name, starter)
-            await self.stack.records.remove(CLEANUP, name)
+            await self._forget_cleanup(name)
             return started.execution
         if kind == "stuck":
             await self.client.status(name)
@@ -125,8 +125,9 @@ class DeadLetters:
         """Gives it up: an order is not carried out, an execution is cancelled, an ended one is only not shown."""
         kind, name = self._parts(id)
         if kind == "cleanup":
-            await self._cleanup_letter(name)
-            await self.stack.records.remove(CLEANUP, name)
+            if name not in await self._cleanup_letters():
+                raise NotFound(f"there is no dead letter cleanup:{name}; it may have been taken up meanwhile")
+            await self._forget_cleanup(name)
             return name
         if kind == "execution":
             await self.stack.records.put(DROPPED, await self._failed_one(name), b"")
@@ -200,24 +201,30 @@ class DeadLetters:
     async def _cleanups(self, after: str, wanted: int) -> Placed:
         """An execution that retention has removed is still told of."""
         found: Placed = []
-        for record in await self.stack.records.page(CLEANUP, after, wanted):
-            letter = decode_letter(record.data)
-            view = await self.stack.archive.execution(record.id)
+        for name, letter in sorted((await self._cleanup_letters(after, wanted)).items())[:wanted]:
+            view = await self.stack.archive.execution(name)
             reason = (
                 letter.reason if view is not None else f"{letter.reason}; the execution was removed since"
             )
             workflow = view.workflow if view is not None else ""
-            shown = DeadLetter(f"cleanup:{record.id}", "cleanup", record.id, workflow, reason, letter.at)
-            found.append((shown, DeadPlace("cleanup", record.id)))
+            shown = DeadLetter(f"cleanup:{name}", "cleanup", name, workflow, reason, letter.at)
+            found.append((shown, DeadPlace("cleanup", name)))
         return found
 
-    async def _cleanup_letter(self, execution: str) -> CleanupLetter:
-        record = await self.stack.records.get(CLEANUP, execution)
-        if record is None:
-            raise NotFound(
-                f"there is no dead letter cleanup:{execution}; it may have been taken up meanwhile"
-            )
-        return decode_letter(record.data)
+    async def _cleanup_letters(self, after: str = "", wanted: int = LOOKED_AT) -> dict[str, CleanupLetter]:
+        """By execution: those on record, and those that no process has taken out of the outbox yet."""
+        found = {
+            entry.execution: decode_letter(entry.data)
+            for entry in await self.stack.ledger.outbox(LOOKED_AT)
+            if entry.topic == "cleanup" and entry.execution > after
+        }
+        for record in await self.stack.records.page(CLEANUP, after, wanted):
+            found[record.id] = decode_letter(record.data)
+        return found
+
+    async def _forget_cleanup(self, execution: str) -> None:
+        await self.stack.ledger.delivered([f"{execution}/cleanup"])
+        await self.stack.records.remove(CLEANUP, execution)
 
     # -- executions -------------------------------------------------------------------------------------------
 

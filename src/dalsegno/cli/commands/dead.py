@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 def list_dead(
     limit: Limit = 20, store: Store = None, server: Server = None, app: AppName = None, json: Json = False
 ) -> None:
-    """List orders that cannot be delivered, steps that no worker can run, and executions that the system failed."""
+    """List orders nobody can deliver, steps nobody can run, clean-ups that did not end, and failures of the system."""
     from dalsegno.cli.books.letters import LETTERS
     from dalsegno.cli.dead import as_object, print_letters
     from dalsegno.cli.output import emit

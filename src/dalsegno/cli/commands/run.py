@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -112,12 +112,27 @@ def retry(
     detach: Detach = False,
     quiet: Quiet = False,
     json: Json = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Start over without asking, though tasks run again.")
+    ] = False,
 ) -> None:
-    """Run again, as a new execution, what failed or was interrupted."""
+    """Run again, as a new execution, what failed: scripts and Python workflows start over."""
     from dalsegno.cli.launching import run_again
 
     raise typer.Exit(
-        run_again(execution, None, None, store, server, app, timeout, detach=detach, quiet=quiet, json=json)
+        run_again(
+            execution,
+            None,
+            None,
+            store,
+            server,
+            app,
+            timeout,
+            detach=detach,
+            quiet=quiet,
+            json=json,
+            sure=yes,
+        )
     )
 
 
