@@ -94,6 +94,12 @@ class SqliteArchive:
         )
         return execution_view(row) if row is not None else None
 
+    async def outline(self, execution: str) -> ExecutionView | None:
+        row = await self.store.read(
+            lambda connection: connection.execute(SQL["listing.outline"], (execution,)).fetchone()
+        )
+        return execution_view(row) if row is not None else None
+
     async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
         rows = await self.store.read(
             lambda connection: connection.execute(SQL["listing.states"], (_names(executions),)).fetchall()

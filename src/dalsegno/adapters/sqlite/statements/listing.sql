@@ -305,11 +305,22 @@ SELECT name
 FROM known
 WHERE name IS NOT NULL;
 
+-- :part outline
+-- What `one` has, with the bytes of the values in place of the values: of those only the lengths are read.
+SELECT seen.id, workflow, version, definition, state, CAST('null' AS BLOB), created_at, touched_at, epoch, live, seq,
+       priority, tags, idempotency_key, parent, relation, paused_at, ended_at, NULL, NULL, error, seen.kind,
+       length(input) + coalesce(length(output), 0) + coalesce(length(context), 0)
+
 -- :name views
--- The executions of a page, in any order.
-SELECT execution_view.*
+-- Outlines of the executions of a page, in any order.
+-- :include outline
 FROM json_each(?) AS wanted
-CROSS JOIN execution_view ON execution_view.id = wanted.value;
+CROSS JOIN execution_view AS seen ON seen.id = wanted.value;
+
+-- :name outline
+-- :include outline
+FROM execution_view AS seen
+WHERE seen.id = ?;
 
 -- :name one
 SELECT *
