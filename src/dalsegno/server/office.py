@@ -24,7 +24,7 @@ from dalsegno.server.meter import Meter
 from dalsegno.server.reception import Reception
 from dalsegno.server.settings import ServerSettings
 
-WAITING = OffloadLimits(wait_seconds=10.0, queue=16)
+WAITING = OffloadLimits(wait_seconds=10.0, queue=100)
 """How long a call waits for its turn with large values, and how many calls of one key."""
 SHARE = 0.75
 """Of the bytes of large values, for one key."""

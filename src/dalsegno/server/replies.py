@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import secrets
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
@@ -21,6 +22,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from dalsegno.errors import DalSegnoError
+from dalsegno.server import deadlines
 
 logger = logging.getLogger("dalsegno.server")
 
@@ -82,20 +84,38 @@ def streamed(
 ) -> StreamingResponse:
     """One JSON text, piece by piece: packing and sending all of it at once would hold up everybody else."""
 
+    left = _Left(parts)
+
     async def pieces() -> AsyncIterator[bytes]:
-        for part in parts:
-            async for piece in _pieces(part):
-                yield piece
+        while piece := left.take():
+            yield piece
+            await asyncio.sleep(0)
 
     length = str(sum(memoryview(part).nbytes for part in parts))
     return StreamingResponse(pieces(), status, {**(headers or {}), "Content-Length": length}, MEDIA_TYPE)
 
 
-async def _pieces(part: Stored) -> AsyncIterator[bytes]:
-    view = memoryview(part)
-    for start in range(0, view.nbytes, PIECE):
-        yield bytes(view[start : start + PIECE])
-        await asyncio.sleep(0)
+class _Left:
+    """What is still to be sent, until the call is over. A reply that is broken off leaves its frames to the garbage
+    collector, which may take long to come: they lead here, and to none of the values."""
+
+    def __init__(self, parts: Sequence[Stored]) -> None:
+        self._parts = deque(parts)
+        self._start = 0
+        deadlines.at_end(self._parts.clear)
+
+    def add(self, part: Stored) -> None:
+        self._parts.append(part)
+
+    def take(self) -> bytes:
+        """The next piece; nothing at the end."""
+        while self._parts:
+            start, self._start = self._start, self._start + PIECE
+            if piece := bytes(memoryview(self._parts[0])[start : self._start]):
+                return piece
+            self._parts.popleft()
+            self._start = 0
+        return b""
 
 
 def streamed_object(
@@ -104,13 +124,17 @@ def streamed_object(
     """An object whose members are read one after the other, while it is being sent. Where one of them is gone, the
     connection is closed before the reply is complete."""
 
+    left = _Left(())
+
     async def pieces() -> AsyncIterator[bytes]:
         before = b"{"
         try:
             for name, read in members.items():
                 yield before + encode(name) + b":"
-                async for piece in _pieces(await read()):
+                left.add(await read())
+                while piece := left.take():
                     yield piece
+                    await asyncio.sleep(0)
                 before = b","
         except DalSegnoError as error:
             logger.warning("a reply with large values was broken off: %s", error)
