@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from dalsegno import App
+from dalsegno.engine import heavy_steps
 from dalsegno.engine.budget import is_light
 from dalsegno.engine.heavy_steps import TIMES, HeavySteps
 from dalsegno.engine.settings import EngineLimits, EngineSettings
@@ -117,6 +118,28 @@ async def test_results_of_many_megabytes_take_up_little_more_than_themselves(tmp
         assert peak_kib() - before < 5 * 40_000
         rows = await app.engine.stack.archive.events(handle.id)
         assert json.loads(rows[-1].data or b"") == {"output_bytes": 40_000_241}
+
+
+async def test_large_results_are_held_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until they are committed: several of them take no more memory than one."""
+    monkeypatch.setattr(heavy_steps, "AT_ONCE", 2_000_000)
+    held, hold = list[int](), HeavySteps._hold
+
+    async def counted(self: HeavySteps, lease: Lease, size: int) -> None:
+        await hold(self, lease, size)
+        held.append(len(self._held))
+
+    monkeypatch.setattr(HeavySteps, "_hold", counted)
+    async with running(tmp_path) as app:
+        for name in ("one", "two"):
+            await app.adeploy_script("return 'a'.repeat(3000000)", name)
+        found = await asyncio.gather(*[result(app, name) for name in ("one", "two") * 3])
+        assert {len(each) for each in found} == {3_000_000}
+        await come_about(lambda: not app.engine.heavy._held, "everything is committed")
+    assert len(held) >= 6
+    assert set(held) == {1}
 
 
 async def test_values_of_very_many_parts_are_measured_in_a_process(tmp_path: Path) -> None:

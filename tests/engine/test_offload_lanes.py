@@ -103,3 +103,24 @@ def test_jobs_run_in_a_thread_where_the_interpreter_is_embedded(
 
     monkeypatch.setattr(sys, "executable", executable)
     asyncio.run(scenario())
+
+
+async def test_large_jobs_take_turns_by_weight_and_by_caller() -> None:
+    lane, order = Lane(10, OffloadLimits(), 7), list[str]()
+
+    async def enter(key: str, weight: int) -> None:
+        await lane.enter(key, weight)
+        order.append(f"{key}{weight}")
+
+    await enter("a", 6)
+    waiting = [asyncio.create_task(enter(*each)) for each in (("a", 5), ("b", 50), ("c", 1), ("b", 3))]
+    await asyncio.sleep(0.01)
+    assert (order, lane.waiting) == (["a6"], 4)  # a has its part, and nobody passes b
+    lane.leave("a", 6)
+    await asyncio.sleep(0.01)
+    lane.leave("a", 5)
+    await asyncio.sleep(0.01)
+    assert order == ["a6", "a5", "b50"]  # alone
+    lane.leave("b", 50)
+    await asyncio.wait(waiting)
+    assert sorted(order[3:]) == ["b3", "c1"]

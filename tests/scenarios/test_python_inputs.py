@@ -10,6 +10,7 @@ import pydantic
 import pytest
 
 from dalsegno import run
+from dalsegno.engine.definitions import Kept
 from dalsegno.errors import InvalidInput
 from tests.scenarios.conftest import ONE_STACK
 from tests.scenarios.stage import Stage
@@ -153,7 +154,7 @@ def test_a_process_without_the_function_takes_what_it_is_given(stage: Stage) -> 
     stage.app.host.call(stage.app.workflows.ensure_all(stage.app.client))
     client = stage.app.client
     stage.app.workflows._functions.clear()
-    client.definitions._scripts.clear()
+    client.definitions._scripts = Kept(1)
     client.definitions.forget("one")
     program = stage.app.host.call(client.definitions.by_name("one"))
     assert not program.code.surroundings.has_function

@@ -74,7 +74,7 @@ class Approvals:
         self, execution: str, limit: int | None = None, after: ApprovalPlace | None = None
     ) -> list[Approval]:
         """What one execution waits to have decided; oldest first."""
-        asked = await self._open(await self.client.status(execution))
+        asked = await self._open(await self.client.outline(execution))
         return [each for each in asked if after is None or place_of(each) > after][:limit]
 
     async def pending(
@@ -92,7 +92,7 @@ class Approvals:
 
     async def _rest(self, after: ApprovalPlace) -> list[Approval]:
         """What the execution at which a page ended asks beyond that; it may have ended meanwhile, or be gone."""
-        view = await self.client.stack.archive.execution(after.execution)
+        view = await self.client.stack.archive.outline(after.execution)
         asked = await self._open(view) if view is not None else []
         return [each for each in asked if place_of(each) > after]
 
@@ -138,7 +138,7 @@ class Approvals:
     ) -> None:
         """Answers an open approval. InvalidInput where the decision does not fit: nothing has changed then. Conflict
         where it is not open, or no longer. ``index`` says which item of a split is meant."""
-        view = await self.client.status(execution)
+        view = await self.client.outline(execution)
         if view.state in ENDED:
             raise Conflict(f"execution {execution} has ended ({view.state}): there is nothing to decide")
         approval = _the_one(await self._open(view), node, index)

@@ -30,7 +30,7 @@ class Cancelling:
 
     async def cancel(self, execution: str, reason: str | None) -> None:
         """A graph ends at once; a script is told at its await and cleans up. Doing it again changes nothing."""
-        view = await self.client.status(execution)
+        view = await self.client.outline(execution)
         now = self.client.stack.ledger.now()
         if view.kind in SCRIPTED:
             transition = cancel_script(execution, now, reason)
@@ -45,7 +45,7 @@ class Cancelling:
 
     async def terminate(self, execution: str, reason: str | None) -> None:
         """Ends it at once. What a script had not done yet is kept, and a dead letter says so."""
-        view = await self.client.status(execution)
+        view = await self.client.outline(execution)
         if view.kind not in SCRIPTED:
             now, children = self.client.stack.ledger.now(), self._may_have_children(view)
             await self._commit(commands.terminate(execution, now, reason, children=children), "terminate")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -60,7 +61,7 @@ from dalsegno.lang import FlowProgram, SnapshotError
 from dalsegno.lang.python import PythonProgram
 from dalsegno.model.definition import Definition, is_part, parse_target
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ENDED, SCRIPTED, Ending, ExecutionView
+from dalsegno.model.execution import ENDED, SCRIPTED, Ending, ExecutionState, ExecutionView
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale, Transition
 from dalsegno.ports.archive import ExecutionFilter, Place
@@ -252,7 +253,7 @@ class Client:
     async def refusal(self, outcome: Outcome, execution: str, verb: str) -> DalSegnoError:
         """What to say of a command that the ledger did not take."""
         if isinstance(outcome, Stale) and outcome.reason == "finished":
-            view = await self.status(execution)
+            view = await self.outline(execution)
             return Conflict(f"cannot {verb} execution {execution}: it has ended ({view.state})")
         if isinstance(outcome, Stale) and outcome.reason == "pending":
             return Conflict(
@@ -281,6 +282,13 @@ class Client:
             raise _no_execution(execution)
         return with_own_input(view)
 
+    async def outline(self, execution: str) -> ExecutionView:
+        """The same without input, output and context, however large they are."""
+        view = await self.stack.archive.outline(execution)
+        if view is None:
+            raise _no_execution(execution)
+        return view
+
     async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - as users know it
         return await self.endings.wait(execution, timeout)
 
@@ -290,8 +298,8 @@ class Client:
     async def executions(
         self, where: ExecutionFilter, before: str | Place | None = None, limit: int = 50
     ) -> list[ExecutionView]:
-        found = await self.stack.archive.executions(where, before, limit)
-        return [with_own_input(view) for view in found]
+        """Outlines, newest first."""
+        return await self.stack.archive.executions(where, before, limit)
 
     async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]:
         return await self.stack.archive.events(execution, after, limit)
@@ -336,7 +344,7 @@ class Client:
 
     async def picture(self, execution: str, *, variables: bool = True) -> Picture | None:
         """Where a script stands, what it awaits, its variables; None where there is no machine to look at."""
-        view = await self.status(execution)
+        view = await self.outline(execution)
         if view.kind not in SCRIPTED or view.state in ENDED:
             return None
         stack = self.stack
@@ -389,7 +397,7 @@ class Client:
 
     async def nodes(self, execution: str) -> dict[str, NodeSummary]:
         """State and runs of every node, over all visits and items; of a script, of every task by its name."""
-        view = await self.status(execution)
+        view = await self.outline(execution)
         if view.kind != "graph":
             return await self._tasks_of(view)
         program = await self.definitions.by_hash(view.definition)
@@ -409,26 +417,42 @@ class Client:
 
     async def stored_context(self, execution: str) -> dict[str, msgspec.Raw]:
         """The same as stored JSON."""
-        view = await self.status(execution)
-        found: dict[str, msgspec.Raw] = {}
-        if view.state != "COMPLETED":
+        found = await self.context_readers(execution)
+        return {name: msgspec.Raw(await read()) for name, read in found.items()}
+
+    async def context_readers(
+        self, execution: str
+    ) -> dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]]:
+        """What reads each value of the context: all of them together may be large."""
+        state, context = await self._kept_context(execution)
+        found: dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]] = {}
+        if state != "COMPLETED":
             for left in await self.stack.ledger.left(execution, ""):
-                found.update(await self._materialise(execution, decode_body(left.data).context))
-        if view.context is not None and view.kind == "graph":
-            found.update(await self._materialise(execution, decode_body(view.context).context))
+                found.update(await self._readers(execution, decode_body(left.data).context))
+        if context is not None:
+            found.update(await self._readers(execution, decode_body(context).context))
         if "$trigger" not in found:
-            found = {"$trigger": msgspec.Raw(view.input), **found}
+            found = {"$trigger": partial(self._input, execution), **found}
         return found
 
-    async def _materialise(self, execution: str, context: Context) -> dict[str, msgspec.Raw]:
-        found: dict[str, msgspec.Raw] = {}
+    async def _kept_context(self, execution: str) -> tuple[ExecutionState, bytes | None]:
+        view = await self.status(execution)
+        return view.state, view.context if view.kind == "graph" else None
+
+    async def _input(self, execution: str) -> bytes:
+        return (await self.status(execution)).input
+
+    async def _readers(
+        self, execution: str, context: Context
+    ) -> dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]]:
+        found: dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]] = {}
         for page in context.pages:
             stored = await self.stack.ledger.outputs(execution, [page])
             if page in stored:
-                found.update(await self._materialise(execution, decode_page(stored[page])))
+                found.update(await self._readers(execution, decode_page(stored[page])))
         body = Body(context=context)
         for key, entry in context.entries.items():
-            found[key] = msgspec.Raw(await self.loader.raw(execution, body, entry))
+            found[key] = partial(self.loader.raw, execution, body, entry)
         return found
 
 

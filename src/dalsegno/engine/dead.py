@@ -113,7 +113,7 @@ class DeadLetters:
             await self._forget_cleanup(name)
             return started.execution
         if kind == "stuck":
-            await self.client.status(name)
+            await self.client.outline(name)
             await self.engine.reconciler.check(name)
             return name
         written = await self._written(kind, name)
@@ -173,7 +173,7 @@ class DeadLetters:
 
     async def _letter(self, written: Written) -> DeadLetter:
         trouble = written.trouble
-        view = await self.stack.archive.execution(trouble.execution)
+        view = await self.stack.archive.outline(trouble.execution)
         return DeadLetter(
             record_id(trouble.kind, trouble.id),
             trouble.kind,
@@ -232,7 +232,7 @@ class DeadLetters:
         """As this process's reconciler has found them."""
         found: Placed = []
         for execution, reason in sorted(self.engine.reconciler.stuck.items()):
-            view = await self.stack.archive.execution(execution) if execution > after else None
+            view = await self.stack.archive.outline(execution) if execution > after else None
             if view is not None and view.state not in ENDED:
                 letter = DeadLetter(
                     f"stuck:{execution}", "stuck", execution, view.workflow, reason, view.touched_at
@@ -267,7 +267,7 @@ class DeadLetters:
         return is_dropped
 
     async def _failed_one(self, execution: str) -> str:
-        view = await self.client.status(execution)
+        view = await self.client.outline(execution)
         if view.state != "FAILED":
             raise Conflict(f"execution {execution} is no dead letter: it is {view.state}")
         return view.id

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias, TypeVar
+from threading import Lock
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from dalsegno.engine.budget import refuse_if_light
 from dalsegno.engine.offload import Offload
@@ -35,6 +37,12 @@ CURRENT_FOR = 0.5
 
 
 MOST_SUGGESTED = 1000
+KEPT_BYTES = 24 * 1024 * 1024
+"""Of memory, about, that graphs may take that are kept, and as much for scripts."""
+PER_BYTE, PER_OPERATOR = 40, 300
+"""Bytes of memory for one byte of a stored definition, and for each operator in it; measured on graphs of many nodes,
+and on long expressions."""
+OPERATORS = b"+-*/%<>=!&|?"
 LOADED_HERE = 2_048
 """Bytes of a stored definition that is loaded without a thread: dense expressions take ten milliseconds a kilobyte."""
 
@@ -58,6 +66,49 @@ class Program:
         return {"id": execution, "workflow": self.definition.name, "version": self.definition.version}
 
 
+class Kept(Generic[P]):
+    """Programs by content hash. Those go that were not used for the longest time, beyond a number and beyond the memory
+    that they take: a definition of a megabyte takes up to a hundred."""
+
+    def __init__(self, capacity: int, most_bytes: int = KEPT_BYTES) -> None:
+        self._capacity = capacity
+        self._most_bytes = most_bytes
+        self._programs: OrderedDict[str, P] = OrderedDict()
+        self._bytes: dict[str, int] = {}
+        self._lock = Lock()
+        """Large definitions are loaded in a thread, and kept by it."""
+        self.bytes = 0
+
+    def get(self, hash: str) -> P | None:
+        found = self._programs.get(hash)
+        if found is not None:
+            with contextlib.suppress(KeyError):  # another thread has put in more meanwhile
+                self._programs.move_to_end(hash)
+        return found
+
+    def put(self, hash: str, program: P) -> None:
+        """However large it is, the newest one is kept."""
+        with self._lock:
+            self._drop(hash)
+            self._programs[hash] = program
+            self._bytes[hash] = memory_of(program.definition)
+            self.bytes += self._bytes[hash]
+            while len(self._programs) > 1 and (
+                len(self._programs) > self._capacity or self.bytes > self._most_bytes
+            ):
+                self._drop(next(iter(self._programs)))
+
+    def _drop(self, hash: str) -> None:
+        self._programs.pop(hash, None)
+        self.bytes -= self._bytes.pop(hash, 0)
+
+
+def memory_of(definition: Definition) -> int:
+    """Bytes that it takes when it is loaded, about."""
+    source = definition.source
+    return PER_BYTE * len(source) + PER_OPERATOR * (len(source) - len(source.translate(None, OPERATORS)))
+
+
 class Definitions:
     """``resolve`` finds the running code of a Python workflow, where this process has it."""
 
@@ -74,18 +125,17 @@ class Definitions:
         """``own``: the running version of a Python workflow, by its name."""
         self._resolve = resolve
         self._own = own
-        self._scripts: OrderedDict[str, ScriptProgram] = OrderedDict()
+        self._scripts: Kept[ScriptProgram] = Kept(capacity)
         self._machine_limits = limits.scripts
         self.archive = archive
         self._clock = clock
         self._limits = limits.document
-        self._current: dict[str, tuple[Program | ScriptProgram, float]] = {}
+        self._current: OrderedDict[str, tuple[Program | ScriptProgram, float]] = OrderedDict()
         self._looks: SharedLooks[Program | ScriptProgram] = SharedLooks()
         self._loads: SharedLooks[Any] = SharedLooks()
         self.offload = Offload()
         self.types = types
-        self._capacity = capacity
-        self._programs: OrderedDict[str, Program] = OrderedDict()
+        self._programs: Kept[Program] = Kept(capacity)
 
     def cached(self, hash: str) -> Program | None:
         return self._programs.get(hash)
@@ -139,9 +189,7 @@ class Definitions:
     def _keep_script(self, definition: Definition, code: FlowProgram | PythonProgram) -> ScriptProgram:
         program = ScriptProgram(definition, code, self._machine_limits)
         program.is_own = definition.kind == "python" and self._own_version(definition) is not None
-        self._scripts[definition.hash] = program
-        if len(self._scripts) > self._capacity:
-            self._scripts.popitem(last=False)
+        self._scripts.put(definition.hash, program)
         return program
 
     def _load_python(self, definition: Definition) -> PythonProgram:
@@ -190,7 +238,11 @@ class Definitions:
             return known[0]
 
         def keep(program: Program | ScriptProgram) -> None:
-            self._current[name] = (program, self._clock.now() + CURRENT_FOR)
+            now = self._clock.now()
+            self._current.pop(name, None)
+            self._current[name] = (program, now + CURRENT_FOR)
+            while next(iter(self._current.values()))[1] <= now:  # nobody may ask for those names again
+                self._current.popitem(last=False)
 
         return await self._looks.of(name, lambda: self._find(name, None), keep)
 
@@ -233,9 +285,7 @@ class Definitions:
 
     def _keep_graph(self, definition: Definition, plan: Plan) -> Program:
         program = Program(definition, plan)
-        self._programs[definition.hash] = program
-        if len(self._programs) > self._capacity:
-            self._programs.popitem(last=False)
+        self._programs.put(definition.hash, program)
         return program
 
 

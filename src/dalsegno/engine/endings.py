@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import islice
+from typing import Literal, TypeVar
 
 from dalsegno.engine.background import end, in_background, is_under_way
 from dalsegno.engine.ending_reader import Answer, EndingReader, nothing
@@ -35,6 +36,16 @@ long because it waits itself, and so many seconds after it the next one may come
 ASKED_AT_ONCE, TURNS, MOST_ASKED = 250, 8, 2_000
 """So many at least, the others come next, in so many turns. However many wait, a look costs no more than a bit."""
 
+T = TypeVar("T")
+
+
+class _Waiter:
+    __slots__ = ("future", "wants_ending")
+
+    def __init__(self, *, wants_ending: bool = True) -> None:
+        self.future: asyncio.Future[Ending | None] = asyncio.get_running_loop().create_future()
+        self.wants_ending = wants_ending
+
 
 class Endings:
     def __init__(self, archive: Archive) -> None:
@@ -42,7 +53,7 @@ class Endings:
         self.outage = Outage()
         self.waiting: Callable[[], None] = lambda: None
         """Called while somebody waits, so that other processes tell what they end."""
-        self._waiters: dict[str, list[asyncio.Future[Ending]]] = {}
+        self._waiters: dict[str, list[_Waiter]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._reader = EndingReader(archive, self._waiters.__contains__, self._tell)
         self._running: OrderedDict[str, None] = OrderedDict()
@@ -59,6 +70,7 @@ class Endings:
         """It has ended; ``ending`` is given by the process whose commit ended it."""
         self._running.pop(execution, None)
         if ending is None:
+            self._tell_over(execution)
             self._reader.ask(execution)
         else:
             self._tell(execution, ending)
@@ -78,22 +90,45 @@ class Endings:
 
     async def ending(self, execution: str, timeout: float | None = None) -> Ending:  # noqa: ASYNC109 - as users know it
         """How it ended; raises TimeoutError if it has not ended by then."""
+
+        async def look() -> Ending | None:
+            return (await self._view(execution)).ending
+
+        found = await self._told(execution, _Waiter(), look, timeout)
+        assert found is not None  # noqa: S101 - one that wants the ending is told it
+        return found
+
+    async def over(self, execution: str) -> None:
+        """Returns when it has ended, or is gone. Its result, which may be large, is not read for that."""
+
+        async def look() -> Literal[True] | None:
+            state = (await self.archive.states([execution])).get(execution)
+            return True if state is None or state in ENDED else None
+
+        await self._told(execution, _Waiter(wants_ending=False), look, None)
+
+    async def _told(
+        self,
+        execution: str,
+        waiter: _Waiter,
+        look: Callable[[], Awaitable[T | None]],
+        seconds: float | None,
+    ) -> T | Ending | None:
         if self._closed:
             raise _stopped()
-        waiter: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(execution, []).append(waiter)
         self.waiting()
         try:
-            until = _clock() + timeout if timeout is not None else None
+            until = _clock() + seconds if seconds is not None else None
             if execution not in self._running:
-                async with asyncio.timeout(max(timeout, FIRST_LOOK) if timeout is not None else None):
-                    ending = (await self._view(execution)).ending
-                if ending is not None:
-                    return ending
+                async with asyncio.timeout(max(seconds, FIRST_LOOK) if seconds is not None else None):
+                    found = await look()
+                if found is not None:
+                    return found
             if not is_under_way(self._watch):
                 self._watch = in_background(self._watch_others())
             async with asyncio.timeout_at(until):
-                return await waiter
+                return await waiter.future
         finally:
             self._forget(execution, waiter)
 
@@ -105,9 +140,9 @@ class Endings:
         for execution in list(self._waiters):
             self._tell(execution, _stopped())
 
-    def _forget(self, execution: str, waiter: asyncio.Future[Ending]) -> None:
-        if waiter.done() and not waiter.cancelled():
-            waiter.exception()  # so that nobody complains that it was not looked at
+    def _forget(self, execution: str, waiter: _Waiter) -> None:
+        if waiter.future.done() and not waiter.future.cancelled():
+            waiter.future.exception()  # so that nobody complains that it was not looked at
         waiters = self._waiters.get(execution)
         if waiters is not None:
             waiters[:] = [other for other in waiters if other is not waiter]
@@ -122,12 +157,22 @@ class Endings:
 
     def _tell(self, execution: str, answer: Answer) -> None:
         for waiter in self._waiters.pop(execution, ()):
-            if waiter.done():
+            if waiter.future.done():
                 continue
             if isinstance(answer, Ending):
-                waiter.set_result(answer)
+                waiter.future.set_result(answer if waiter.wants_ending else None)
             else:
-                waiter.set_exception(answer)
+                waiter.future.set_exception(answer)
+
+    def _tell_over(self, execution: str) -> None:
+        """Those who need not know how."""
+        waiters = self._waiters.get(execution, [])
+        for waiter in [each for each in waiters if not each.wants_ending]:
+            waiters.remove(waiter)
+            if not waiter.future.done():
+                waiter.future.set_result(None)
+        if not waiters:
+            self._waiters.pop(execution, None)
 
     async def _watch_others(self) -> None:
         pause = FIRST_GLANCE

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any, Final, TypeVar
 
@@ -58,6 +60,10 @@ PATIENCE = 10
 SHORTEST_LOOK = 0.05
 RECENT = 0.1
 """Weight of the last step in how long one takes."""
+
+AT_ONCE = 64 * 1024 * 1024
+"""Bytes of messages over 1 MiB from processes that are held at a time: results until they are committed. A larger one
+is alone."""
 
 Report = Callable[[str, str, str, str], None]
 """execution, node, level, message"""
@@ -181,6 +187,9 @@ class HeavySteps:
         )
         self._child = child
         self._lane = Lane(limits.processes, child)
+        self._bytes = Lane(AT_ONCE, OffloadLimits(wait_seconds=None, queue=sys.maxsize), AT_ONCE)
+        self._held: dict[str, int] = {}
+        """Bytes of large messages, by the token whose step they are of."""
         self._takes = SOONEST
         """Seconds that one step takes."""
         self._idle: list[ChildProcess] = []
@@ -351,14 +360,33 @@ class HeavySteps:
     async def _talk(self, process: ChildProcess, lease: Lease) -> Message:
         await process.send(msgspec.msgpack.encode(Request(lease, self._ledger.now())))
         while True:
-            message = _messages.decode(await process.receive())
-            match message:
-                case Ask(method, arguments):
-                    await process.send(await self._answer(method, _arguments.decode(arguments)))
-                case Said(execution, node, level, text):
-                    self._report(execution, node, level, text)
-                case _:
-                    return message
+            self.over(lease)
+            answer = await self._heard(process, lease)
+            if answer is not None:
+                return answer
+
+    async def _heard(self, process: ChildProcess, lease: Lease) -> Message | None:
+        """The next message, if it is the last one. What was held of one before is free then."""
+        message = _messages.decode(await process.receive(partial(self._hold, lease)))
+        match message:
+            case Ask(method, arguments):
+                await process.send(await self._answer(method, _arguments.decode(arguments)))
+            case Said(execution, node, level, text):
+                self._report(execution, node, level, text)
+            case _:
+                return message
+        return None
+
+    async def _hold(self, lease: Lease, size: int) -> None:
+        """Large messages take turns: the result of a step is held until it is committed."""
+        weight = min(size, AT_ONCE)
+        await self._bytes.enter("", weight)
+        self._held[lease.token] = weight
+
+    def over(self, lease: Lease) -> None:
+        """Nothing large of its step is held here any more."""
+        if self._held and (weight := self._held.pop(lease.token, 0)):
+            self._bytes.leave("", weight)
 
     async def _answer(self, method: str, arguments: list[Any]) -> bytes:
         try:

@@ -81,20 +81,22 @@ class _CannotStart(Exception):
 class _Turn:
     """A job that waits for a place, and then has one."""
 
-    __slots__ = ("granted", "key")
+    __slots__ = ("granted", "key", "weight")
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, weight: int) -> None:
         self.key = key
+        self.weight = weight
         self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class Lane:
-    """Places for jobs, given to callers in turn: first in, first out only among jobs of the same caller."""
+    """Places for jobs, given to callers in turn: first in, first out only among jobs of the same caller. A job that
+    takes more places than there are is alone."""
 
-    def __init__(self, places: int, limits: OffloadLimits) -> None:
+    def __init__(self, places: int, limits: OffloadLimits, most: int | None = None) -> None:
         self._free = places
-        self._most = max(1, places - 1)
-        """Places of one caller, so that another finds one."""
+        self._most = max(1, places - 1 if most is None else most)
+        """Places of one caller, so that another finds one; a single job may take more."""
         self._limits = limits
         self._waiting: OrderedDict[str, deque[_Turn]] = OrderedDict()
         self._running: dict[str, int] = {}
@@ -110,19 +112,20 @@ class Lane:
 
     @contextlib.asynccontextmanager
     async def place(self, key: str) -> AsyncIterator[None]:
-        await self._enter(key)
+        await self.enter(key)
         try:
             yield
         finally:
-            self._leave(key)
+            self.leave(key)
 
-    async def _enter(self, key: str) -> None:
+    async def enter(self, key: str, weight: int = 1) -> None:
+        """Returns when the job has its places. Raises Overloaded, where that takes too long."""
         queue = self._waiting.setdefault(key, deque())
         if len(queue) >= self._limits.queue:
             raise Overloaded(
                 f"{len(queue)} jobs of this caller wait already; send fewer at a time, and try again later"
             )
-        turn = _Turn(key)
+        turn = _Turn(key, weight)
         queue.append(turn)
         self._grant()
         try:
@@ -139,7 +142,7 @@ class Lane:
 
     def _withdraw(self, turn: _Turn) -> None:
         if turn.granted.done() and not turn.granted.cancelled():
-            self._leave(turn.key)
+            self.leave(turn.key, turn.weight)
         else:
             turn.granted.cancel()
             self._forget(turn)
@@ -152,32 +155,33 @@ class Lane:
             if not queue:
                 del self._waiting[turn.key]
 
-    def _leave(self, key: str) -> None:
-        self._free += 1
-        self._running[key] -= 1
+    def leave(self, key: str, weight: int = 1) -> None:
+        self._free += weight
+        self._running[key] -= weight
         if not self._running[key]:
             del self._running[key]
         self._grant()
 
     def _grant(self) -> None:
-        """Each free place to the caller whose turn it is; after that it is the last in line."""
+        """Free places to the caller whose turn it is; after that it is the last in line."""
         for key in list(self._waiting):
-            if not self._free:
-                return
-            if self._running.get(key, 0) >= self._most:
-                continue
             queue = self._waiting[key]
             while queue and queue[0].granted.done():  # cancelled, and not withdrawn yet
                 queue.popleft()
             if not queue:
                 del self._waiting[key]
                 continue
+            weight, own = queue[0].weight, self._running.get(key, 0)
+            if own and own + weight > self._most:
+                continue
+            if weight > self._free and self._running:
+                return  # nobody passes it who is behind: it would wait for ever
             turn = queue.popleft()
             self._waiting.move_to_end(key)
             if not queue:
                 del self._waiting[key]
-            self._free -= 1
-            self._running[key] = self._running.get(key, 0) + 1
+            self._free -= weight
+            self._running[key] = own + weight
             turn.granted.set_result(None)
 
 
@@ -222,11 +226,14 @@ class ChildProcess:
         self._child.stdin.write(message)
         await self._child.stdin.drain()
 
-    async def receive(self) -> bytes | bytearray:
+    async def receive(self, reserve: Callable[[int], Awaitable[None]] | None = None) -> bytes | bytearray:
+        """``reserve`` is called before a large message is read, with its length."""
         assert self._child.stdout is not None  # noqa: S101 - a pipe, see `start`
         (length,) = LENGTH.unpack(await self._child.stdout.readexactly(LENGTH.size))
         if length <= PIECE:
             return await self._child.stdout.readexactly(length)
+        if reserve is not None:
+            await reserve(length)
         return await self._receive_large(self._child.stdout, length)
 
     async def _receive_large(self, stream: asyncio.StreamReader, length: int) -> bytearray:

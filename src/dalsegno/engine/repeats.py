@@ -86,7 +86,7 @@ async def _is_among(asked: bytes, known: Sequence[bytes], offload: Offload) -> b
 async def check_same_rerun(client: Client, new: NewExecution, again: Again, planned: Transition) -> None:
     """Of an execution that was made by a retry or rerun with a key. Where it starts and what was edited is told by its
     first event, or, while it stands in line, by the token that will begin it."""
-    view = await client.status(new.id)
+    view = await client.outline(new.id)
     if view.relation == new.relation and await _starts_as(client, view, again, planned):
         return
     raise KeyReused(

@@ -141,7 +141,10 @@ class ScheduleBook:
     async def _view(self, view: ExecutionView, times: int) -> ScheduleView:
         error = msgspec.json.decode(view.error) if view.error is not None else None
         if view.state in ENDED:
-            spec = msgspec.json.decode(view.input, type=ScheduleSpec)
+            whole = await self.stack.archive.execution(view.id)
+            if whole is None:
+                raise NotFound(no_such_schedule(view.workflow, []))
+            spec = msgspec.json.decode(whole.input, type=ScheduleSpec)
             return ScheduleView(view.workflow, view.id, view.state, spec, view.created_at, (), error=error)
         state, _ = await self._state(view.id)
         now = self.stack.ledger.now()

@@ -43,7 +43,7 @@ class Signalling:
         """Buffered, first in first out per name. The same ``id`` again changes nothing, also after the execution has
         ended; with another name or payload it is refused."""
         _check_name(name)
-        kind = (await self.client.status(execution)).kind
+        kind = (await self.client.outline(execution)).kind
         if kind in ("task", "schedule"):
             raise Conflict(f"execution {execution} is a {kind}: it takes no signals; send it to its workflow")
         raw = encode_value(payload, "the signal's payload")

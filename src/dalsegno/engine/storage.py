@@ -37,6 +37,9 @@ class Storage:
     ) -> str:
         return await self._blobs.put(execution, data, turn=turn, limit=self.limit if limit is None else limit)
 
+    async def stored(self, execution: str) -> int:
+        return await self._blobs.stored(execution)
+
     async def get(self, execution: str, blob: str) -> bytes:
         return await self._blobs.get(execution, blob)
 

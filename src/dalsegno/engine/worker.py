@@ -363,6 +363,8 @@ class Worker:
             await self._let_go(lease, error, name)
             self._done(lease, now)
         finally:
+            if self._heavy is not None:
+                self._heavy.over(lease)
             self.shares.free(slot)
             self._free.set()
             if self.transactions.has(lease):
@@ -386,6 +388,8 @@ class Worker:
 
     def _done(self, lease: Lease, since: float) -> None:
         """After a lost lease the same token may be running here a second time: that run stays."""
+        if self._heavy is not None:
+            self._heavy.over(lease)
         if self.running.get(lease.token) is lease:
             del self.running[lease.token]
             self.started.pop(lease.token, None)

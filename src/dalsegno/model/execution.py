@@ -50,7 +50,8 @@ class Ending(Struct, frozen=True, gc=False):
 
 
 class ExecutionView(Struct, frozen=True):
-    """An execution's row. ``context`` is an encoded context reference, ``output`` and ``error`` are JSON."""
+    """An execution's row. ``context`` is an encoded context reference, ``output`` and ``error`` are JSON. An outline of
+    it is without ``input``, ``output`` and ``context``, which may be large."""
 
     id: str
     workflow: str
@@ -74,6 +75,8 @@ class ExecutionView(Struct, frozen=True):
     context: bytes | None
     error: bytes | None
     kind: ExecutionKind = "graph"
+    value_bytes: int = 0
+    """Of an outline: the bytes of what it is without."""
 
     @property
     def ending(self) -> Ending | None:

@@ -85,6 +85,9 @@ class Archive(Protocol):
 
     async def execution(self, execution: str) -> ExecutionView | None: ...
 
+    async def outline(self, execution: str) -> ExecutionView | None:
+        """The same without ``input``, ``output`` and ``context``: as cheap for an output of 64 MiB as for none."""
+
     async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
         """The states of those of the named executions that exist: cheap to ask again and again."""
 
@@ -94,7 +97,7 @@ class Archive(Protocol):
     async def executions(
         self, where: ExecutionFilter, before: str | Place | None = None, limit: int = 50
     ) -> list[ExecutionView]:
-        """Newest first; ``before`` is the last id of the previous page, or its place."""
+        """Outlines, newest first; ``before`` is the last id of the previous page, or its place."""
 
     async def count_tagged(self, name: str, value: str, most: int) -> int:
         """How many stored executions have this tag, counted up to ``most``: as cheap as they are few."""

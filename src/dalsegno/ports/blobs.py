@@ -26,6 +26,9 @@ class Blobs(Protocol):
 
     async def get(self, execution: str, blob: str) -> bytes: ...
 
+    async def stored(self, execution: str) -> int:
+        """The execution's count."""
+
     async def charge(self, execution: str, size: int, *, limit: int | None = None) -> None:
         """Count bytes that the execution stores elsewhere; a negative size takes them back."""
 

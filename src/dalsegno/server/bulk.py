@@ -164,12 +164,12 @@ TELLING = (0, 0.02, 0.05, 0.1, 0.2, 0.4)
 
 async def remove_one(office: Office, execution: str) -> None:
     """An ended execution with everything it left."""
-    view = await office.client.status(execution)
+    view = await office.client.outline(execution)
     if view.state not in ENDED:
         raise Conflict(f"execution {execution} has not ended ({view.state}); cancel it first")
     for pause in TELLING:
         await asyncio.sleep(pause)
         if await office.client.stack.archive.remove([execution]):
             return
-    await office.client.status(execution)  # NotFound, where somebody else has removed it
+    await office.client.outline(execution)  # NotFound, where somebody else has removed it
     raise Conflict(f"execution {execution} cannot be removed yet: {NOT_YET}")

@@ -158,7 +158,7 @@ class Changes:
         try:
             while self._unnamed:
                 execution, kind, state, at = self._unnamed.popleft()
-                view = await self.archive.execution(execution)
+                view = await self.archive.outline(execution)
                 if view is not None and view.kind != "schedule":
                     self._name(execution, view.workflow)
                     if kind in ENDINGS and view.created_at >= self._since - OVERLAP:

@@ -17,6 +17,8 @@ from dalsegno.server.problems import TITLES, problem
 from dalsegno.server.settings import ServerSettings
 from dalsegno.server.writing import WholeReplies
 
+HANG_UP = "hang_up"
+"""In the state of a request: closes its connection at once."""
 LARGEST_HEADERS = 64 * 1024
 """What uvicorn lets the parser keep of a request that is not complete."""
 
@@ -37,6 +39,7 @@ class ImpatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(WholeReplies(transport))  # type: ignore[arg-type]  # a transport in all but name
+        self.app_state = {**self.app_state, HANG_UP: transport.abort}
         self.timeout_keep_alive = self.idle_seconds
         self._wait_for_headers()
 

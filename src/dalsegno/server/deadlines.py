@@ -11,12 +11,14 @@ import asyncio
 import logging
 import math
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dalsegno.errors import Unavailable
 from dalsegno.server import paths
+from dalsegno.server.connections import HANG_UP
 from dalsegno.server.errands import no_answer_within
 from dalsegno.server.office import Office
 from dalsegno.server.problems import OutcomeUnknown, ProblemResponse, problem_of
@@ -46,6 +48,8 @@ class Call:
         """Executions, perhaps: as far as is known."""
         self.has_reply = False
         self.is_given_up = False
+        self.at_end: list[Callable[[], None]] = []
+        self.hang_up: Callable[[], None] = scope.get("state", {}).get(HANG_UP, lambda: None)
 
     def execution(self) -> str | None:
         """The one that it may have made; none of several."""
@@ -71,6 +75,19 @@ def will_make(execution: str) -> None:
     make, such as steps that began while it was served, is not its own."""
     if (call := _current.get()) is not None and call.task is asyncio.current_task():
         call.made.append(execution)
+
+
+def at_end(done: Callable[[], None]) -> None:
+    """Called when the call that is being served is over: its reply is out, or nobody waits for it."""
+    if (call := _current.get()) is None:
+        raise RuntimeError("no call is being served")
+    call.at_end.append(done)
+
+
+def hanging_up() -> Callable[[], None]:
+    """What closes the connection of the call that is being served, whatever it is sending; without one, nothing."""
+    call = _current.get()
+    return call.hang_up if call is not None else lambda: None
 
 
 class Deadlines:
@@ -116,7 +133,11 @@ class Deadlines:
             elif message["type"] == "http.response.start" and call.changes:
                 _log_outcome(call, message["status"])
 
-        await self.app(scope, received, sent)
+        try:
+            await self.app(scope, received, sent)
+        finally:
+            for done in call.at_end:
+                done()
 
 
 def _log_outcome(call: Call, status: int) -> None:

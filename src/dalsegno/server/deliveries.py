@@ -30,6 +30,7 @@ from dalsegno.job_process import value_of
 from dalsegno.model.execution import ExecutionView
 from dalsegno.server.access import NOBODY
 from dalsegno.server.json_request import INLINE_BYTES
+from dalsegno.server.large_values import whole
 from dalsegno.server.office import Office
 from dalsegno.server.signatures import Proof, verify
 from dalsegno.server.webhooks import ALWAYS_PASSED, UNCHECKABLE, Webhook, WebhookBook
@@ -196,7 +197,7 @@ def _fields(text: str) -> dict[str, Any]:
 
 async def result_of(office: Office, execution: str, seconds: float) -> ExecutionView:
     """As soon as it has ended, or as it stands when the time is over or the server stops."""
-    ending = asyncio.ensure_future(office.client.ending(execution))
+    ending = asyncio.ensure_future(office.client.endings.over(execution))
     closing = asyncio.ensure_future(office.closing.wait())
     try:
         # Where too many calls wait already this one is answered as it stands.
@@ -207,4 +208,4 @@ async def result_of(office: Office, execution: str, seconds: float) -> Execution
     finally:
         ending.cancel()
         closing.cancel()
-    return await office.client.status(execution)
+    return await whole(office, execution)

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from dalsegno.app import App
 from dalsegno.engine.client import Client
 from dalsegno.engine.engine import Engine
+from dalsegno.engine.offload import Lane, OffloadLimits
 from dalsegno.engine.remote import Orchestrator
 from dalsegno.server.audit import Audit
 from dalsegno.server.broadcast import Broadcast
@@ -22,6 +23,11 @@ from dalsegno.server.key_usage import KeyUsage
 from dalsegno.server.meter import Meter
 from dalsegno.server.reception import Reception
 from dalsegno.server.settings import ServerSettings
+
+WAITING = OffloadLimits(wait_seconds=10.0, queue=100)
+"""How long a call waits for its turn with large values, and how many calls of one key."""
+SHARE = 0.75
+"""Of the bytes of large values, for one key."""
 
 
 @dataclass(slots=True)
@@ -38,6 +44,8 @@ class Office:
     public_rate: AddressRate = field(init=False)
     usage: KeyUsage = field(init=False)
     """What keys use of their quotas, and all open streams."""
+    large_values: Lane = field(init=False)
+    """Bytes of large values in calls that are being served; see `server.large_values`."""
     meter: Meter = field(default_factory=Meter)
     errands: Errands = field(default_factory=Errands)
     reception: Reception = field(default_factory=Reception)
@@ -52,6 +60,8 @@ class Office:
         self.doorman = Doorman(self.app, self.settings)
         self.audit = Audit(self.app)
         self.public_rate = AddressRate(self.settings.public_rate)
+        most = self.settings.large_bytes
+        self.large_values = Lane(most, WAITING, int(most * SHARE))
         self.usage = KeyUsage(self.doorman.quotas_of, self.settings.streams)
 
     @property

@@ -11,6 +11,7 @@ from pydantic import AfterValidator
 from dalsegno.engine.starting import Started
 from dalsegno.errors import InvalidInput, StoredQuotaExceeded
 from dalsegno.server.access import Caller
+from dalsegno.server.large_values import whole
 from dalsegno.server.office import Office
 from dalsegno.server.schemas.executions import Execution
 
@@ -66,7 +67,7 @@ async def starter_of(office: Office, caller: Caller, made: str | None) -> str | 
     try:
         return await office.usage.starter(archive, caller)
     except StoredQuotaExceeded:
-        if made is None or await archive.execution(made) is None:
+        if made is None or await archive.outline(made) is None:
             raise
         return None
 
@@ -78,4 +79,4 @@ async def answer_for(office: Office, started: Started, response: Response) -> Ex
     response.headers["Location"] = f"/v1/executions/{started.execution}"
     if started.begun is not None:
         return Execution.begun(started.begun)
-    return Execution.of(await office.client.status(started.execution))
+    return Execution.of(await whole(office, started.execution))

@@ -32,6 +32,10 @@ class ServerSettings:
     which would otherwise send requests into connections that are being closed."""
     reply_seconds: float = 30.0
     """In which a client must take each 48 KiB of a long reply, and the end of every reply; then it is disconnected."""
+    large_bytes: int = 64 * 1024 * 1024
+    """Of inputs, outputs and results over 1 MiB that calls hold at the same time. Others wait for their turn, 10 s at
+    most; beyond that a 503 with ``Retry-After``. While others wait, a client that takes less than 1 MiB a second of
+    such a reply, after its first ``reply_seconds``, is disconnected."""
     change_seconds: float = 30.0
     """In which the store must confirm what a call changes; then its caller is told that the outcome is unknown. Sooner
     than common clients give up (60 s), which would not learn what to do then."""

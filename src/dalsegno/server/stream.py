@@ -107,7 +107,7 @@ async def execution_stream(
                     seen = batch[-1].seq
                 yield b"".join(each.text for each in batch) or HEARTBEAT
         if not broadcast.closing.is_set():
-            ended = await broadcast.archive.execution(view.id)
+            ended = await broadcast.archive.outline(view.id)
             yield frame("end", {"state": ended.state if ended is not None else None, "last": seen})
     except OperatorError as error:
         logger.warning("the stream of %s is interrupted: %s", view.id, error)

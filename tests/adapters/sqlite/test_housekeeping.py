@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from pathlib import Path
 
 from dalsegno.adapters.sqlite import SqliteStore, archive
 from dalsegno.adapters.sqlite.raw import measure_raw
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.build import cancel, new_execution, start, step, token
+from dalsegno.testing.contract.build import cancel, finish, new_execution, start, step, token
+from tests.waiting import come_about
 
 
 async def count(store: SqliteStore, table: str) -> int:
@@ -29,6 +31,52 @@ async def test_sweep_removes_no_more_rows_than_asked(store: SqliteStore, stack: 
     assert [event.seq for event in events] == list(range(1, 28))
     assert sum(event.kind == "NodeCancelled" for event in events) == 25
     assert (await stack.execution()).seq == 27
+
+
+async def test_the_sweep_does_not_write_a_large_output_again(
+    store: SqliteStore, stack: ContractStack
+) -> None:
+    lease = (await stack.begin(token("a")))["a"]
+    await stack.apply(step(lease, finish(output=b'"%b"' % (b"x" * 1_000_000))))
+    before = await stack.execution()
+
+    def watch(connection: sqlite3.Connection) -> None:
+        connection.execute("CREATE TEMP TABLE written (number)")
+        connection.execute(
+            "CREATE TEMP TRIGGER told AFTER UPDATE ON main.execution"
+            " BEGIN INSERT INTO written VALUES (new.number); END"
+        )
+
+    await store.write(lambda rows: watch(rows.connection))
+    while await stack.ledger.sweep():
+        pass
+
+    written = await store.write(lambda rows: rows.connection.execute("SELECT * FROM written").fetchall())
+    assert written == []
+    assert await stack.execution() == before
+
+
+async def test_large_values_come_back_whole(stack: ContractStack) -> None:
+    """They are read in pieces."""
+    given, output = b'"%b"' % (b"i" * 3_000_000), b'"%b"' % (b"o" * 2_000_001)
+    await stack.apply(start(new_execution(input=given), token("a")))
+    lease = (await stack.take())["a"]
+    await stack.apply(step(lease, finish(output=output)))
+
+    found = await stack.archive.execution("run-1")
+
+    assert found is not None
+    assert (found.input, found.output) == (given, output)
+
+
+async def test_nothing_of_an_answer_is_held_until_the_next(store: SqliteStore) -> None:
+    class Large:
+        pass
+
+    found = await store.read(lambda connection: Large())
+    held = weakref.ref(found)
+    del found
+    await come_about(lambda: held() is None, "the answer is gone")
 
 
 async def test_retention_removes_every_row_in_chunks(

@@ -9,7 +9,7 @@ from itertools import islice
 from msgspec import structs
 
 from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore
-from dalsegno.adapters.memory.views import execution_view
+from dalsegno.adapters.memory.views import execution_view, outline
 from dalsegno.core.settlement import TokenRow
 from dalsegno.core.settlement.signals import SIGNAL
 from dalsegno.errors import NotFound
@@ -122,6 +122,10 @@ class MemoryArchive:
         found = self.store.executions.get(execution)
         return execution_view(found) if found is not None else None
 
+    async def outline(self, execution: str) -> ExecutionView | None:
+        found = self.store.executions.get(execution)
+        return outline(found) if found is not None else None
+
     async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
         rows = {name: self.store.executions.get(name) for name in executions}
         return {name: row.row.state for name, row in rows.items() if row is not None}
@@ -137,7 +141,7 @@ class MemoryArchive:
         if before is not None:
             mark = self._place(before)
             rows = [row for row in rows if mark is not None and _age(row) < mark]
-        return [execution_view(row) for row in rows if _matches(row, where)][:limit]
+        return [outline(row) for row in islice((row for row in rows if _matches(row, where)), limit)]
 
     def _place(self, before: str | Place) -> tuple[float, str] | None:
         if isinstance(before, Place):

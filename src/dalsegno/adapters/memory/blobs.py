@@ -36,6 +36,9 @@ class MemoryBlobs:
         except KeyError:
             raise NotFound(f"execution {execution} has no blob {blob}") from None
 
+    async def stored(self, execution: str) -> int:
+        return self.store.stored_bytes.get(execution, 0)
+
     async def charge(self, execution: str, size: int, *, limit: int | None = None) -> None:
         stored = self.store.stored_bytes.get(execution, 0)
         refuse_over(stored, size, limit)

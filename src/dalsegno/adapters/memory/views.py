@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from dalsegno.adapters.memory.store import MemoryExecution
 from dalsegno.model.execution import ExecutionView
 
@@ -32,3 +34,9 @@ def execution_view(execution: MemoryExecution) -> ExecutionView:
         error=row.error,
         kind=row.kind,
     )
+
+
+def outline(execution: MemoryExecution) -> ExecutionView:
+    view = execution_view(execution)
+    size = sum(len(value) for value in (view.input, view.output, view.context) if value is not None)
+    return replace(view, input=b"null", output=None, context=None, value_bytes=size)

@@ -73,6 +73,10 @@ class PostgresArchive:
         rows = await self.store.fetch("archive.one", execution)
         return execution_view(rows[0]) if rows else None
 
+    async def outline(self, execution: str) -> ExecutionView | None:
+        rows = await self.store.fetch("listing.views", [execution])
+        return execution_view(rows[0]) if rows else None
+
     async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
         return dict(await self.store.fetch("archive.states", executions))
 

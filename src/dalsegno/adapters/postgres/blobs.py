@@ -34,12 +34,12 @@ class PostgresBlobs:
             )
         blob = await asyncio.to_thread(lambda: sha256(data).hexdigest())
         if limit is not None and len(data) > limit:
-            refuse_over(await self._stored(execution), len(data), limit)  # before the bytes travel
+            refuse_over(await self.stored(execution), len(data), limit)  # before the bytes travel
         put = partial(self.store.fetch, "blobs.put", execution, blob, data, turn, limit)
         async with self._few if len(data) > LARGE else nullcontext():
             while not (stored := await put()):
                 if not await self.store.fetch("blobs.has", execution, blob):  # else it was put meanwhile
-                    refuse_over(await self._stored(execution), len(data), limit)
+                    refuse_over(await self.stored(execution), len(data), limit)
         if stored[0]["is_new"] != stored[0]["is_charged"]:
             await self.charge(execution, len(data) if stored[0]["is_new"] else -len(data))
         return blob
@@ -58,6 +58,6 @@ class PostgresBlobs:
     async def prune(self, execution: str, turn: int, keep: Collection[str]) -> None:
         await self.store.fetch("blobs.prune", execution, turn, list(keep))
 
-    async def _stored(self, execution: str) -> int:
+    async def stored(self, execution: str) -> int:
         rows = await self.store.fetch("blobs.stored", execution)
         return rows[0][0] if rows else 0

@@ -12,7 +12,7 @@ from dalsegno.adapters.sqlite.definitions import remove_definition
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.store import SqliteStore
 from dalsegno.adapters.sqlite.sweep import remove_ended, remove_named
-from dalsegno.adapters.sqlite.views import execution_view
+from dalsegno.adapters.sqlite.views import execution_view, whole_row
 from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import Definition, Version, check_alias, no_such_version, read_version
@@ -89,8 +89,12 @@ class SqliteArchive:
     # -- executions -------------------------------------------------------------------------------------------
 
     async def execution(self, execution: str) -> ExecutionView | None:
+        row = await self.store.read(lambda connection: whole_row(connection, execution))
+        return execution_view(row) if row is not None else None
+
+    async def outline(self, execution: str) -> ExecutionView | None:
         row = await self.store.read(
-            lambda connection: connection.execute(SQL["listing.one"], (execution,)).fetchone()
+            lambda connection: connection.execute(SQL["listing.outline"], (execution,)).fetchone()
         )
         return execution_view(row) if row is not None else None
 

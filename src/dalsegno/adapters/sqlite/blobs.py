@@ -64,6 +64,9 @@ class SqliteBlobs:
             raise NotFound(f"execution {execution} has no blob {blob}")
         return data
 
+    async def stored(self, execution: str) -> int:
+        return await self.store.read(lambda connection: _stored(connection, execution))
+
     async def charge(self, execution: str, size: int, *, limit: int | None = None) -> None:
         def charge(connection: sqlite3.Connection) -> int:
             stored = _stored(connection, execution)

@@ -172,7 +172,7 @@ class Changes:
                 is_large = row.output is not None and len(row.output) > LARGE_OUTPUT
                 records += moved_record(flight, None if is_large else row.output)
                 if is_large:
-                    large.append((row.output, flight.number))
+                    large.append((row.output, row.epoch, row.seq, row.live, row.touched_at, flight.number))
         ADVANCE.run(connection, advanced)
         CHANGE_FLIGHT.run(connection, flights)
         CHANGE_RECORD.run(connection, records)

@@ -9,7 +9,7 @@ from typing import Any
 
 from dalsegno.adapters.sqlite.limits import view_of
 from dalsegno.adapters.sqlite.statements import SQL
-from dalsegno.adapters.sqlite.views import execution_view, machine_view
+from dalsegno.adapters.sqlite.views import execution_view, machine_view, whole_row
 from dalsegno.core.settlement import BarrierRow, TokenRow, barrier_view, token_view
 from dalsegno.model.ids import scope_chain
 from dalsegno.model.machine import MachineView
@@ -20,7 +20,7 @@ Row = tuple[Any, ...]
 
 
 def inspect(connection: sqlite3.Connection, execution: str, now: float) -> Inspection | None:
-    row = connection.execute(SQL["listing.one"], (execution,)).fetchone()
+    row = whole_row(connection, execution)
     if row is None:
         return None
     stored = connection.execute(SQL["token.unfinished"], (execution,))

@@ -81,11 +81,16 @@ class DatabaseThread:
     def _work(self) -> None:
         open_for_work = True
         while open_for_work:
-            group, open_for_work = self._gather()
-            if group:
-                answers = self._run([job for job, _ in group])
-                for (_, answer), reply in zip(group, answers, strict=True):
-                    answer(reply)
+            open_for_work = self._work_once()
+
+    def _work_once(self) -> bool:
+        """One group of jobs. Nothing of their answers, which may be large, is held until the next."""
+        group, open_for_work = self._gather()
+        if group:
+            answers = self._run([job for job, _ in group])
+            for (_, answer), reply in zip(group, answers, strict=True):
+                answer(reply)
+        return open_for_work
 
     def _gather(self) -> tuple[list[tuple[Job, Callable[[Answer], None]]], bool]:
         group = []

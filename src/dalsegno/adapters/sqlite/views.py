@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterable
+from io import BytesIO
 from typing import Any
 
 import msgspec
 
+from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import MachineRow
 from dalsegno.model.execution import ExecutionView
 from dalsegno.model.machine import Completion, MachineView, Ranges, SignalView, Wake
 
-TAGS = 12
-"""Position of the tags in ``execution_view``, whose columns are ExecutionView's."""
+INPUT, TAGS, OUTPUT = 5, 12, 18
+"""Positions in ``execution_view``, whose columns are ExecutionView's."""
+LARGE = 1024 * 1024
+"""Bytes of a value that is read piece by piece. In one piece, SQLite would have a copy of it beside ours."""
+PIECE = 512 * 1024
+
+
+def whole_row(connection: sqlite3.Connection, execution: str) -> tuple[Any, ...] | None:
+    """Of ``execution_view``, within a transaction."""
+    row = connection.execute(SQL["listing.one"], {"execution": execution, "large": LARGE}).fetchone()
+    if row is None:
+        return None
+    *columns, input_bytes, output_bytes = row
+    for column, position, size in (("input", INPUT, input_bytes), ("output", OUTPUT, output_bytes)):
+        if size > LARGE:
+            columns[position] = _in_pieces(connection, execution, column)
+    return tuple(columns)
+
+
+def _in_pieces(connection: sqlite3.Connection, execution: str, column: str) -> bytes:
+    (number,) = connection.execute(SQL["listing.number"], (execution,)).fetchone()
+    found = BytesIO()  # which gives away its own buffer
+    with connection.blobopen("execution", column, number, readonly=True) as value:
+        while piece := value.read(PIECE):
+            found.write(piece)
+    return found.getvalue()
 
 
 def execution_view(row: tuple[Any, ...]) -> ExecutionView:

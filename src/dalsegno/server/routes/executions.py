@@ -11,12 +11,15 @@ from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import InvalidInput
 from dalsegno.model.definition import VERSION_SIGN, Version, parse_target, read_version
 from dalsegno.model.ids import repeated_execution_id
+from dalsegno.server import deadlines
 from dalsegno.server.access import Caller, caller_of, needs
 from dalsegno.server.filters import AskedFilter, cursor_after, place_at
 from dalsegno.server.inline import counted_options, create_planned, start_inline
+from dalsegno.server.large_values import is_large, outline, whole, with_results
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page
 from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for, one_key, starter_of
+from dalsegno.server.replies import streamed_object
 from dalsegno.server.route import Route
 from dalsegno.server.schemas.executions import (
     CancelRequest,
@@ -112,20 +115,24 @@ async def executions(
 @router.get("/{execution}", dependencies=[needs("read")])
 async def one(office: TheOffice, execution: ExecutionId) -> Execution:
     """One execution, with what went in and what came out."""
-    return Execution.of(await office.client.status(execution))
+    return Execution.of(await whole(office, execution))
 
 
 @router.get("/{execution}/nodes", dependencies=[needs("read")])
 async def nodes(office: TheOffice, execution: ExecutionId) -> dict[str, NodeInfo]:
     """State and runs of every node; of a script, of every task by its name."""
+    await outline(office, execution)
     found = await office.client.nodes(execution)
     return {name: NodeInfo.of(summary) for name, summary in found.items()}
 
 
-@router.get("/{execution}/results", dependencies=[needs("read")])
-async def results(office: TheOffice, execution: ExecutionId) -> dict[str, Any]:
+@router.get("/{execution}/results", dependencies=[needs("read")], response_model=dict[str, Any])
+async def results(office: TheOffice, execution: ExecutionId) -> Any:
     """Every node's output by `$node`; before the end, what finished branches have left."""
-    return dict(await office.client.stored_context(execution))
+    view = await with_results(office, execution)
+    if not is_large(view):
+        return dict(await office.client.stored_context(execution))
+    return streamed_object(await office.client.context_readers(execution), deadlines.hanging_up())
 
 
 @router.get("/{execution}/events", dependencies=[needs("read")])
@@ -137,7 +144,7 @@ async def events(
 ) -> EventPage:
     """The history from any number on, in order. `last` is what to give as `after` next; a number that no event has yet
     is refused."""
-    check_seen(await office.client.status(execution), after)
+    check_seen(await outline(office, execution), after)
     found = [EventInfo.of(event) for event in await office.client.events(execution, after, limit)]
     return EventPage(events=found, last=found[-1].seq if found else after)
 
@@ -145,7 +152,7 @@ async def events(
 @router.get("/{execution}/why", dependencies=[needs("read")])
 async def why(office: TheOffice, execution: ExecutionId) -> Why:
     """What exactly it waits for: which timer, signal, barrier, queue, limit or retry."""
-    view = await office.client.status(execution)
+    view = await office.client.outline(execution)
     found = [] if view.ended_at is not None else await office.client.why(execution)
     return Why(id=view.id, state=view.state, reasons=[WaitInfo.of(wait) for wait in found])
 
@@ -153,6 +160,7 @@ async def why(office: TheOffice, execution: ExecutionId) -> Why:
 @router.get("/{execution}/picture", dependencies=[needs("read")])
 async def picture(office: TheOffice, execution: ExecutionId) -> PictureInfo | None:
     """Of a script or Python workflow in flight: its line, what it awaits, its variables."""
+    await with_results(office, execution)
     seen = await office.client.picture(execution)
     if seen is None:
         return None
@@ -257,4 +265,4 @@ async def _starter(office: Office, caller: Caller, execution: str, key: str | No
 
 
 async def _info(office: Office, execution: str) -> ExecutionInfo:
-    return ExecutionInfo.of(await office.client.status(execution))
+    return ExecutionInfo.of(await office.client.outline(execution))

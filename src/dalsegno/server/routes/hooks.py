@@ -56,7 +56,7 @@ async def receive(office: TheOffice, request: Request, path: HookPath) -> Respon
         return problem(405, BadRequest.code, f"this webhook does not take {request.method}", headers=allowed)
     taken = await take(office, webhook, await _delivery(request, path))
     if webhook.sync_seconds is None:
-        return _started(taken, await office.client.status(taken.execution))
+        return _started(taken, await office.client.outline(taken.execution))
     deadlines.allow(webhook.sync_seconds)
     view = await result_of(office, taken.execution, webhook.sync_seconds)
     return _result(view) if view.state in ENDED else _started(taken, view)

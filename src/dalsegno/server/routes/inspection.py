@@ -12,6 +12,7 @@ from dalsegno.errors import BadConfiguration, NotFound, UsageError
 from dalsegno.lang import SnapshotError
 from dalsegno.model.execution import SCRIPTED, ExecutionView
 from dalsegno.server.access import needs
+from dalsegno.server.large_values import whole
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.route import Route
 from dalsegno.server.schemas.executions import Execution
@@ -40,7 +41,7 @@ async def inspection(
     slots: Annotated[bool, Query(description="With what has not arrived at each barrier, by name.")] = False,
 ) -> InspectionInfo:
     """Tokens, barriers and the machine of an execution. Made for looking closely: fields may be added."""
-    view = await office.client.status(execution)
+    view = await whole(office, execution)
     found = await office.client.stack.ledger.inspect(execution)
     missing = await office.client.open_slots(found) if slots and found is not None else {}
     return InspectionInfo(

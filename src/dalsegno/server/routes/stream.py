@@ -57,7 +57,7 @@ async def stream(
     was interrupted. Silence is filled with a comment every 15 seconds.
     """
     seen = last_event_id if last_event_id is not None else after
-    view = await office.client.status(execution)
+    view = await office.client.outline(execution)
     check_seen(view, seen)
     over = open_stream(office, caller_of(request))
     return EventStream(execution_stream(broadcast_of(office), view, seen), over)

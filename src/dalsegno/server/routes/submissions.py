@@ -11,6 +11,7 @@ from dalsegno.engine.pending import UNCHANGED
 from dalsegno.engine.starting import StartOptions
 from dalsegno.server.access import caller_of, needs
 from dalsegno.server.inline import start_inline
+from dalsegno.server.large_values import outline, with_results
 from dalsegno.server.office import TheOffice
 from dalsegno.server.repeating import IdempotencyKey, one_key
 from dalsegno.server.route import Route
@@ -52,7 +53,7 @@ async def submit(
     if not started.is_new:
         response.status_code = status.HTTP_200_OK
     response.headers["Location"] = f"/v1/workflows/{started.execution}/status"
-    return Submission.of(await client.status(started.execution))
+    return Submission.of(await client.outline(started.execution))
 
 
 @router.post("/workflows/{execution}/trigger", dependencies=[needs("run")])
@@ -62,13 +63,13 @@ async def trigger_workflow(
     """Begins it, with the submitted input or with another one. Once: one that has begun is returned as it is, unless
     another input is asked for (409)."""
     await office.client.trigger(execution, _given(request))
-    return Submission.of(await office.client.status(execution))
+    return Submission.of(await office.client.outline(execution))
 
 
 @router.get("/workflows/{execution}/status", dependencies=[needs("read")])
 async def workflow_status(office: TheOffice, execution: ExecutionId) -> SubmissionStatus:
     """Its state, and that of every node."""
-    view = await office.client.status(execution)
+    view = await outline(office, execution)
     found = await office.client.nodes(execution)
     return SubmissionStatus.with_nodes(view, {name: NodeInfo.of(each) for name, each in found.items()})
 
@@ -76,6 +77,7 @@ async def workflow_status(office: TheOffice, execution: ExecutionId) -> Submissi
 @router.get("/workflows/{execution}/results", dependencies=[needs("read")])
 async def workflow_results(office: TheOffice, execution: ExecutionId) -> SubmissionResults:
     """Every node's output, and the execution's own."""
+    await with_results(office, execution)
     view = await office.client.status(execution)
     context = await office.client.stored_context(execution)
     nodes = await office.client.nodes(execution)
@@ -90,7 +92,7 @@ async def trigger(
     """Begins a PENDING execution before its time, with its own input or with another one. One that has begun is
     returned as it is, unless another input is asked for (409)."""
     await office.client.trigger(execution, _given(request))
-    return ExecutionInfo.of(await office.client.status(execution))
+    return ExecutionInfo.of(await office.client.outline(execution))
 
 
 def _given(request: TriggerRequest | None) -> Any:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 
 from dalsegno.server import deadlines
 from dalsegno.server.access import caller_of, needs
+from dalsegno.server.large_values import whole
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.route import Route
 from dalsegno.server.schemas.executions import Execution
@@ -25,15 +26,15 @@ async def wait(
 ) -> Execution:
     """The execution as soon as it has ended, or as it stands when the time is over. A server that stops answers early:
     look at `state`, and ask again."""
-    await office.client.status(execution)  # one that does not exist is told at once
+    await office.client.outline(execution)  # one that does not exist is told at once
     deadlines.allow(seconds)
     with office.usage.waiting(caller_of(request)):
         await _ended_or_closing(office, execution, seconds)
-    return Execution.of(await office.client.status(execution))
+    return Execution.of(await whole(office, execution))
 
 
 async def _ended_or_closing(office: Office, execution: str, seconds: float) -> None:
-    ending = asyncio.ensure_future(office.client.ending(execution))
+    ending = asyncio.ensure_future(office.client.endings.over(execution))
     closing = asyncio.ensure_future(office.closing.wait())
     try:
         await asyncio.wait((ending, closing), timeout=seconds, return_when="FIRST_COMPLETED")

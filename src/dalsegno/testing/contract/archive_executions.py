@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from dalsegno.errors import NotFound
@@ -195,8 +196,24 @@ class ArchiveListing(Topic):
         assert (found.state, found.live, found.seq, found.ended_at) == ("RUNNING", 1, 1, None)
         assert [listed.id for listed in await stack.archive.executions(EVERYTHING)] == [RUN]
 
+    async def test_a3_newest_first_lists_outlines_without_values(self, stack: ContractStack) -> None:
+        new = new_execution(input=b'{"a":[]}', parent="run-0", relation="child")
+        await stack.apply(start(new, token("a")))
+        lease = (await stack.take())["a"]
+        await stack.apply(step(lease, finish(output=b"[1]")))
+        whole = await stack.archive.execution(RUN)
+        assert whole is not None
+        size = len(whole.input) + len(whole.output or b"") + len(whole.context or b"")
+
+        outline = await stack.archive.outline(RUN)
+
+        without = {"input": b"null", "output": None, "context": None, "value_bytes": size}
+        assert outline == msgspec.structs.replace(whole, **without)
+        assert await stack.archive.executions(ExecutionFilter(parent="run-0")) == [outline]
+
     async def test_a3_newest_first_unknown_execution_is_none(self, stack: ContractStack) -> None:
         assert await stack.archive.execution("nowhere") is None
+        assert await stack.archive.outline("nowhere") is None
         assert await stack.archive.executions(EVERYTHING) == []
 
 

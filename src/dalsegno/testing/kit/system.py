@@ -277,8 +277,8 @@ class KitEndings(Endings):
 
     def give_up(self, execution: str, error: BaseException) -> None:
         for waiter in self._waiters.pop(execution, ()):
-            if not waiter.done():
-                waiter.set_exception(error)
+            if not waiter.future.done():
+                waiter.future.set_exception(error)
 
 
 class DeskEngine(Engine):

@@ -356,8 +356,11 @@ FROM known
 WHERE name IS NOT NULL;
 
 -- :name views
--- The executions of a page, in any order.
-SELECT *
+-- Outlines of executions, such as those of a page, in any order: the columns of `execution_view` with the bytes of the
+-- values in place of the values.
+SELECT id, workflow, version, definition, state, 'null'::bytea, created_at, touched_at, epoch, live, seq,
+       priority, tags, idempotency_key, parent, relation, paused_at, ended_at, NULL::bytea, NULL::bytea, error, kind,
+       octet_length(input) + coalesce(octet_length(output), 0) + coalesce(octet_length(context), 0)
 FROM execution_view
 WHERE id = ANY ($1::text[]);
 

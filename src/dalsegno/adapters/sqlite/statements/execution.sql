@@ -79,9 +79,10 @@ FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
 WHERE number = column1;
 
 -- :name save_large_output
--- By itself: a statement that changes many rows copies what it is given several times.
+-- By itself: a statement that changes many rows copies what it is given several times. With the counters that the sweep
+-- would write later, and all of the output with them.
 UPDATE execution
-SET output = ?
+SET output = ?, epoch = ?, seq = ?, live = ?, touched_at = ?
 WHERE number = ?;
 
 -- :name replace_input

@@ -305,15 +305,37 @@ SELECT name
 FROM known
 WHERE name IS NOT NULL;
 
+-- :part outline
+-- What `one` has, with the bytes of the values in place of the values: of those only the lengths are read.
+SELECT seen.id, seen.workflow, seen.version, seen.definition, seen.state, CAST('null' AS BLOB), seen.created_at,
+       seen.touched_at, seen.epoch, seen.live, seen.seq, seen.priority, seen.tags, seen.idempotency_key, seen.parent,
+       seen.relation, seen.paused_at, seen.ended_at, NULL, NULL, seen.error, seen.kind,
+       length(seen.input) + coalesce(length(seen.output), 0) + coalesce(length(seen.context), 0)
+
 -- :name views
--- The executions of a page, in any order.
-SELECT execution_view.*
+-- Outlines of the executions of a page, in any order.
+-- :include outline
 FROM json_each(?) AS wanted
-CROSS JOIN execution_view ON execution_view.id = wanted.value;
+CROSS JOIN execution_view AS seen ON seen.id = wanted.value;
+
+-- :name outline
+-- :include outline
+FROM execution_view AS seen
+WHERE seen.id = ?;
 
 -- :name one
-SELECT *
+-- In the order of ExecutionView's fields, but for an input and an output of more than :large bytes, which are read piece
+-- by piece; then their lengths.
+SELECT id, workflow, version, definition, state, CASE WHEN length(input) <= :large THEN input END, created_at,
+       touched_at, epoch, live, seq, priority, tags, idempotency_key, parent, relation, paused_at, ended_at,
+       CASE WHEN length(output) <= :large THEN output END, context, error, kind, length(input),
+       coalesce(length(output), 0)
 FROM execution_view
+WHERE id = :execution;
+
+-- :name number
+SELECT number
+FROM execution
 WHERE id = ?;
 
 -- :name age

@@ -111,12 +111,18 @@ WHERE execution = :execution
   AND id IN (SELECT id FROM token WHERE execution = :execution LIMIT :limit);
 
 -- :name land
--- The record takes over the counters of the flight row, which goes in the same transaction.
+-- The record takes over the counters of the flight row, which goes in the same transaction. One that has them already
+-- is not written again: SQLite would read and write all of its output for that.
 UPDATE execution
 SET (epoch, seq, live, touched_at) = (
     SELECT epoch, seq, live, touched_at FROM flight WHERE flight.number = :execution
 )
-WHERE number = :execution;
+WHERE number = :execution AND NOT EXISTS (
+    SELECT 1
+    FROM flight
+    WHERE flight.number = :execution AND flight.epoch = execution.epoch AND flight.seq = execution.seq
+      AND flight.live = execution.live AND flight.touched_at = execution.touched_at
+);
 
 -- :name delete_flight
 DELETE FROM flight
