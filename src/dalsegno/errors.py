@@ -37,6 +37,7 @@
     │   │   └── Overloaded         too much work of this caller, or of all, waits already
     │   ├── StoreFull              no space left
     │   ├── StoreReadOnly          the store cannot be written
+    │   ├── StoreLost              the store's file was deleted or replaced while it was open
     │   ├── StoreCorrupt           the store's content is damaged or is no Dal Segno store
     │   ├── SchemaMismatch         the store was written by another version
     │   ├── NoSecretKey            credentials need a key, and there is none
@@ -207,6 +208,12 @@ class StoreFull(OperatorError):
 
 class StoreReadOnly(OperatorError):
     code = "DS-230"
+
+
+class StoreLost(OperatorError):
+    """For good: no waiting mends it, so whatever runs on that store ends."""
+
+    code = "DS-231"
 
 
 class StoreCorrupt(OperatorError):

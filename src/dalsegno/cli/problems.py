@@ -21,6 +21,7 @@ from dalsegno.errors import (
     NotFound,
     SchemaMismatch,
     StoreFull,
+    StoreLost,
     StoreReadOnly,
     Unauthenticated,
     Unavailable,
@@ -33,6 +34,8 @@ UNSUPPORTED_PYTHON = "DS-185"
 """The code of `UnsupportedPython`, whose module is loaded only by what compiles."""
 USAGE = 2
 BROKEN = 3
+STORE_LOST = 4
+"""An exit code of its own: a process that is started again by itself would begin with an empty store."""
 INTERRUPTED = 130
 
 HINTS: dict[type[DalSegnoError], str] = {
@@ -41,6 +44,7 @@ HINTS: dict[type[DalSegnoError], str] = {
     Unavailable: "`dalsegno doctor` looks for the cause.",
     StoreFull: "`dalsegno doctor` shows the free space.",
     StoreReadOnly: "`dalsegno doctor` shows what is missing.",
+    StoreLost: "`dalsegno doctor` shows what is at the store's path now.",
     SchemaMismatch: "`dalsegno --version` tells which version this is.",
     Unauthenticated: "Put a key into DALSEGNO_KEY; `dalsegno keys add NAME --scope run` makes one there.",
     Forbidden: "`dalsegno keys add NAME --scope admin` on the server's machine makes a key that may do more.",
@@ -160,6 +164,8 @@ def _as_object(error: BaseException) -> dict[str, Any]:
 def _exit_code(error: BaseException) -> int:
     if isinstance(error, ClickException):
         return int(getattr(error, "exit_code", USAGE))
+    if isinstance(error, StoreLost):
+        return STORE_LOST
     return USAGE if isinstance(error, DalSegnoError) and not isinstance(error, InternalError) else BROKEN
 
 

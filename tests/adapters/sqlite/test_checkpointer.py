@@ -54,7 +54,7 @@ def checkpointed(file: Path, rows: int) -> bool:
 def test_log_is_folded_in_once_enough_has_changed(file: Path) -> None:
     writer, checkpointer = (
         connect_writer(file, create=False),
-        Checkpointer(connect_writer(file, create=False)),
+        Checkpointer(connect_writer(file, create=False), file),
     )
     try:
         fill(writer, CHANGES_BETWEEN - 1)
@@ -73,7 +73,7 @@ def test_log_is_folded_in_once_enough_has_changed(file: Path) -> None:
 def test_writer_commits_while_a_reader_keeps_the_log_from_being_folded_in(file: Path) -> None:
     writer, checkpointer = (
         connect_writer(file, create=False),
-        Checkpointer(connect_writer(file, create=False)),
+        Checkpointer(connect_writer(file, create=False), file),
     )
     reader = connect_writer(file, create=False)
     try:
@@ -99,7 +99,7 @@ def test_writer_commits_while_a_reader_keeps_the_log_from_being_folded_in(file: 
 
 def test_checkpointer_says_what_it_could_not_do(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     connection = connect_writer(file, create=False)
-    checkpointer = Checkpointer(connection)
+    checkpointer = Checkpointer(connection, file)
     connection.close()
 
     checkpointer.notice(CHANGES_BETWEEN)
