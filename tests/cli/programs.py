@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,11 +82,18 @@ class Programs:
         out, _ = process.communicate(timeout=PATIENCE)
         return process.returncode, out.decode(), shown.decode()
 
-    def python(self, *arguments: str, **environment: str) -> Program:
+    def bound(self, bind: Callable[[], object], *arguments: str) -> Program:
+        """The program with less than this process has: ``bind`` runs in it before anything else."""
+        return self.python("-m", "dalsegno", *arguments, bind=bind)
+
+    def python(
+        self, *arguments: str, bind: Callable[[], object] | None = None, **environment: str
+    ) -> Program:
         process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=self.folder,
             env={**self.environment, **environment},
+            preexec_fn=bind,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

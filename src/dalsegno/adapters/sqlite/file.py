@@ -156,15 +156,16 @@ def _obstacle(path: Path) -> str:
             "its file system is mounted read-only. Find out why (the kernel's log tells of disk errors), then mount it"
             " for writing: mount -o remount,rw"
         )
-    if _is_immutable(path):
+    if _may_write_by_mode(path):
         return f"it is immutable. Make it writable: chattr -i {shlex.quote(str(path))}"
-    return "this user has no right to do so. Check its permissions (chmod, chown), or run as its owner"
+    return (
+        "this user has no right to do so. Check its permissions (chmod, chown) and attributes (lsattr), or run as its"
+        " owner"
+    )
 
 
-def _is_immutable(path: Path) -> bool:
-    """The mode would let this user write, and the kernel does not."""
-    found = path.stat()
-    if os.geteuid() == 0:
-        return True
-    bit = 0o200 if found.st_uid == os.geteuid() else 0o020 if found.st_gid in os.getgroups() else 0o002
-    return bool(found.st_mode & bit)
+def _may_write_by_mode(path: Path) -> bool:
+    found, user = path.stat(), os.geteuid()
+    if user in (0, found.st_uid):
+        return bool(found.st_mode & 0o200)
+    return bool(found.st_mode & (0o020 if found.st_gid in os.getgroups() else 0o002))
