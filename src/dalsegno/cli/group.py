@@ -27,7 +27,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Steer": ("submit", "trigger", "signal", "approvals", "approve", "reject", "pause", "cancel", "dead"),
     "Definitions": ("validate", "deploy", "versions", "alias", "nodes"),
     "Starts by themselves": ("schedule", "webhook", "alerts"),
-    "This machine": ("doctor", "migrate", "bench"),
+    "This machine": ("doctor", "backup", "migrate", "bench"),
 }
 
 
