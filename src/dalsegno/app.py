@@ -365,7 +365,7 @@ class Running:
         self._app.host.call(self._app.engine.start(worker=self._worker, scheduler=self._scheduler))
         return self._app
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         loss = self._app.engine.loss
         self._app.close()
         if loss is not None and kind is None:
@@ -376,7 +376,7 @@ class Running:
         await host.acall(self._app.engine.start(worker=self._worker, scheduler=self._scheduler))
         return self._app
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         loss = self._app.engine.loss
         await self._app.aclose()
         if loss is not None and kind is None:

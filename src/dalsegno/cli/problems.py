@@ -25,6 +25,7 @@ from dalsegno.errors import (
     StoreReadOnly,
     Unauthenticated,
     Unavailable,
+    is_debugging,
 )
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def report(error: BaseException, *, as_json: bool) -> int:
         return INTERRUPTED
     if getattr(error, "code", None) == UNSUPPORTED_PYTHON and not isinstance(error, InvalidDocument):
         error = UnfitFunction(cast("UnsupportedPython", error))
-    if os.environ.get("DALSEGNO_DEBUG"):
+    if is_debugging():
         traceback.print_exception(error)
     if as_json:
         emit(_as_object(error))
