@@ -98,7 +98,7 @@ class Programs:
             [sys.executable, *arguments],
             cwd=self.folder,
             env={**self.environment, **environment},
-            preexec_fn=bind,
+            preexec_fn=bind,  # noqa: PLW1509 - it sets limits, and takes no lock
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -11,7 +11,6 @@ import stat
 import threading
 from pathlib import Path
 
-
 from dalsegno import App
 from dalsegno.adapters.sqlite import SqliteStore
 from dalsegno.adapters.sqlite.backup import back_up
@@ -130,12 +129,16 @@ def test_key_that_lies_beside_the_store_is_named(folder: Path, invoke: Invoke) -
     assert "not in it: keep a copy of dalsegno.db.key apart" in told.stderr
 
 
-def test_copy_that_finds_no_space_leaves_nothing_behind(programs: Programs, folder: Path, invoke: Invoke) -> None:
+def test_copy_that_finds_no_space_leaves_nothing_behind(
+    programs: Programs, folder: Path, invoke: Invoke
+) -> None:
     write(folder, hello_yaml=HELLO)
     invoke("run", "hello.yaml")
-    small = 'import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (40960, 40960)); '
+    small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (40960, 40960)); "
     child = programs.python(
-        "-c", small + "import sys; sys.argv[1:] = ['backup', 'copy.db']; from dalsegno.cli.main import main; main()"
+        "-c",
+        small
+        + "import sys; sys.argv[1:] = ['backup', 'copy.db']; from dalsegno.cli.main import main; main()",
     )
 
     code, _, err = child.finish()
@@ -148,7 +151,9 @@ def test_copy_that_finds_no_space_leaves_nothing_behind(programs: Programs, fold
 def test_progress_is_reported(tmp_path: Path) -> None:
     store = SqliteStore.open(tmp_path / "store.db", FakeClock())
     store.write_blocking(
-        lambda rows: rows.connection.execute("CREATE TABLE filler AS SELECT zeroblob(9000000) AS data").fetchone()
+        lambda rows: rows.connection.execute(
+            "CREATE TABLE filler AS SELECT zeroblob(9000000) AS data"
+        ).fetchone()
     )
     seen: list[tuple[int, int]] = []
 

@@ -89,7 +89,9 @@ def test_family_of_workers_ends_and_none_is_started_again(
 
 def start(url: str) -> int:
     request = urllib.request.Request(
-        f"{url}/v1/executions", json.dumps({"workflow": "hello"}).encode(), {"Content-Type": "application/json"}
+        f"{url}/v1/executions",
+        json.dumps({"workflow": "hello"}).encode(),
+        {"Content-Type": "application/json"},
     )
     try:
         with urllib.request.urlopen(request, timeout=10) as reply:
@@ -136,22 +138,27 @@ def test_program_with_a_worker_of_its_own_gets_the_error(folder: Path) -> None:
 
         await sleep(3600)
 
-    with pytest.raises(StoreLost, match="was deleted or moved"), app.running():
-        handle = app.start(waits)
-        lose(folder / "own.db")
-        with pytest.raises(StoreLost):
-            handle.result(timeout=SOON)
-        with pytest.raises(StoreLost):
-            app.start(waits)
+    def run() -> None:
+        with app.running():
+            handle = app.start(waits)
+            lose(folder / "own.db")
+            with pytest.raises(StoreLost):
+                handle.result(timeout=SOON)
+            with pytest.raises(StoreLost):
+                app.start(waits)
+
+    with pytest.raises(StoreLost, match="was deleted or moved"):
+        run()
 
 
 def test_async_program_gets_it_when_it_leaves_the_block(folder: Path) -> None:
     async def main() -> None:
         app = App(f"sqlite:///{folder}/own.db")
         async with app.running():
+            told = asyncio.Event()
+            app.engine.when_lost(lambda error: told.set())
             lose(folder / "own.db")
-            while app.engine.loss is None:
-                await asyncio.sleep(0.05)
+            await told.wait()
 
     with pytest.raises(StoreLost, match="was deleted or moved"):
         asyncio.run(main())

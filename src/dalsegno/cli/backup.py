@@ -52,7 +52,9 @@ def copy(url: str, file: Path, progress: Progress) -> Backup:
             f"Run: {pg_dump(url, file)}",
         )
     if not url.startswith("sqlite:"):
-        raise Refusal(f"a {url} store ends with its process: there is nothing to copy", "Give a SQLite store.")
+        raise Refusal(
+            f"a {url} store ends with its process: there is nothing to copy", "Give a SQLite store."
+        )
     from dalsegno.adapters.sqlite.backup import back_up  # noqa: PLC0415 - only what is used is loaded
 
     return back_up(sqlite_path(url), file, progress.show)
@@ -72,5 +74,7 @@ def say_what_is_missing(url: str) -> None:
     key = Path(named) if named else beside
     if key.is_file():
         stderr().print(
-            f"the key of its credentials is not in it: keep a copy of {key} apart", markup=False, soft_wrap=True
+            f"the key of its credentials is not in it: keep a copy of {key} apart",
+            markup=False,
+            soft_wrap=True,
         )

@@ -57,8 +57,9 @@ class Committer:
         self, transition: Transition, *, patient: bool = True, then: Then | None = None, workflow: str = ""
     ) -> asyncio.Future[Outcome]:
         """The ledger's answer. While the store is out of order a patient commit is tried again and again; an
-        impatient one raises, and so does each whose store is lost. Who does not wait for it any more (its future is cancelled) does not call it off, so what
-        has to follow is done by ``then``. Where many wait, workflows take turns."""
+        impatient one raises, and so does each whose store is lost. Who does not wait for it any more (its future is
+        cancelled) does not call it off, so what has to follow is done by ``then``. Where many wait, workflows take
+        turns."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         may_go = self._gathering.add((transition, future, patient, then, workflow))

@@ -342,8 +342,8 @@ class Engine:
             self.outage.answered(name)
 
     async def stop(self) -> None:
-        """Stops claiming, finishes or hands back what runs, then closes the stack. Where the store is lost, what runs is
-        interrupted: its result cannot be stored, and its execution may exist no more."""
+        """Stops claiming, finishes or hands back what runs, then closes the stack. Where the store is lost, what runs
+        is interrupted: its result cannot be stored, and its execution may exist no more."""
         if self.worker is not None:
             await self.worker.stop(self.settings.grace if self.loss is None else 0.0)
         for role in self._roles:
@@ -427,9 +427,7 @@ def tell(neighbours: Neighbours, transition: Transition, applied: Applied) -> No
         neighbours.tell_ended(transition.execution)
 
 
-def _in_loop(
-    loop: asyncio.AbstractEventLoop, told: Callable[[StoreLost], None], error: StoreLost
-) -> None:
+def _in_loop(loop: asyncio.AbstractEventLoop, told: Callable[[StoreLost], None], error: StoreLost) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(told, error)
 

@@ -128,7 +128,9 @@ def _single(error: BaseException, redact: Redact, depth: int) -> list[str]:
     lines.append(f"{name}: {said}" if said else name)
     notes = getattr(error, "__notes__", None)
     if isinstance(notes, list):
-        lines += [_cut(redact(note), LONGEST_MESSAGE) for note in notes[:MOST_MEMBERS] if isinstance(note, str)]
+        lines += [
+            _cut(redact(note), LONGEST_MESSAGE) for note in notes[:MOST_MEMBERS] if isinstance(note, str)
+        ]
     if isinstance(error, BaseExceptionGroup) and depth < DEEPEST_GROUP:
         lines += _members(error.exceptions, redact, depth)
     return lines

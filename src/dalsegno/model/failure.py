@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec import Struct
 
-
 FRAME = '  File "'
 """How the line of a frame begins in a traceback."""
 

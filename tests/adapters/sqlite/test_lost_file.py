@@ -27,8 +27,8 @@ def delete(path: Path) -> None:
     path.unlink()
 
 
-def move(path: Path) -> None:
-    path.rename(path.with_name("elsewhere.db"))
+def move(path: Path, name: str = "elsewhere.db") -> None:
+    path.rename(path.with_name(name))
 
 
 def move_folder(path: Path) -> None:
@@ -74,19 +74,16 @@ async def test_no_commit_and_no_read_is_answered_after_the_file_is_lost(
 
 
 async def test_a_file_that_comes_back_is_not_trusted_again(path: Path, stack: ContractStack) -> None:
-    away = path.with_name("away.db")
-    path.rename(away)
+    move(path)
     with pytest.raises(StoreLost):
         await stack.commit(start("lost", token("a")))
-    away.rename(path)
+    move(path.with_name("elsewhere.db"), path.name)
 
     with pytest.raises(StoreLost):
         await stack.commit(start("lost", token("a")))
 
 
-async def test_a_commit_under_way_when_the_file_goes_is_not_confirmed(
-    path: Path, store: SqliteStore
-) -> None:
+async def test_a_commit_under_way_when_the_file_goes_is_not_confirmed(path: Path, store: SqliteStore) -> None:
     """The job runs inside the transaction: the file goes before its COMMIT."""
     with pytest.raises(StoreLost):
         await store.write(lambda rows: path.unlink())
@@ -96,12 +93,12 @@ async def test_an_idle_process_notices_within_seconds(path: Path, store: SqliteS
     told = threading.Event()
     store.file.listen(lambda error: told.set())
 
-    path.unlink()
+    delete(path)
 
     assert told.wait(SOON)
 
 
-async def test_index_file_deleted_is_noticed(path: Path, store: SqliteStore) -> None:
+def test_index_file_deleted_is_noticed(path: Path, store: SqliteStore) -> None:
     told: list[StoreLost] = []
     store.file.listen(told.append)
 
@@ -114,7 +111,7 @@ async def test_index_file_deleted_is_noticed(path: Path, store: SqliteStore) -> 
 
 
 async def test_one_who_listens_late_is_told(path: Path, store: SqliteStore) -> None:
-    path.unlink()
+    delete(path)
     with pytest.raises(StoreLost):
         await store.read(lambda connection: None)
     told: list[StoreLost] = []
@@ -134,7 +131,9 @@ async def test_log_deleted_alone_loses_nothing_that_was_committed(
     store.close()
 
     again = SqliteStore.open(path, clock)
-    found = await again.read(lambda connection: connection.execute("SELECT count(*) FROM execution").fetchone())
+    found = await again.read(
+        lambda connection: connection.execute("SELECT count(*) FROM execution").fetchone()
+    )
     again.close()
     assert found[0] >= 1
 
@@ -166,7 +165,7 @@ async def test_process_that_lost_its_file_leaves_the_new_one_alone(
     path: Path, clock: FakeClock, stack_of: Callable[[SqliteStore], ContractStack]
 ) -> None:
     """Closing its last connection would delete the log of the new store by its name."""
-    loser = subprocess.Popen(
+    loser = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs in this loop
         [sys.executable, "-c", LOSER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert loser.stdin is not None

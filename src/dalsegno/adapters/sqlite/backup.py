@@ -61,7 +61,9 @@ def _copy(path: Path, partial: Path, report: Report) -> int:
         schema = check(source, path, len(migrations()))
         source.backup(target, pages=PAGES, progress=lambda _, left, total: report(total - left, total))
         source.execute("COMMIT")
-        target.execute("PRAGMA journal_mode = DELETE")  # one file, without -wal and -shm; opening it turns WAL on
+        target.execute(
+            "PRAGMA journal_mode = DELETE"
+        )  # one file, without -wal and -shm; opening it turns WAL on
     return schema
 
 
@@ -76,7 +78,9 @@ def _verify(partial: Path, schema: int) -> int:
         raise explain(error, partial) from error
     if damage != "ok" or found != schema:
         reason = damage if damage != "ok" else f"schema {found} instead of {schema}"
-        raise StoreCorrupt(f"the copy is not what it should be ({reason}); look at the store: `dalsegno doctor`")
+        raise StoreCorrupt(
+            f"the copy is not what it should be ({reason}); look at the store: `dalsegno doctor`"
+        )
     return int(executions)
 
 

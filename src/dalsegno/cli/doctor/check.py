@@ -53,7 +53,9 @@ def broken(name: str, error: Exception, cure: str) -> Check:
     if isinstance(error, DalSegnoError):
         return judge(name, str(error), fail=True, cure=cure)
     said = error.strerror if isinstance(error, OSError) else None
-    return judge(name, f"cannot be examined: {said or f'{type(error).__name__}: {error}'}", fail=True, cure=cure)
+    return judge(
+        name, f"cannot be examined: {said or f'{type(error).__name__}: {error}'}", fail=True, cure=cure
+    )
 
 
 def as_object(checks: Sequence[Check]) -> dict[str, Any]:

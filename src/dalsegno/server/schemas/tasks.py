@@ -150,7 +150,9 @@ class TaskError(BaseModel):
     retryable: bool = Field(default=True, description="False: the task's retries do not help.")
     retry_after: float | None = Field(default=None, ge=0, le=31_536_000, description="Seconds, at least.")
     traceback: str | None = Field(
-        default=None, max_length=100_000, description="Where it was raised, for people; 8,192 characters are kept."
+        default=None,
+        max_length=100_000,
+        description="Where it was raised, for people; 8,192 characters are kept.",
     )
 
     def failure(self) -> Failure:
