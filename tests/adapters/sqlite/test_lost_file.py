@@ -164,7 +164,7 @@ LOSER = dedent(
 async def test_process_that_lost_its_file_leaves_the_new_one_alone(
     path: Path, clock: FakeClock, stack_of: Callable[[SqliteStore], ContractStack]
 ) -> None:
-    """Closing its last connection would delete the log of the new store by its name."""
+    """Closing the last connection deletes the log by its name; SQLite looks at the inode of the file before."""
     loser = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs in this loop
         [sys.executable, "-c", LOSER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from dalsegno.adapters.sqlite.errors import explain
-from dalsegno.adapters.sqlite.file import keep_open, why_not_writable
+from dalsegno.adapters.sqlite.file import why_not_writable
 from dalsegno.errors import StoreReadOnly
 
 logger = logging.getLogger("dalsegno.sqlite")
@@ -55,15 +55,11 @@ class Checkpointer:
         self._asked.set()
         logger.info("%s can be written again", self._path)
 
-    def close(self, *, keep: bool = False) -> None:
-        """``keep``: the connection is left open (see ``keep_open``)."""
+    def close(self) -> None:
         self._closed = True
         self._asked.set()
         self._thread.join()
-        if keep:
-            keep_open(self._connection)
-        else:
-            self._connection.close()
+        self._connection.close()
 
     def _work(self) -> None:
         while True:

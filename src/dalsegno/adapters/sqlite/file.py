@@ -7,10 +7,8 @@ find again. So the path is compared with what was opened, after every commit and
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shlex
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -78,13 +76,6 @@ class StoreFile:
         if not self._is_there() or not _is_same(self._index, self._index_identity):
             self._lose(self._what_happened())
 
-    @property
-    def is_replaced(self) -> bool:
-        """Whether closing a connection would harm what is there now: SQLite deletes the log by its name."""
-        return self.lost is not None and not (
-            _is_same(self._main, self._identity) and _is_same(self._index, self._index_identity)
-        )
-
     def _is_there(self) -> bool:
         return _is_same(self._main, self._identity) and _is_same(self._log, self._log_identity)
 
@@ -134,12 +125,6 @@ def _is_open(identity: Identity) -> bool:
     except OSError:
         return True
     return any(_identity(f"{DESCRIPTORS}/{name}") == identity for name in names)
-
-
-def keep_open(connection: sqlite3.Connection) -> None:
-    """Leaves a connection to a lost file open for good, even when the interpreter ends: closing the last one deletes
-    ``-wal`` and ``-shm`` by their names, which may belong to another store by now."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def why_not_writable(path: Path) -> str | None:

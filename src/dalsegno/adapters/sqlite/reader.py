@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dalsegno.adapters.sqlite.errors import explain
-from dalsegno.adapters.sqlite.file import StoreFile, keep_open
+from dalsegno.adapters.sqlite.file import StoreFile
 from dalsegno.adapters.sqlite.thread import Answer, DatabaseThread, Job
 
 T = TypeVar("T")
@@ -29,10 +29,7 @@ class Reader:
 
     def close(self) -> None:
         self._thread.close()
-        if self._file.is_replaced:
-            keep_open(self._connection)
-        else:
-            self._connection.close()
+        self._connection.close()
 
     def _run(self, jobs: Sequence[Job]) -> list[Answer]:
         return [self._look(job) for job in jobs]

@@ -12,7 +12,7 @@ from dalsegno.adapters.sqlite.checkpointer import Checkpointer
 from dalsegno.adapters.sqlite.connection import BUSY_SECONDS
 from dalsegno.adapters.sqlite.elsewhere import Elsewhere
 from dalsegno.adapters.sqlite.errors import explain
-from dalsegno.adapters.sqlite.file import StoreFile, keep_open
+from dalsegno.adapters.sqlite.file import StoreFile
 from dalsegno.adapters.sqlite.thread import Answer, DatabaseThread, Job
 from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
 from dalsegno.errors import StoreLost, StoreReadOnly, Unavailable
@@ -62,10 +62,6 @@ class Writer:
 
     def close(self) -> None:
         self._thread.close()
-        if self._file.is_replaced:
-            keep_open(self._connection)
-            self._checkpointer.close(keep=True)
-            return
         self._checkpointer.close()
         self._connection.close()
 
