@@ -186,12 +186,11 @@ def test_script_ends_with_it_and_cannot_read_it(stage: Stage) -> None:
 
     uncaught = stage.run_script("return await Task.run('boil', null)")
     caught = stage.run_script(
-        "try { await Task.run('boil', null) } catch (e) { return [e.message, e.traceback ?? 'none'] }",
-        name="caught",
+        "try { await Task.run('boil', null) } catch (e) { return e.traceback }", name="caught"
     )
 
     assert RAISED in traceback_in(uncaught.error)
-    assert caught.output in (["no tea", "none"], None)
+    assert (caught.state, caught.error["code"]) == ("FAILED", "PROPERTY_NOT_FOUND")
 
 
 def node(strategy: str = "halt", **more: Any) -> dict[str, Any]:
@@ -215,6 +214,26 @@ def test_own_node_types_have_it_and_contexts_do_not(stage: Stage, strategy: str)
     if strategy == "halt":
         assert traceback_in(ended.error) == event["error"]["traceback"]
     assert "traceback" not in str(ended.context)
+
+
+def test_retry_begins_with_a_context_without_it(stage: Stage) -> None:
+    """Contexts are made from the history then, which has it."""
+
+    @stage.app.node("kettle")
+    async def kettle(ctx: NodeContext, parameters: dict[str, Any]) -> None:
+        boil()
+
+    graph = node("ignore")
+    graph["nodes"].append({"id": "shaky", "type": "task", "parameters": {"task": "boil"}})
+    graph["edges"] = [{"src": "kettle", "dst": "shaky"}]
+    stage.app.task(boil)
+    failed = stage.run(graph)
+
+    again = stage.end_of(failed.handle.retry())
+
+    assert again.context["$kettle"]["error"]["message"] == "no tea"
+    assert "traceback" not in str(again.context)
+    assert RAISED in traceback_in(again.error)
 
 
 def test_task_of_a_graph_has_it(stage: Stage) -> None:
