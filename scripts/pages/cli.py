@@ -21,6 +21,7 @@ execution may be named by its id, by the first characters of it, or by `last`, t
 | 1 | the execution failed or was cancelled |
 | 2 | wrong usage, an invalid document, a refusal (the message says what to do) |
 | 3 | a bug in Dal Segno |
+| 4 | the file of the store was deleted or replaced while the process had it open ([DS-231](errors.md#ds-231)) |
 | 124 | `--timeout` passed; the execution can be resumed |
 | 130 | interrupted; the execution can be resumed |
 
@@ -30,7 +31,7 @@ execution may be named by its id, by the first characters of it, or by `last`, t
 | `DALSEGNO_LISTEN` | a direct URL of the same PostgreSQL database, where the store's goes through a pooler |
 | `DALSEGNO_HEALTH_PORT` | where `worker` and `scheduler` answer `/live`, `/ready` and `/metrics` |
 | `DALSEGNO_EGRESS_ALLOW` | what HTTP nodes of a worker may reach beside public addresses |
-| `DALSEGNO_DEBUG` | show tracebacks of errors |
+| `DALSEGNO_DEBUG` | `1`: commands show tracebacks of their errors; those of tasks and nodes keep frames of Dal Segno |
 
 """
 

@@ -205,7 +205,8 @@ class App:
     # -- running ----------------------------------------------------------------------------------------------
 
     def running(self, *, worker: bool = True, scheduler: bool = True) -> Running:
-        """``with`` or ``async with``: the worker and timers of this process run inside the block."""
+        """``with`` or ``async with``: the worker and timers of this process run inside the block. Leaving it raises
+        StoreLost where the store's file was deleted or replaced meanwhile."""
         return Running(self, worker=worker, scheduler=scheduler)
 
     def with_options(
@@ -367,16 +368,22 @@ class Running:
         self._app.host.call(self._app.engine.start(worker=self._worker, scheduler=self._scheduler))
         return self._app
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        loss = self._app.engine.loss
         self._app.close()
+        if loss is not None and kind is None:
+            raise loss
 
     async def __aenter__(self) -> App:
         host = await self._app.host_here()
         await host.acall(self._app.engine.start(worker=self._worker, scheduler=self._scheduler))
         return self._app
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        loss = self._app.engine.loss
         await self._app.aclose()
+        if loss is not None and kind is None:
+            raise loss
 
 
 def _seconds(duration: float | str | None) -> float | None:

@@ -37,6 +37,7 @@
     │   │   └── Overloaded         too much work of this caller, or of all, waits already
     │   ├── StoreFull              no space left
     │   ├── StoreReadOnly          the store cannot be written
+    │   ├── StoreLost              the store's file was deleted or replaced while it was open
     │   ├── StoreCorrupt           the store's content is damaged or is no Dal Segno store
     │   ├── SchemaMismatch         the store was written by another version
     │   ├── NoSecretKey            credentials need a key, and there is none
@@ -50,8 +51,17 @@ Each class carries a stable ``code`` (``DS-…``) under which the documentation 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, ClassVar
+
+DEBUG_VARIABLE = "DALSEGNO_DEBUG"
+
+
+def is_debugging() -> bool:
+    """``DALSEGNO_DEBUG=1``: commands show the tracebacks of their errors, and those of tasks and nodes keep the frames
+    of Dal Segno."""
+    return os.environ.get(DEBUG_VARIABLE, "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
 class DalSegnoError(Exception):
@@ -165,9 +175,11 @@ class ExecutionEnded(UsageError):
         return f"execution {self.execution} ended{where}: {message}{self._place()}"
 
     def _place(self) -> str:
-        if self.traceback:
-            return f"\n\n{self.traceback}"
-        return "".join(f"\n  at {line}" for line in self.stack)
+        stack = "".join(f"\n  at {line}" for line in self.stack)
+        if not self.traceback:
+            return stack
+        is_of_task = bool(self.error.get("traceback"))
+        return f"{stack if is_of_task else ''}\n\n{self.traceback}"
 
     @property
     def stack(self) -> list[str]:
@@ -176,7 +188,9 @@ class ExecutionEnded(UsageError):
 
     @property
     def traceback(self) -> str:
-        """Of a Python workflow: the traceback in the user's own files."""
+        """The traceback in the user's own files: of the task or node that raised it, else of the Python workflow."""
+        if found := self.error.get("traceback"):
+            return str(found)
         details = self.error.get("details")
         return str(details.get("traceback") or "") if isinstance(details, dict) else ""
 
@@ -207,6 +221,12 @@ class StoreFull(OperatorError):
 
 class StoreReadOnly(OperatorError):
     code = "DS-230"
+
+
+class StoreLost(OperatorError):
+    """For good: no waiting mends it, so whatever runs on that store ends."""
+
+    code = "DS-231"
 
 
 class StoreCorrupt(OperatorError):

@@ -20,6 +20,7 @@ import secrets
 import socket
 import threading
 import time
+import traceback
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -31,6 +32,8 @@ logger = logging.getLogger("dalsegno.remote_worker")
 
 PAUSE = 1.0
 LONGEST_PAUSE = 30.0
+LONGEST_TRACEBACK = 50_000
+"""Characters; the server keeps fewer."""
 
 
 class TaskLost(Exception):
@@ -149,6 +152,9 @@ class RemoteWorker:
 
     def fail(self, task: RemoteTask, error: BaseException, *, retryable: bool = True) -> None:
         about = {"type": type(error).__name__, "message": str(error) or type(error).__name__}
+        where = _traceback(error)
+        if where:
+            about["traceback"] = where
         self._answer(task, "fail", {"error": {**about, "retryable": retryable}})
 
     def heartbeat(self) -> None:
@@ -242,6 +248,22 @@ class RemoteWorker:
                     self.heartbeat()
             except (OSError, Refused) as error:
                 logger.warning("the heartbeat was not heard (%s); trying again", error)
+
+
+def _traceback(error: BaseException) -> str:
+    """Where the task raised it, with causes and groups, without the frames of this file. Empty where none is left."""
+    told = traceback.TracebackException.from_exception(error, compact=True)
+    kept = _without_this_file(told)
+    text = "".join(told.format()).rstrip() if kept else ""
+    half = LONGEST_TRACEBACK // 2
+    return text if len(text) <= LONGEST_TRACEBACK else f"{text[:half]}\n…\n{text[-half:]}"
+
+
+def _without_this_file(told: traceback.TracebackException) -> int:
+    """How many frames stay."""
+    told.stack = traceback.StackSummary.from_list([each for each in told.stack if each.filename != __file__])
+    related = [told.__cause__, told.__context__, *(told.exceptions or ())]
+    return len(told.stack) + sum(_without_this_file(each) for each in related if each is not None)
 
 
 def _refused(error: urllib.error.HTTPError) -> Refused:

@@ -99,6 +99,8 @@ async def _sqlite(url: str, clock: Clock) -> Stack:
         limits,
         watch=watch,
         transactions=transactions,
+        expect_writable=store.expect_writable,
+        when_lost=store.file.listen,
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dalsegno.cli.main import app
-from tests.cli.programs import Program, Programs
+from tests.cli.programs import Program, Programs, is_crash
 
 Invoke = Callable[..., Result]
 
@@ -54,7 +54,7 @@ def invoke() -> Invoke:
         with logging_as_before():
             result = CliRunner().invoke(app, list(arguments), input=stdin)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        assert "Traceback" not in result.output
+        assert not is_crash(result.output), result.output
         return result
 
     return run

@@ -69,6 +69,13 @@ class Ended:
         self.nodes = {name: (node.state, node.runs) for name, node in handle.nodes().items()}
 
     @property
+    def plain_error(self) -> dict[str, Any] | None:
+        """Without the traceback, which is for people."""
+        if self.error is None:
+            return None
+        return {name: value for name, value in self.error.items() if name != "traceback"}
+
+    @property
     def states(self) -> dict[str, str]:
         return {name: state for name, (state, _) in self.nodes.items()}
 

@@ -30,7 +30,7 @@ def test_halt_ends_the_execution_and_cancels_what_waits(stage: Stage) -> None:
     stage.door("h").open()
     ended = stage.end_of(handle)
     assert ended.state == "FAILED"
-    assert ended.error == BROKEN
+    assert ended.plain_error == BROKEN
     assert ended.nodes == {
         "a": ("COMPLETED", 1),
         "h": ("COMPLETED", 1),
@@ -160,7 +160,9 @@ def test_an_exception_of_any_kind_becomes_an_error_object(stage: Stage) -> None:
         return 1 / value
 
     ended = stage.run(graph("f", {"f": task("divide", 0)}))
-    assert ended.error == error_object("float division by zero", "NODE_FAILED", "f", type="ZeroDivisionError")
+    assert ended.plain_error == error_object(
+        "float division by zero", "NODE_FAILED", "f", type="ZeroDivisionError"
+    )
 
 
 def test_a_template_that_fails_names_the_missing_path(stage: Stage) -> None:

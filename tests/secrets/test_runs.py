@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dalsegno import App, WorkflowFailed
+from dalsegno.engine.raised import LONGEST_MESSAGE
 from dalsegno.engine.secrets import NewCredential
 from dalsegno.ports.node import NodeContext
 
@@ -39,12 +40,26 @@ def build(url: str) -> App:
         return f"it is {(await ctx.acredential(name))['token']}"
 
     @app.task
+    async def raised(ctx: NodeContext, name: str) -> None:
+        """Where a message is cut, half of the value would be left: it stands across the border."""
+        token = (await ctx.acredential(name))["token"]
+        try:
+            raise KeyError(f"{'.' * (LONGEST_MESSAGE - 6)}{token}")
+        except KeyError as error:
+            error.add_note(f"it is {token}")
+            raise ExceptionGroup("several", [ValueError(f"it is {token}")]) from error
+
+    @app.task
     async def returned(ctx: NodeContext, name: str) -> Any:
         return await ctx.acredential(name)
 
     @app.workflow
     async def in_python(name: str) -> Any:
         return [await measured(name), await measured_in_a_thread(name), await told(name)]
+
+    @app.workflow
+    async def in_traceback(name: str) -> None:
+        await raised(name)
 
     return app
 
@@ -152,3 +167,19 @@ async def test_a_worker_that_never_saw_the_script_knows_its_name(tmp_path: Path)
         assert await handle.aresult(timeout=20) == "it is [secret crm]"
         assert await app.engine.vault.workflow_of(program.hash) == "mine"
         assert await app.engine.vault.workflow_of("") is None
+
+
+def test_traceback_shows_no_value_of_a_credential(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "dalsegno.steps")
+    handle = app.start("in_traceback", "crm")
+
+    with pytest.raises(WorkflowFailed) as failed:
+        handle.result(timeout=20)
+
+    told = failed.value.traceback
+    assert "ExceptionGroup: several" in told
+    assert "direct cause" in told
+    assert told.count("it is [secret crm]") == 2
+    for text in (told, caplog.text, str(handle.events())):
+        assert TOKEN not in text
+        assert TOKEN[:5] not in text

@@ -117,6 +117,11 @@ def test_a_failing_function_is_retried_and_its_error_told(live: LiveServer, call
         "ValueError",
         "no a.png",
     )
+    told = found["error"]["traceback"]
+    assert f'File "{__file__}", line ' in told
+    assert "raise ValueError(f\"no {given['file']}\")" in told
+    assert told.endswith("\nValueError: no a.png")
+    assert 'remote_worker.py", line' not in told.replace(__file__, ""), "frames of ours are cut"
 
 
 def complete_in_time(worker: RemoteWorker, task: RemoteTask) -> None:

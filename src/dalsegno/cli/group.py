@@ -38,7 +38,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Definitions": ("validate", "deploy", "versions", "alias", "nodes"),
     "Starts by themselves": ("schedule", "webhook", "alerts"),
-    "This machine": ("doctor", "migrate", "bench"),
+    "This machine": ("doctor", "backup", "migrate", "bench"),
 }
 
 

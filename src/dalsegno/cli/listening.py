@@ -126,10 +126,12 @@ async def _serve(
             say(NEVER_OPENED)
             return
         _announce(plan, settings, opened.door)
+        plan.app.engine.when_lost(stopping.lose)
         await _first_of(stopping.event, serving)
         say("stopping: requests and steps that run may finish within %s", span(plan.app.settings.grace))
         opened.application.state.office.closing.set()
         await _end(server, serving)  # before what they need is closed
+    stopping.raise_loss()
     say("stopped")
 
 

@@ -12,6 +12,7 @@ import typer
 from dalsegno.cli.commands import (
     alerts,
     approvals,
+    backup,
     bench,
     control,
     credentials,
@@ -72,6 +73,7 @@ for part in (
     webhook,
     alerts,
     migrate,
+    backup,
     doctor,
     bench,
 ):

@@ -21,9 +21,11 @@ from dalsegno.errors import (
     NotFound,
     SchemaMismatch,
     StoreFull,
+    StoreLost,
     StoreReadOnly,
     Unauthenticated,
     Unavailable,
+    is_debugging,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ UNSUPPORTED_PYTHON = "DS-185"
 """The code of `UnsupportedPython`, whose module is loaded only by what compiles."""
 USAGE = 2
 BROKEN = 3
+STORE_LOST = 4
+"""An exit code of its own: a process that is started again by itself would begin with an empty store."""
 INTERRUPTED = 130
 
 HINTS: dict[type[DalSegnoError], str] = {
@@ -41,6 +45,7 @@ HINTS: dict[type[DalSegnoError], str] = {
     Unavailable: "`dalsegno doctor` looks for the cause.",
     StoreFull: "`dalsegno doctor` shows the free space.",
     StoreReadOnly: "`dalsegno doctor` shows what is missing.",
+    StoreLost: "`dalsegno doctor` shows what is at the store's path now.",
     SchemaMismatch: "`dalsegno --version` tells which version this is.",
     Unauthenticated: "Put a key into DALSEGNO_KEY; `dalsegno keys add NAME --scope run` makes one there.",
     Forbidden: "`dalsegno keys add NAME --scope admin` on the server's machine makes a key that may do more.",
@@ -129,7 +134,7 @@ def report(error: BaseException, *, as_json: bool) -> int:
         return INTERRUPTED
     if getattr(error, "code", None) == UNSUPPORTED_PYTHON and not isinstance(error, InvalidDocument):
         error = UnfitFunction(cast("UnsupportedPython", error))
-    if os.environ.get("DALSEGNO_DEBUG"):
+    if is_debugging():
         traceback.print_exception(error)
     if as_json:
         emit(_as_object(error))
@@ -160,6 +165,8 @@ def _as_object(error: BaseException) -> dict[str, Any]:
 def _exit_code(error: BaseException) -> int:
     if isinstance(error, ClickException):
         return int(getattr(error, "exit_code", USAGE))
+    if isinstance(error, StoreLost):
+        return STORE_LOST
     return USAGE if isinstance(error, DalSegnoError) and not isinstance(error, InternalError) else BROKEN
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from rich.json import JSON
 from rich.markup import escape
+from rich.text import Text
 
 from dalsegno.cli.desk import Desk
 from dalsegno.cli.lasting import fails_always, is_of_the_code
@@ -25,6 +26,7 @@ from dalsegno.wiring import default_store, shown_url, store_of_environment
 
 COMPLETED = 0
 NOT_COMPLETED = 1
+TRACEBACK = "Traceback (most recent call last):"
 SHOWN = 4000
 """Characters of an output that a terminal is shown."""
 
@@ -181,6 +183,19 @@ def print_error(error: dict[str, Any], source: SourceText | None = None) -> None
         soft_wrap=not console.is_terminal,
     )
     print_stack(console, error, source)
+    traceback = traceback_in(error)
+    if traceback:
+        console.print(Text(traceback, "dim"), soft_wrap=True)
+
+
+def traceback_in(error: dict[str, Any]) -> str:
+    """Of the task or node that raised it. That of a Python workflow says more than the stack, which is shown above,
+    where it has a cause."""
+    if error.get("traceback"):
+        return str(error["traceback"])
+    details = error.get("details")
+    own = str(details.get("traceback") or "") if isinstance(details, dict) else ""
+    return own if own.count(TRACEBACK) > 1 else ""
 
 
 def _names(error: dict[str, Any]) -> str:

@@ -91,7 +91,9 @@ async def schedule(app: App, *, quiet: bool, as_json: bool, health: str | None =
             say("scheduler: timers, schedules and repairs of %s; workers run elsewhere", shown_url(app.url))
             say_which_store_is_not_used(app)
             tell_of(app.engine)
+            app.engine.when_lost(stopping.lose)
             await stopping.event.wait()
+        stopping.raise_loss()
         say("stopped after %s", span(clock.now() - began))
     if as_json:
         emit({"store": shown_url(app.url), "seconds": round(clock.now() - began, 3)})
@@ -119,8 +121,10 @@ async def serve(app: App, *, quiet: bool, as_json: bool, health: str | None = No
             if app.egress is not None and app.egress.block_private:
                 say(egress_words(app.egress))
             tell_of(engine)
+            engine.when_lost(stopping.lose)
             await stopping.event.wait()
             say("stopping: running steps may finish within %s", span(app.settings.grace))
+        stopping.raise_loss()
         done = worker.steps_done if worker is not None else 0
         say("stopped after %s steps in %s", f"{done:,}", span(clock.now() - began))
     if as_json:

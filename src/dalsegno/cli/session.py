@@ -19,7 +19,7 @@ from dalsegno.cli.result import Command, Result, print_result, read_result
 from dalsegno.cli.screen import Screen, choose_screen, log_to
 from dalsegno.engine.client import Client
 from dalsegno.engine.loop import run
-from dalsegno.errors import OperatorError
+from dalsegno.errors import OperatorError, StoreLost
 from dalsegno.model.execution import ENDED
 
 GRACE = 5.0
@@ -65,11 +65,13 @@ class Session:
                 serve_queues(self.app, {node.queue for node in followed.plan.nodes.values()})
             engine.settings = replace(engine.settings, grace=min(GRACE, engine.settings.grace))
             await engine.start(focus=execution)
+            engine.when_lost(stopping.lose)
         screen.begin(view, followed)
         try:
             ended = await follow(followed, screen, stopping, self.seconds)
+            stopping.raise_loss()
         finally:
-            screen.end(await client.status(execution))
+            screen.end(view if engine.loss is not None else await client.status(execution))
         if not ended and engine.worker is not None:
             if engine.worker.running:
                 screen.say("stopping: what runs may finish (Ctrl-C again stops at once)")
@@ -139,11 +141,22 @@ def explain_resuming(result: Result, command: Command, stopping: Stopping) -> No
 
 
 class Stopping:
-    """Set by the first SIGINT or SIGTERM; the second one ends the process where it stands."""
+    """Set by the first SIGINT or SIGTERM, or by the loss of the store; a second signal ends the process where it
+    stands."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
         self.signal: int | None = None
+        self._loss: StoreLost | None = None
+
+    def lose(self, error: StoreLost) -> None:
+        self._loss = error
+        self.event.set()
+
+    def raise_loss(self) -> None:
+        """Where there is one: what the process ends with."""
+        if self._loss is not None:
+            raise self._loss
 
     def ask(self, number: int) -> None:
         if self.signal is not None:

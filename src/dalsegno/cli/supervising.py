@@ -14,9 +14,10 @@ from typing import Any
 
 from dalsegno.cli.output import emit, span
 from dalsegno.cli.probing import health_address
-from dalsegno.cli.problems import Refusal
+from dalsegno.cli.problems import STORE_LOST, Refusal
 from dalsegno.cli.serving import NO_LIMITS, OperatorLimits, log_lines
 from dalsegno.cli.session import Stopping, stop_signals
+from dalsegno.errors import StoreLost
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
@@ -52,7 +53,11 @@ class Supervisor:
         pause = FIRST_PAUSE
         while not stopping.event.is_set():
             began = time.monotonic()
-            ended = await self._one(number, command, stopping)
+            process, code = await self._one(number, command, stopping)
+            ended = f"({process}) {how_it_ended(code)}"
+            if code == STORE_LOST:
+                reason = f"worker process {number} {ended}: its store was deleted or replaced. None is started again"
+                stopping.lose(StoreLost(reason))
             if stopping.event.is_set():
                 return
             if time.monotonic() - began > LASTING:
@@ -62,8 +67,8 @@ class Supervisor:
             pause = min(pause * 2, LONGEST_PAUSE)
             self.restarts += 1
 
-    async def _one(self, number: int, command: Sequence[str], stopping: Stopping) -> str:
-        """From its start to its end. Returns how it ended."""
+    async def _one(self, number: int, command: Sequence[str], stopping: Stopping) -> tuple[int, int]:
+        """From its start to its end: its id, and its exit code."""
         # A process group of its own: Ctrl-C at the terminal would reach it twice, and the second one ends it at once.
         process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, process_group=0, preexec_fn=_follows_its_parent()
@@ -76,7 +81,7 @@ class Supervisor:
             code = await process.wait()
         finally:
             del self._running[number]
-        return f"({process.pid}) {how_it_ended(code)}"
+        return process.pid, code
 
     async def _pass_on(self, stopping: Stopping) -> None:
         await stopping.event.wait()
@@ -133,6 +138,7 @@ async def supervise(family: Family, url: str, *, as_json: bool) -> None:
         await supervisor.run(stopping)
     seconds = time.monotonic() - began
     say("all %d worker processes have ended, after %s", family.processes, span(seconds))
+    stopping.raise_loss()
     if as_json:
         told = {"processes": family.processes, "restarts": supervisor.restarts, "seconds": round(seconds, 3)}
         emit(told)

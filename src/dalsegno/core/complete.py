@@ -146,7 +146,7 @@ def _event(situation: Situation, run: Run, entry: Entry, working: Entry | None) 
         lease.attempt,
         entry.raw if inline and run.failure is None else None,
         None if inline else _reference_text(entry),
-        run.failure.as_dict() if run.failure is not None else None,
+        run.failure.recorded() if run.failure is not None else None,
         tuple(edge.id for edge in run.taken) if run.routed else None,
         entries={key: msgspec.Raw(result.raw) for key, result in run.entries.items()}
         if run.entries

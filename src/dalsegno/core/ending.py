@@ -124,8 +124,10 @@ def completed(situation: Situation, context: Context, output: bytes) -> FinishEx
 
 
 def failed(situation: Situation, context: Context, failure: Failure) -> FinishExecution:
-    error = encode_record(failure.as_dict())
-    event = NewEvent("ExecutionFailed", failure.node or "", "", situation.now, b'{"error":%b}' % error)
+    """The execution keeps the traceback, as the event of the node does; the event of the ending need not, too."""
+    told = encode_record(failure.as_dict())
+    error = told if failure.traceback is None else encode_record(failure.recorded())
+    event = NewEvent("ExecutionFailed", failure.node or "", "", situation.now, b'{"error":%b}' % told)
     return FinishExecution("FAILED", event, None, encode(Body(context=context)), error)
 
 

@@ -37,7 +37,7 @@ def retry(situation: Situation, failure: Failure) -> Step:
     lease, policy = situation.lease, situation.policy
     due = situation.now + policy.delay(lease.token, lease.attempt, failure)
     record = RunRecord(
-        lease.ready_at, situation.started_at, lease.attempt, error=failure.as_dict(), retry_at=due
+        lease.ready_at, situation.started_at, lease.attempt, error=failure.recorded_briefly(), retry_at=due
     )
     park = Park(due, encode(situation.body), lease.attempt + 1)
     event = run_event("NodeRetrying", situation, record)
@@ -55,7 +55,7 @@ def halt(situation: Situation, failure: Failure) -> Step:
         lease.ready_at,
         situation.started_at,
         lease.attempt,
-        error=failure.as_dict(),
+        error=failure.recorded(),
         tripped=bool(lease.node) and situation.tripped,
     )
     event = run_event("NodeFailed", situation, record)

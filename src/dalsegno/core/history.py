@@ -62,7 +62,8 @@ def run_facts(events: Iterable[Event]) -> dict[str, RunFacts]:
 
 def _entry(record: _Record) -> Entry | None:
     if record.error is not None:
-        return value(msgspec.json.encode({"error": record.error}))
+        error = {key: told for key, told in record.error.items() if key != "traceback"}
+        return value(msgspec.json.encode({"error": error}))
     if raw := bytes(record.output):
         return value(raw)
     return _referred(record.output_ref)

@@ -109,12 +109,14 @@ def failing(error: ErrorValue, now: float, *, hand_over: bool) -> FinishExecutio
 def _finish(
     state: EndState, kind: EventKind, error: ErrorValue, now: float, *, hand_over: bool
 ) -> FinishExecution:
-    data = encode_body(error_object(error))
-    event = NewEvent(kind, "", "", now, b'{"error":%b}' % data)
+    """The execution keeps the traceback; its event need not have it, too."""
+    told = encode_body(error_object(error, traceback=False))
+    data = told if error.traceback is None else encode_body(error_object(error))
+    event = NewEvent(kind, "", "", now, b'{"error":%b}' % told)
     return FinishExecution(state, event, error=data, hand_over=hand_over)
 
 
-def error_object(error: ErrorValue) -> dict[str, Any]:
+def error_object(error: ErrorValue, *, traceback: bool = True) -> dict[str, Any]:
     """The error object users see in results."""
     found: dict[str, Any] = {
         "message": error.message,
@@ -130,6 +132,8 @@ def error_object(error: ErrorValue) -> dict[str, Any]:
         found["args"] = list(error.args)
     if error.attributes:
         found["attributes"] = error.attributes
+    if traceback and error.traceback is not None:
+        found["traceback"] = error.traceback
     return found
 
 

@@ -95,7 +95,7 @@ def retry_task(
     lease: Lease, body: TaskBody, failure: Failure, began: float, now: float, due: float
 ) -> Transition:
     """Asleep until its next attempt."""
-    record = RunRecord(lease.ready_at, began, lease.attempt, error=failure.as_dict(), retry_at=due)
+    record = RunRecord(lease.ready_at, began, lease.attempt, error=failure.recorded_briefly(), retry_at=due)
     event = NewEvent("TaskRetrying", lease.node, "", now, encode_record(record), lease.token)
     return _asleep(lease, Park(due, encode_body(body), lease.attempt + 1), (event,))
 

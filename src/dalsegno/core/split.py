@@ -178,7 +178,7 @@ def empty(situation: Situation, run: Run) -> Step:
         lease.ready_at,
         situation.started_at,
         lease.attempt,
-        error=run.failure.as_dict() if run.failure is not None else None,
+        error=run.failure.recorded() if run.failure is not None else None,
         tripped=run.failure is not None and situation.tripped,
     )
     kind: EventKind = "NodeCompleted" if run.failure is None else "NodeFailed"

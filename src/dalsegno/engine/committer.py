@@ -14,7 +14,7 @@ from time import perf_counter
 from dalsegno.engine.gathering import SMALL_BATCH, Entry, Gathering, Then, weight_of_all
 from dalsegno.engine.observing import Observer
 from dalsegno.engine.outage import Outage, Pause
-from dalsegno.errors import OperatorError, Unavailable
+from dalsegno.errors import OperatorError, StoreLost, Unavailable
 from dalsegno.model.transition import Applied, Deferred, Outcome, ReadyToken, Stale, Transition, Unconfirmed
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
@@ -57,8 +57,9 @@ class Committer:
         self, transition: Transition, *, patient: bool = True, then: Then | None = None, workflow: str = ""
     ) -> asyncio.Future[Outcome]:
         """The ledger's answer. While the store is out of order a patient commit is tried again and again; an
-        impatient one raises. Who does not wait for it any more (its future is cancelled) does not call it off, so what
-        has to follow is done by ``then``. Where many wait, workflows take turns."""
+        impatient one raises, and so does each whose store is lost. Who does not wait for it any more (its future is
+        cancelled) does not call it off, so what has to follow is done by ``then``. Where many wait, workflows take
+        turns."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         may_go = self._gathering.add((transition, future, patient, then, workflow))
@@ -183,7 +184,7 @@ class Committer:
 def _give_up_impatient(batch: list[Entry], error: OperatorError) -> list[Entry]:
     patient = []
     for entry in batch:
-        if entry[2] and not entry[1].cancelled():
+        if entry[2] and not entry[1].cancelled() and not isinstance(error, StoreLost):
             patient.append(entry)
         else:
             _fail(entry, error)

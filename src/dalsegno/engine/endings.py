@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 from dalsegno.engine.background import end, in_background, is_under_way
 from dalsegno.engine.ending_reader import Answer, EndingReader, nothing
 from dalsegno.engine.outage import Outage
-from dalsegno.errors import OperatorError, UsageError
+from dalsegno.errors import OperatorError, StoreLost, UsageError
 from dalsegno.model.effect import EndIfLast, FinishExecution, RequestCancel
 from dalsegno.model.execution import ENDED, Ending, ExecutionView
 from dalsegno.model.transition import Transition
@@ -140,6 +140,11 @@ class Endings:
         for execution in list(self._waiters):
             self._tell(execution, _stopped())
 
+    def lose(self, error: StoreLost) -> None:
+        """Nobody will learn of an ending any more."""
+        for execution in list(self._waiters):
+            self._tell(execution, error)
+
     def _forget(self, execution: str, waiter: _Waiter) -> None:
         if waiter.future.done() and not waiter.future.cancelled():
             waiter.future.exception()  # so that nobody complains that it was not looked at
@@ -195,6 +200,9 @@ class Endings:
     async def _could_look(self) -> bool:
         try:
             await self._look(self._next_asked())
+        except StoreLost as error:
+            self.lose(error)
+            return False
         except OperatorError as error:
             self.outage.failed(self, "whoever waits for an execution to end waits for the store", error)
             return False

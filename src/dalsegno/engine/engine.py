@@ -45,7 +45,7 @@ from dalsegno.engine.troubles import Troubles
 from dalsegno.engine.worker import Worker
 from dalsegno.engine.worker_info import describe
 from dalsegno.engine.workflows import Workflows
-from dalsegno.errors import OperatorError
+from dalsegno.errors import OperatorError, StoreLost
 from dalsegno.model.effect import DropTokens, FinishExecution
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import ExecutionFilter
@@ -177,10 +177,15 @@ class Engine:
         self._broker: Broker = stack.broker
         self._heartbeat: Heartbeat | None = None
         self._roles: list[asyncio.Task[None]] = []
+        self.loss: StoreLost | None = None
+        """Why nothing runs here any more."""
+        self._told_of_loss: list[Callable[[StoreLost], None]] = []
 
     async def start(self, *, worker: bool = True, scheduler: bool = True, focus: str | None = None) -> None:
         """``focus``: the worker runs this one execution and leaves everything else alone."""
-        self.vault.loop = asyncio.get_running_loop()
+        self.vault.loop = loop = asyncio.get_running_loop()
+        if self.stack.when_lost is not None:
+            self.stack.when_lost(partial(_in_loop, loop, self._lose))
         tracing = tracing_if_set(self.stack.archive)
         if tracing is not None:
             self.observe(tracing)
@@ -202,6 +207,24 @@ class Engine:
             self._share(self.stack.neighbours)
         if scheduler and self.stack.watch is not None:
             self.stack.watch.hear_schedules(self.timers.notice, self.outbox.notice)
+
+    def when_lost(self, told: Callable[[StoreLost], None]) -> None:
+        """``told`` is called in the event loop once the store is gone for good: whoever owns this process ends it."""
+        self._told_of_loss.append(told)
+        if self.loss is not None:
+            told(self.loss)
+
+    def _lose(self, error: StoreLost) -> None:
+        """Nothing is claimed, timed or delivered any more, and whoever waits for an execution is told."""
+        if self.loss is not None:
+            return
+        self.loss = error
+        logger.critical("%s", error)
+        for role in self._roles:
+            role.cancel()
+        self.endings.lose(error)
+        for told in self._told_of_loss:
+            told(error)
 
     def _share(self, neighbours: Neighbours) -> None:
         """Timers, deliveries and repairs are shared with the other processes that do the same."""
@@ -301,6 +324,8 @@ class Engine:
             began = self.stack.clock.now()
             try:
                 return await role()
+            except StoreLost:
+                return None
             except OperatorError as error:
                 self.outage.failed(name, f"the {name} waits for the store", error)
             except Exception:
@@ -316,9 +341,10 @@ class Engine:
             self.outage.answered(name)
 
     async def stop(self) -> None:
-        """Stops claiming, finishes or hands back what runs, then closes the stack."""
+        """Stops claiming, finishes or hands back what runs, then closes the stack. Where the store is lost, what runs
+        is interrupted: its result cannot be stored, and its execution may exist no more."""
         if self.worker is not None:
-            await self.worker.stop(self.settings.grace)
+            await self.worker.stop(self.settings.grace if self.loss is None else 0.0)
         for role in self._roles:
             role.cancel()
         for role in self._roles:
@@ -398,6 +424,11 @@ def tell(neighbours: Neighbours, transition: Transition, applied: Applied) -> No
         neighbours.tell_owed()
     if applied.ended is not None:
         neighbours.tell_ended(transition.execution)
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, told: Callable[[StoreLost], None], error: StoreLost) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(told, error)
 
 
 def _call_all(*calls: Callable[[], None]) -> None:

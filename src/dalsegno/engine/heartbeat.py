@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from dalsegno.engine.outage import Outage
-from dalsegno.errors import DalSegnoError
+from dalsegno.errors import DalSegnoError, StoreLost
 from dalsegno.ports.ledger import Ledger
 
 FIRST_PAUSE = 0.5
@@ -125,6 +125,9 @@ class Heartbeat:
     def _is_stored(self) -> bool:
         try:
             self.beat()
+        except StoreLost:
+            self._stopped = True
+            return False
         except DalSegnoError as error:
             self.outage.failed(self, "the heartbeat waits for the store", error)
             return False

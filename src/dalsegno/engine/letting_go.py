@@ -14,7 +14,7 @@ from dalsegno.engine.elsewhere import ComesBack, RunsElsewhere
 from dalsegno.engine.outage import Pause
 from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.troubles import Trouble
-from dalsegno.errors import BadConfiguration, CodeMissing, InternalError, OperatorError
+from dalsegno.errors import BadConfiguration, CodeMissing, InternalError, OperatorError, StoreLost
 from dalsegno.model.token import Lease, python_queue, with_handed_over
 from dalsegno.model.transition import Applied, Outcome, ReadyToken, Refused, Transition
 from dalsegno.ports.broker import Broker
@@ -53,7 +53,7 @@ class LettingGo:
         """Not the node's failure (those are values) but ours. A store that is away is told without a traceback, and not
         for each token where it is known already."""
         is_bug = not isinstance(error, OperatorError)
-        is_known = self._committer.outage.is_known
+        is_known = self._committer.outage.is_known or isinstance(error, StoreLost)
         logger.log(
             logging.ERROR if is_bug else logging.DEBUG if is_known else logging.WARNING,
             "step of token %s (node %s) of execution %s %s: %s",
@@ -87,6 +87,8 @@ class LettingGo:
             return False
         try:
             outcome = await self._committer.commit(put_off(lease, self._ledger.now() + pause))
+        except StoreLost:
+            return False
         except Exception:
             logger.exception("token %s of execution %s cannot be put off", lease.token, lease.execution)
             return False
@@ -120,6 +122,8 @@ class LettingGo:
                     await announce(ready)
                     outage.answered(these_leases)
                     return
+                except StoreLost:
+                    return  # the leases are lost with it
                 except OperatorError as error:
                     what = f"{len(leases)} leases cannot be handed back: they wait for the store"
                     outage.failed(these_leases, what, error)
@@ -195,6 +199,8 @@ class LettingGo:
         try:
             await self._ledger.release(name, leases)
             await self._broker.offer(_ready(leases))
+        except StoreLost:
+            return
         except OperatorError as error:
             logger.warning(
                 "%d leases of %s cannot be handed back (%s); they expire by themselves",

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from dalsegno.errors import DalSegnoError
+from dalsegno.errors import DalSegnoError, StoreLost
 
 logger = logging.getLogger("dalsegno.outage")
 
@@ -43,7 +43,10 @@ class Outage:
         return bool(self._told_kinds)
 
     def failed(self, who: object, what: str, error: DalSegnoError) -> None:
-        """``who`` waits from now on, if it did not before. ``what``: a sentence that ``error`` is the reason of."""
+        """``who`` waits from now on, if it did not before. ``what``: a sentence that ``error`` is the reason of. A
+        store that is lost is no outage: the engine logs that once, and ends."""
+        if isinstance(error, StoreLost):
+            return
         with self._lock:
             now = self._clock()
             if not self._waiting:

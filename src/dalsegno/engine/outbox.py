@@ -357,8 +357,9 @@ def _error_of(view: ExecutionView) -> ErrorValue:
         classes=tuple(error.get("classes") or ()),
         args=tuple(error.get("args") or ()),
         attributes=error.get("attributes"),
+        traceback=error.get("traceback"),
     )
 
 
 def _described(error: ErrorValue | None) -> dict[str, object]:
-    return error_object(error) if error is not None else {}
+    return error_object(error, traceback=False) if error is not None else {}

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from dalsegno.core.situation import Situation
 from dalsegno.core.values import encode_value
 from dalsegno.engine.budget import Meters, is_light
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.loader import Loader, Lookup, nothing
-from dalsegno.engine.raised import PassesThrough, is_failure
+from dalsegno.engine.raised import HEADER, PassesThrough, bounded_traceback, is_failure, said_by, traceback_of
 from dalsegno.engine.run_context import LogSink, RunContext
 from dalsegno.engine.secrets.redaction import Redactor
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
@@ -29,6 +30,7 @@ logger = logging.getLogger("dalsegno.steps")
 NO_OUTPUTS: Mapping[str, Any] = {}
 
 
+LOG_HEADER = "Raised at (most recent call last):"
 LONGEST_MESSAGE = 10_000
 """Characters of an error's message; it is stored several times over."""
 
@@ -98,7 +100,7 @@ class Runner:
                 raise
             secrets = context.secrets if context is not None else None
             failure = failure_of(error, node, secrets)
-            _tell(situation, failure, error, secrets)
+            _tell(situation, failure)
             return failure
         finally:
             self.rendered.pop(situation.lease.token, None)
@@ -181,8 +183,8 @@ def _outputs(predecessors: Sequence[str], lookup: Lookup) -> dict[str, Any]:
     return found
 
 
-def _tell(situation: Situation, failure: Failure, error: BaseException, secrets: Redactor | None) -> None:
-    """One line in the worker's log; the traceback too, where somebody looks for it."""
+def _tell(situation: Situation, failure: Failure) -> None:
+    """In the worker's log, with the frames of user code."""
     lease = situation.lease
     logger.info(
         "node '%s' of execution %s failed (attempt %d): %s: %s%s",
@@ -191,16 +193,13 @@ def _tell(situation: Situation, failure: Failure, error: BaseException, secrets:
         lease.attempt,
         failure.type,
         failure.message,
-        traceback_text(error, secrets),
+        logged_traceback(failure),
     )
 
 
-def traceback_text(error: BaseException | None, secrets: Redactor | None) -> str:
-    """For the log, where somebody looks for it; without what the run must not tell."""
-    if error is None or not logger.isEnabledFor(logging.DEBUG):
-        return ""
-    text = "\n" + "".join(traceback.format_exception(error)).rstrip()
-    return text if secrets is None else secrets.text(text)
+def logged_traceback(failure: Failure) -> str:
+    """Without the word by which a log is searched for errors of Dal Segno itself."""
+    return "" if failure.traceback is None else "\n" + failure.traceback.replace(HEADER, LOG_HEADER)
 
 
 def failure_of(error: BaseException, node: Node, secrets: Redactor | None = None) -> Failure:
@@ -212,6 +211,9 @@ def storable_failure(error: BaseException, node: str | None, secrets: Redactor |
     """Any exception as a value that every store can hold: ours keep their codes, others fail under their class's
     name. ``secrets`` are taken out before anything is cut: half of one would not be recognised."""
     failure = _failure(error)
+    if failure.traceback is None:
+        redact = str if secrets is None else secrets.text
+        failure = msgspec.structs.replace(failure, traceback=traceback_of(error, redact))
     return _storable(failure if secrets is None else secrets.failure(failure), node)
 
 
@@ -227,15 +229,7 @@ def _failure(error: BaseException) -> Failure:
         name = "ExpressionFailed"
     elif isinstance(error, NotFound):
         code = "NOT_FOUND"
-    return Failure(_words(error) or name, code, name, retryable=retryable)
-
-
-def _words(error: BaseException) -> str:
-    """What an exception says; some cannot even say that."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - a user's own ``__str__`` may do anything
-        return ""
+    return Failure(said_by(error) or name, code, name, retryable=retryable)
 
 
 def _storable(failure: Failure, node: str | None) -> Failure:
@@ -247,6 +241,7 @@ def _storable(failure: Failure, node: str | None) -> Failure:
         node,
         failure.retryable,
         failure.retry_after,
+        None if failure.traceback is None else bounded_traceback(failure.traceback),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from dalsegno.engine.timers import BREATH
+from dalsegno.errors import StoreLost
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.broker import Broker
@@ -47,3 +48,5 @@ class Stack:
     """Between two looks for due timers: shorter where a look already waits for what is about to come due."""
     expect_writable: Callable[[], Awaitable[None]] | None = None
     """Raises where the store answers, but takes no writes. None where whatever can be read can be written, too."""
+    when_lost: Callable[[Callable[[StoreLost], None]], None] | None = None
+    """Whom to tell, from any thread, that the store is gone for good. None where it cannot go that way."""

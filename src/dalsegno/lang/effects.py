@@ -32,6 +32,8 @@ class ErrorValue(Struct, frozen=True, omit_defaults=True):
     """Plain arguments of that exception."""
     attributes: dict[str, Any] | None = None
     """Its plain attributes: what a constructor of its own has made of its arguments."""
+    traceback: str | None = None
+    """Where a task raised it, for people. No program sees it, and two errors are equal whatever it says."""
 
 
 class Ok(Struct, frozen=True):

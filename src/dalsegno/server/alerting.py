@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dalsegno.errors import DalSegnoError, OperatorError
+from dalsegno.errors import DalSegnoError, OperatorError, StoreLost
 from dalsegno.model.execution import ExecutionKind, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.server.alerts import STATE, Alert, AlertBook
@@ -81,6 +81,8 @@ async def _serve(alerting: Alerting, over: asyncio.Event) -> None:
         pause = LOOK_EVERY
         try:
             pause = LOOK_EVERY if await alerting.round() else WITHOUT_ALERTS * LOOK_EVERY
+        except StoreLost:
+            return  # the process ends
         except OperatorError as error:
             logger.warning("alerts have to wait: %s", error)
         except Exception:  # a bug here must not end all alerts for good

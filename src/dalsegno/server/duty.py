@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from dalsegno.errors import OperatorError
+from dalsegno.errors import OperatorError, StoreLost
 from dalsegno.server import metrics, reaching
 from dalsegno.server.office import Office
 
@@ -46,6 +46,8 @@ async def _serve(office: Office, over: asyncio.Event) -> None:
                 await _sweep(office)
                 swept = time.monotonic()
             pause = WRITE_EVERY
+        except StoreLost:
+            return  # the process ends
         except OperatorError as error:
             logger.warning("the audit log has to wait: %s", error)
             pause = AFTER_TROUBLE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,14 @@ def store(path: Path, clock: FakeClock) -> Iterator[SqliteStore]:
 
 
 @pytest.fixture
-def stack(store: SqliteStore, clock: FakeClock) -> ContractStack:
-    ledger = SqliteLedger(store)
-    return ContractStack(ledger, clock, SqliteArchive(store), SqliteBlobs(store), SqliteBroker(ledger))
+def stack_of(clock: FakeClock) -> Callable[[SqliteStore], ContractStack]:
+    def made(store: SqliteStore) -> ContractStack:
+        ledger = SqliteLedger(store)
+        return ContractStack(ledger, clock, SqliteArchive(store), SqliteBlobs(store), SqliteBroker(ledger))
+
+    return made
+
+
+@pytest.fixture
+def stack(store: SqliteStore, stack_of: Callable[[SqliteStore], ContractStack]) -> ContractStack:
+    return stack_of(store)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from dalsegno.adapters.sqlite.checkpointer import CHANGES_BETWEEN, Checkpointer
 from dalsegno.adapters.sqlite.connection import WRITER_PRAGMAS, connect_writer, tune
 
 SOON = 10.0
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
 
 
 @pytest.fixture
@@ -54,7 +58,7 @@ def checkpointed(file: Path, rows: int) -> bool:
 def test_log_is_folded_in_once_enough_has_changed(file: Path) -> None:
     writer, checkpointer = (
         connect_writer(file, create=False),
-        Checkpointer(connect_writer(file, create=False)),
+        Checkpointer(connect_writer(file, create=False), file),
     )
     try:
         fill(writer, CHANGES_BETWEEN - 1)
@@ -73,7 +77,7 @@ def test_log_is_folded_in_once_enough_has_changed(file: Path) -> None:
 def test_writer_commits_while_a_reader_keeps_the_log_from_being_folded_in(file: Path) -> None:
     writer, checkpointer = (
         connect_writer(file, create=False),
-        Checkpointer(connect_writer(file, create=False)),
+        Checkpointer(connect_writer(file, create=False), file),
     )
     reader = connect_writer(file, create=False)
     try:
@@ -99,7 +103,7 @@ def test_writer_commits_while_a_reader_keeps_the_log_from_being_folded_in(file: 
 
 def test_checkpointer_says_what_it_could_not_do(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     connection = connect_writer(file, create=False)
-    checkpointer = Checkpointer(connection)
+    checkpointer = Checkpointer(connection, file)
     connection.close()
 
     checkpointer.notice(CHANGES_BETWEEN)
@@ -111,3 +115,52 @@ def test_checkpointer_says_what_it_could_not_do(file: Path, caplog: pytest.LogCa
     checkpointer.close()
 
     assert "could not be folded into its file" in caplog.text
+
+
+UNWRITABLE = """
+import ctypes, os, sqlite3, sys, time
+from pathlib import Path
+from dalsegno.adapters.sqlite import SqliteStore
+from dalsegno.adapters.sqlite.checkpointer import CHANGES_BETWEEN, Checkpointer
+from dalsegno.adapters.sqlite.connection import connect_writer
+from dalsegno.errors import StoreReadOnly
+from dalsegno.testing.clock import FakeClock
+
+path = Path(sys.argv[1])
+store = SqliteStore.open(path, FakeClock())
+writer = store._writer
+store.write_blocking(lambda rows: rows.connection.execute("PRAGMA user_version").fetchone())
+path.chmod(0o400)
+writer._checkpointer = Checkpointer(connect_writer(path, create=False), path)
+writer._checkpointer.notice(CHANGES_BETWEEN)
+refused = None
+until = time.monotonic() + 10
+while refused is None and time.monotonic() < until:
+    try:
+        store.write_blocking(lambda rows: None)
+        time.sleep(0.02)
+    except StoreReadOnly as error:
+        refused = error
+print(refused)
+path.chmod(0o600)
+store.write_blocking(lambda rows: None)
+print("writes again")
+"""
+
+
+def test_commits_are_refused_while_the_log_cannot_be_folded_in(tmp_path: Path) -> None:
+    """As root, too: the child gives up the right to pass over permissions."""
+    libc = ctypes.CDLL(None)
+    child = subprocess.run(
+        [sys.executable, "-c", UNWRITABLE, str(tmp_path / "store.db")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        preexec_fn=lambda: libc.prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0),
+    )
+
+    refused, again = child.stdout.splitlines()
+    assert "store.db cannot be written: this user has no right to do so. Check its permissions" in refused
+    assert again == "writes again"
+    assert child.stderr.count("the store takes no more commits") == 1

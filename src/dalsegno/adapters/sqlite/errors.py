@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+from dalsegno.adapters.sqlite.file import why_not_writable
 from dalsegno.errors import (
     BadConfiguration,
     DalSegnoError,
@@ -91,7 +92,10 @@ def _full(path: Path) -> DalSegnoError:
 
 
 def _read_only(path: Path) -> DalSegnoError:
-    return StoreReadOnly(f"{path} cannot be written: check the permissions of the file and of its directory")
+    obstacle = why_not_writable(path)
+    return StoreReadOnly(
+        obstacle or f"{path} cannot be written: check the permissions of the file and of its directory"
+    )
 
 
 def _cannot_open(path: Path) -> DalSegnoError:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dalsegno.adapters.sqlite.errors import explain
+from dalsegno.adapters.sqlite.file import StoreFile
 from dalsegno.adapters.sqlite.thread import Answer, DatabaseThread, Job
 
 T = TypeVar("T")
@@ -17,9 +18,10 @@ Look = Callable[[sqlite3.Connection], T]
 class Reader:
     """Every job sees one state of the store, at least as new as the last commit that was reported before it."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, file: StoreFile) -> None:
         self._connection = connection
         self._path = path
+        self._file = file
         self._thread = DatabaseThread("dalsegno-sqlite-reader", self._run)
 
     async def call(self, look: Look[T]) -> T:
@@ -34,6 +36,7 @@ class Reader:
 
     def _look(self, job: Job) -> Answer:
         try:
+            self._file.expect()
             self._connection.execute("BEGIN")
             try:
                 return job(), None

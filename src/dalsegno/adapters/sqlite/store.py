@@ -11,6 +11,7 @@ from dalsegno.adapters.sqlite.checkpointer import Checkpointer
 from dalsegno.adapters.sqlite.connection import WRITER_PRAGMAS, connect_reader, connect_writer, tune
 from dalsegno.adapters.sqlite.elsewhere import Elsewhere
 from dalsegno.adapters.sqlite.errors import explain
+from dalsegno.adapters.sqlite.file import StoreFile, why_not_writable
 from dalsegno.adapters.sqlite.migration import check, migrate, migrations
 from dalsegno.adapters.sqlite.reader import Look, Reader
 from dalsegno.adapters.sqlite.writer import Work, Writer
@@ -23,9 +24,12 @@ T = TypeVar("T")
 class SqliteStore:
     """What ledger, archive, blobs and broker of one process share. Open it with :meth:`open`."""
 
-    def __init__(self, path: Path, clock: Clock, reader: Reader, writer: Writer | None) -> None:
+    def __init__(
+        self, path: Path, clock: Clock, file: StoreFile, reader: Reader, writer: Writer | None
+    ) -> None:
         self.path = path
         self.clock = clock
+        self.file = file
         self.tell_opening: Callable[[float], None] = lambda at: None
         """Whom a claim tells when a line that a rate has stopped goes on."""
         self._reader = reader
@@ -54,12 +58,14 @@ class SqliteStore:
             tune(connection, WRITER_PRAGMAS)
             migrate(connection, path)
             reader = connect_reader(path)
-            checkpointer = Checkpointer(connect_writer(path, create=False))
+            file = StoreFile(path)
+            checkpointer = Checkpointer(connect_writer(path, create=False), path)
             connection.execute("PRAGMA busy_timeout = 0")  # from here on the writer waits by itself
         except BaseException:
             connection.close()
             raise
-        return cls(path, clock, Reader(reader, path), Writer(connection, path, checkpointer))
+        writer = Writer(connection, path, checkpointer, file)
+        return cls(path, clock, file, Reader(reader, path, file), writer)
 
     @classmethod
     def _open_reader(cls, path: Path, clock: Clock) -> SqliteStore:
@@ -75,7 +81,8 @@ class SqliteStore:
         except BaseException:
             connection.close()
             raise
-        return cls(path, clock, Reader(connection, path), None)
+        file = StoreFile(path)
+        return cls(path, clock, file, Reader(connection, path, file), None)
 
     @property
     def elsewhere(self) -> Elsewhere:
@@ -88,6 +95,12 @@ class SqliteStore:
     async def write(self, work: Work[T]) -> T:
         """Runs ``work`` in the writer's thread, in a transaction that is on disk when this returns."""
         return await self._writing().call(work)
+
+    async def expect_writable(self) -> None:
+        """SQLite opens for reading what it may not write, and says so at the first commit."""
+        obstacle = why_not_writable(self.path)
+        if obstacle is not None:
+            raise StoreReadOnly(obstacle)
 
     def write_blocking(self, work: Work[T]) -> T:
         return self._writing().call_blocking(work)

@@ -68,6 +68,7 @@ class SqliteTransactions:
 
     def _expect_own_file(self, connection: sqlite3.Connection) -> None:
         """What is started in another file would be found by nobody."""
+        self._store.file.expect()
         files = {name: file for _, name, file in connection.execute("PRAGMA database_list")}
         file = Path(files["main"] or "")
         if not files["main"] or not file.exists() or not file.samefile(self._store.path):

@@ -12,9 +12,10 @@ from dalsegno.adapters.sqlite.checkpointer import Checkpointer
 from dalsegno.adapters.sqlite.connection import BUSY_SECONDS
 from dalsegno.adapters.sqlite.elsewhere import Elsewhere
 from dalsegno.adapters.sqlite.errors import explain
+from dalsegno.adapters.sqlite.file import StoreFile
 from dalsegno.adapters.sqlite.thread import Answer, DatabaseThread, Job
 from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
-from dalsegno.errors import Unavailable
+from dalsegno.errors import StoreLost, StoreReadOnly, Unavailable
 
 T = TypeVar("T")
 Work = Callable[[SqliteWorkspace], T]
@@ -28,23 +29,36 @@ GAP_SECONDS = 0.001
 
 class Writer:
     """Jobs that waited together run in one transaction: one sync to disk for all of them. If one of them fails, all
-    are rolled back and run again one by one, so that each gets its own answer."""
+    are rolled back and run again one by one, so that each gets its own answer.
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, checkpointer: Checkpointer) -> None:
+    No commit is confirmed whose file is not at the store's path any more directly after it."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, checkpointer: Checkpointer, file: StoreFile
+    ) -> None:
         self._connection = connection
         self._checkpointer = checkpointer
         self._path = path
+        self._file = file
         self._workspace = SqliteWorkspace(connection)
         self._ended = 0.0
         """When the last transaction did."""
         self.elsewhere = Elsewhere(connection)
-        self._thread = DatabaseThread("dalsegno-sqlite-writer", self._run, self.elsewhere)
+        self._thread = DatabaseThread("dalsegno-sqlite-writer", self._run, self)
 
     async def call(self, work: Work[T]) -> T:
         return await self._thread.call(lambda: work(self._workspace))
 
     def call_blocking(self, work: Work[T]) -> T:
         return self._thread.call_blocking(lambda: work(self._workspace))
+
+    def patience(self) -> float:
+        return self.elsewhere.patience()
+
+    def look(self) -> None:
+        """While there are no jobs."""
+        self.elsewhere.look()
+        self._file.look()
 
     def close(self) -> None:
         self._thread.close()
@@ -54,12 +68,15 @@ class Writer:
     def _run(self, jobs: Sequence[Job]) -> list[Answer]:
         answers = self._transaction(jobs)
         error = answers[0][1]
-        if len(jobs) == 1 or error is None or isinstance(error, Unavailable):
+        if len(jobs) == 1 or error is None or isinstance(error, Unavailable | StoreLost | StoreReadOnly):
             return answers
         return [self._transaction([job])[0] for job in jobs]
 
     def _transaction(self, jobs: Sequence[Job]) -> list[Answer]:
         try:
+            if self._file.lost is not None:
+                raise self._file.lost
+            self._checkpointer.expect_writable()
             self._begin()
             self._workspace.begin()
             results = []
@@ -67,6 +84,7 @@ class Writer:
                 results.append(job())
                 self._workspace.flush()
             self._connection.execute("COMMIT")
+            self._file.expect()
             self._ended = time.monotonic()
             self._checkpointer.notice(self._connection.total_changes, self._workspace.large_bytes)
             self.elsewhere.notice(self._workspace.version)

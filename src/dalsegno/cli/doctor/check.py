@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dalsegno.cli.output import stdout
+from dalsegno.errors import DalSegnoError
 
 Status = Literal["ok", "warn", "fail"]
 STYLES: dict[Status, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -28,6 +29,33 @@ def judge(
 ) -> Check:
     status: Status = "fail" if fail else "warn" if warn else "ok"
     return Check(name, status, detail, cure if status != "ok" else None)
+
+
+def examined(name: str, look: Callable[[], Check | Sequence[Check]], cure: str) -> list[Check]:
+    """What a look finds. One that breaks is a finding itself, and keeps no other from being made."""
+    try:
+        found = look()
+    except Exception as error:  # noqa: BLE001 - a full disk, a right that is missing, a file that went away meanwhile
+        return [broken(name, error, cure)]
+    return [found] if isinstance(found, Check) else list(found)
+
+
+async def examined_soon(name: str, look: Awaitable[Check | Sequence[Check]], cure: str) -> list[Check]:
+    """The same of a look that is awaited."""
+    try:
+        found = await look
+    except Exception as error:  # noqa: BLE001 - as above
+        return [broken(name, error, cure)]
+    return [found] if isinstance(found, Check) else list(found)
+
+
+def broken(name: str, error: Exception, cure: str) -> Check:
+    if isinstance(error, DalSegnoError):
+        return judge(name, str(error), fail=True, cure=cure)
+    said = error.strerror if isinstance(error, OSError) else None
+    return judge(
+        name, f"cannot be examined: {said or f'{type(error).__name__}: {error}'}", fail=True, cure=cure
+    )
 
 
 def as_object(checks: Sequence[Check]) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Iterator, Sequence
 
 from dalsegno.app import App
-from dalsegno.cli.doctor.check import Check, judge
+from dalsegno.cli.doctor.check import Check, broken, examined_soon, judge
 from dalsegno.cli.doctor.database import examine_history, examine_rights, examine_server
 from dalsegno.cli.doctor.file import examine_file
 from dalsegno.cli.doctor.machine import examine_machine
@@ -31,44 +32,55 @@ AHEAD = 5.0
 SHOWN_DEAD = 100
 SHOWN_UNAPPROVED = 10
 SHOWN_KEYS = 5
+UNREADABLE = ("content", "database")
+"""Checks without which the store's content cannot be looked at."""
+MEND = "Mend what failed above, then look again."
 
 
 async def examine(app: App) -> list[Check]:
+    """Every part that can be looked at, whatever is wrong with the others."""
     checks = await examine_machine()
-    exists = True
     if app.url.startswith("sqlite:"):
         try:
             path = sqlite_path(app.url)
         except DalSegnoError as error:
             return [*checks, judge("store", str(error), fail=True, cure="Give another --store.")]
         checks += examine_file(path)
-        exists = path.is_file()
+        if not path.is_file():
+            return checks
     if is_postgres(app.url):
         checks += await examine_server(app.url)
-    failed = any(check.status == "fail" for check in checks)
-    return checks if failed or not exists else checks + await _examine_store(app)
+    unreadable = any(check.status == "fail" and check.name in UNREADABLE for check in checks)
+    return checks if unreadable else checks + await _examine_store(app)
 
 
 async def _examine_store(app: App) -> list[Check]:
+    checks: list[Check] = []
     try:
         if is_postgres(app.url) and (refused := await examine_rights(app.url)):
             return refused
         if not await store_exists(app.url):  # of a server; a file has been looked for
             return [judge("schema", NO_SCHEMA, warn=True, cure=way_to_install(app.url))]
         async with opened(app) as client:
-            return [
-                judge("schema", "fits this version"),
-                *([await examine_history(app.url)] if is_postgres(app.url) else ()),
-                await _time_of(client),
-                *await _workers(client),
-                *await _executions(app),
-                await _dead(app),
-                await _credentials(client),
-                *await _keys(client),
-                *await _examine_snapshots(app),
-            ]
-    except DalSegnoError as error:
-        return [judge("schema", str(error), fail=True, cure="Give another --store, or mend this one.")]
+            checks.append(judge("schema", "fits this version"))
+            for name, look in _looks(app, client):
+                checks += await examined_soon(name, look, MEND)
+    except Exception as error:  # noqa: BLE001 - whatever keeps the store from being opened or closed is the finding
+        checks.append(broken("schema", error, "Give another --store, or mend this one."))
+    return checks
+
+
+def _looks(app: App, client: Client) -> Iterator[tuple[str, Awaitable[Check | Sequence[Check]]]]:
+    """One after the other: each begins when it is asked for."""
+    if is_postgres(app.url):
+        yield "history", examine_history(app.url)
+    yield "time", _time_of(client)
+    yield "workers", _workers(client)
+    yield "executions", _executions(app)
+    yield "dead letters", _dead(app)
+    yield "credentials", _credentials(client)
+    yield "keys", _keys(client)
+    yield "snapshots", _examine_snapshots(app)
 
 
 async def _time_of(client: Client) -> Check:

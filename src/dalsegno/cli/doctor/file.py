@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
-from dalsegno.cli.doctor.check import Check, judge
+from dalsegno.adapters.sqlite.errors import explain
+from dalsegno.adapters.sqlite.file import why_not_writable
+from dalsegno.cli.doctor.check import Check, examined, judge
 from dalsegno.engine.secrets.key_source import FILE_VARIABLE, SUFFIX
 
 GIGABYTE = 1_000_000_000
@@ -21,6 +23,8 @@ QUICK = 200_000_000
 SLOW_SYNC = 0.03
 OTHERS = 0o077
 KEPT_BESIDE = ("-wal", "-shm", "-journal", SUFFIX)
+RIGHTS = "Give this user the right to read and write the file and its directory."
+RESTORE = "Stop all processes and restore a backup, or give another path."
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p")
 
 
@@ -29,11 +33,16 @@ def examine_file(path: Path) -> list[Check]:
     if not folder.is_dir():
         cure = "Create it, or give another path with --store."
         return [judge("store", f"the directory {folder} does not exist", fail=True, cure=cure)]
-    checks = [_place(path), _disk(folder), _file_system(folder)]
+    checks = [
+        *examined("store", lambda: _place(path), RIGHTS),
+        *examined("disk", lambda: _disk(folder), RIGHTS),
+        *examined("file system", lambda: _file_system(folder), RIGHTS),
+    ]
     if os.access(folder, os.W_OK):
-        checks.append(_sync(folder))
+        checks += examined("disk sync", lambda: _sync(folder), f"Free some space at {folder}.")
     if path.is_file():
-        checks += [_readers(path), *_content(path)]
+        checks += examined("permissions", lambda: _readers(path), RIGHTS)
+        checks += examined("content", lambda: _content(path), RESTORE)
     return checks
 
 
@@ -53,9 +62,10 @@ def _place(path: Path) -> Check:
     folder = path.absolute().parent
     if path.is_dir():
         return judge("store", f"{path} is a directory", fail=True, cure="Give the path of a file.")
-    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        cure = "Give this user the right to write the file and its directory."
-        return judge("store", f"{path} cannot be written", fail=True, cure=cure)
+    obstacle = why_not_writable(path)
+    if obstacle is not None or not os.access(folder, os.W_OK):
+        detail = obstacle or f"nothing can be written beside {path}, as SQLite must"
+        return judge("store", detail, fail=True, cure=None if obstacle is not None else RIGHTS)
     if not path.exists():
         cure = "The first `dalsegno run` or `dalsegno deploy` creates it."
         return judge("store", f"there is no store at {path} yet", warn=True, cure=cure)
@@ -116,7 +126,8 @@ def _content(path: Path) -> list[Check]:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        return [judge("content", str(error), fail=True, cure="Restore a backup, or give another path.")]
+        reason = explain(error, path)
+        return [judge("content", str(reason), fail=True, cure=RESTORE)]
     damaged = damage != "ok" and not damage.startswith("not checked")
     return [
         judge("journal", mode, warn=mode != "wal", cure="The next process that writes turns WAL on."),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dalsegno.core.values import encode_value
+from dalsegno.engine.raised import bounded_traceback
 from dalsegno.engine.runner import bounded_text, storable_failure
 from dalsegno.errors import DalSegnoError, NotJson
 from dalsegno.lang.effects import ErrorValue
@@ -33,6 +34,7 @@ def error_value(failure: Failure, error: BaseException | None) -> ErrorValue:
         classes=class_names(error),
         args=_plain_arguments(error),
         attributes=_attributes(error),
+        traceback=failure.traceback,
     )
 
 
@@ -57,6 +59,7 @@ def storable_error(error: ErrorValue) -> ErrorValue:
         tuple(map(bounded_text, error.classes)),
         _plain_data(error.args) or (),
         _plain_data(error.attributes),
+        None if error.traceback is None else bounded_traceback(error.traceback),
     )
 
 
@@ -64,7 +67,7 @@ def _plain_data(data: Any) -> Any:
     """None where it is not JSON, or too large to be stored with every mention of the error. A traceback that quotes
     what is no Unicode is worth mending."""
     if isinstance(data, dict) and isinstance(data.get("traceback"), str):
-        data = {**data, "traceback": bounded_text(data["traceback"])}
+        data = {**data, "traceback": bounded_traceback(data["traceback"])}
     try:
         return data if len(encode_value(data, "the error's data")) <= LARGEST_DATA else None
     except NotJson:

@@ -17,7 +17,7 @@ from dalsegno.engine.budget import Meters, is_light, refuse_if_light
 from dalsegno.engine.library_node import run_library_node
 from dalsegno.engine.raised import is_failure
 from dalsegno.engine.run_context import LogSink
-from dalsegno.engine.runner import storable_failure, traceback_text
+from dalsegno.engine.runner import logged_traceback, storable_failure
 from dalsegno.engine.scripting.failures import Failed, error_value
 from dalsegno.engine.scripting.task_context import TaskRunContext
 from dalsegno.engine.secrets.vault import NODE_PREFIX
@@ -111,7 +111,7 @@ class TaskRunner:
             lease.attempt,
             failure.type,
             failure.message,
-            traceback_text(error, ctx.secrets),
+            logged_traceback(failure),
         )
         value = error_value(failure, error)
         if ctx.secrets is not None:

@@ -114,6 +114,7 @@ class Redactor:
             code=self.text(failure.code),
             type=self.text(failure.type),
             details=self._details(failure.details),
+            traceback=None if failure.traceback is None else self.text(failure.traceback),
         )
 
     def _details(self, details: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -20,11 +20,9 @@ from dalsegno.lang.promises import Group, Promise
 from dalsegno.lang.python.errors import TaskError, cancelled_error
 from dalsegno.lang.python.naming import Naming, dotted_name
 from dalsegno.lang.python.recording import brought_back, recorded
-from dalsegno.lang.python.traces import stack_of, text_of
+from dalsegno.lang.python.traces import RECORD, record_of, stack_of, text_of
 from dalsegno.lang.python.typed import to_plain
 
-RECORD = "__dalsegno_record__"
-"""Under this key an exception that came from a record keeps it, so that nothing is lost when it goes on."""
 _OF_PROMISE = re.compile(r"'(Promise|Group)'|, Promise found")
 """How the messages of Python's own TypeErrors name a promise, or what ``gather`` and its siblings give."""
 _FORGOTTEN = "; was an await forgotten? Calls of tasks, gather(), first() and race() give promises"
@@ -48,6 +46,7 @@ def error_value(error: BaseException, data: Any = None) -> ErrorValue:
             record.classes,
             record.args,
             record.attributes,
+            record.traceback,
         )
     kind = type(error)
     code = getattr(error, "code", None)
@@ -70,13 +69,6 @@ def _forgotten_await(error: BaseException) -> str:
     else:
         unfit = isinstance(error, TypeError) and _OF_PROMISE.search(text_of(error)) is not None
     return _FORGOTTEN if unfit else ""
-
-
-def record_of(error: BaseException) -> ErrorValue | None:
-    if isinstance(error, TaskError):
-        return error.error
-    found = error.__dict__.get(RECORD)
-    return found if isinstance(found, ErrorValue) else None
 
 
 def recorded_arguments(error: BaseException) -> tuple[Any, ...]:

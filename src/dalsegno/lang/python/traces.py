@@ -11,12 +11,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
+from dalsegno.lang.effects import ErrorValue
+from dalsegno.lang.python.errors import TaskError
 from dalsegno.lang.python.source import Source
 
 Entry: TypeAlias = tuple[str, str, int]
 """Function, file, line."""
 
 TRACE = "__dalsegno_trace__"
+RECORD = "__dalsegno_record__"
+"""Under this key an exception that came from a record keeps it, so that nothing is lost when it goes on."""
+_RAISED_IN_TASK = "The above exception was raised in a task, which was awaited here:"
 _OURS = str(Path(__file__).parent)
 _MOST_ENTRIES = 100
 _MOST_TEXT = 16_384
@@ -84,8 +89,19 @@ def formatted(error: BaseException, source: Source) -> str:
     return "\n\n".join(parts)[-_MOST_TEXT:]
 
 
+def record_of(error: BaseException) -> ErrorValue | None:
+    """How the exception of a task or child was recorded; None where the workflow itself raised it."""
+    if isinstance(error, TaskError):
+        return error.error
+    found = error.__dict__.get(RECORD)
+    return found if isinstance(found, ErrorValue) else None
+
+
 def _single(error: BaseException, source: Source) -> str:
-    lines = ["Traceback (most recent call last):"]
+    record = record_of(error)
+    there = record.traceback if record is not None else None
+    lines = [there, "", _RAISED_IN_TASK, ""] if there else []
+    lines.append("Traceback (most recent call last):")
     for name, file, line in reversed(trace_of(error)):
         lines.append(f'  File "{file}", line {line}, in {name}')
         text = (source.line(line) if file == source.file else "") or linecache.getline(file, line)

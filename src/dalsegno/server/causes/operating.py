@@ -46,11 +46,26 @@ OPERATING: dict[str, tuple[str, str]] = {
             "by default, or the user lacks rights."
         ),
         (
-            "Of a file: mend the permissions, or the mount. Of PostgreSQL: name all servers in the URL, with "
+            "Of a file: do what the message says: mend the permissions (`chmod`, `chown`), take the attribute away "
+            "(`chattr -i`), or mount the file system for writing. Of PostgreSQL: name all servers in the URL, with "
             "`target_session_attrs=read-write` (see [Failover](../postgresql.md#failover)), and promote one; set "
             "`default_transaction_read_only` off; or grant the user the schema `dalsegno`, its tables and "
             "sequences (see [Rights of the user](../postgresql.md#rights-of-the-user)). Processes that run go on by "
             "themselves then."
+        ),
+    ),
+    "DS-231": (
+        (
+            "The file of a SQLite store, or its `-wal` or `-shm`, was deleted, moved or replaced while the process had "
+            "it open. SQLite would go on writing to what nobody can find; so every commit and every read is refused "
+            "from then on, and a commit that was under way is not confirmed. The process logs it once and ends with "
+            "exit code 4; a server answers 503 until it has."
+        ),
+        (
+            "Stop all processes that use the store. Put the file back with its `-wal` and `-shm`, or restore a backup "
+            "(see [Backup](../operations.md#backup)), then start them again. A process that is started without the "
+            "file makes an empty store: the units for systemd do not start it again by themselves. If only `-wal` was "
+            "deleted, starting again is enough: what was committed is folded into the file when the last process ends."
         ),
     ),
     "DS-240": (

@@ -149,6 +149,11 @@ class TaskError(BaseModel):
     details: dict[str, Any] | None = None
     retryable: bool = Field(default=True, description="False: the task's retries do not help.")
     retry_after: float | None = Field(default=None, ge=0, le=31_536_000, description="Seconds, at least.")
+    traceback: str | None = Field(
+        default=None,
+        max_length=100_000,
+        description="Where it was raised, for people; 8,192 characters are kept.",
+    )
 
     def failure(self) -> Failure:
         return Failure(
@@ -158,6 +163,7 @@ class TaskError(BaseModel):
             self.details,
             retryable=self.retryable,
             retry_after=self.retry_after,
+            traceback=self.traceback or None,
         )
 
 

@@ -108,3 +108,7 @@ UNION ALL
 SELECT max(id), 0
 FROM looked
 HAVING count(*) = ?;
+
+-- All of a file. Reads an index from end to end.
+-- :name count
+SELECT count(*) FROM execution;

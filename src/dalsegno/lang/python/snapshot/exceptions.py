@@ -8,10 +8,10 @@ import msgspec
 
 from dalsegno.lang.effects import ErrorValue
 from dalsegno.lang.python.errors import TaskError, cancelled_error
-from dalsegno.lang.python.exceptions import RECORD, build, task_error
+from dalsegno.lang.python.exceptions import build, task_error
 from dalsegno.lang.python.naming import dotted_name
 from dalsegno.lang.python.snapshot.stored import Row
-from dalsegno.lang.python.traces import TRACE
+from dalsegno.lang.python.traces import RECORD, TRACE
 
 if TYPE_CHECKING:
     from dalsegno.lang.python.snapshot.reading import Reader

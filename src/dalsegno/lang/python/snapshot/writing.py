@@ -13,12 +13,12 @@ import msgspec
 from dalsegno.lang.promises import Promise
 from dalsegno.lang.python.calls import Durable
 from dalsegno.lang.python.errors import NotStorable
-from dalsegno.lang.python.exceptions import RECORD, arguments_of, class_names, record_of
+from dalsegno.lang.python.exceptions import arguments_of, class_names
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.snapshot.complaints import complaint, path_of
 from dalsegno.lang.python.snapshot.explode import Parts, base64_text, explode
 from dalsegno.lang.python.snapshot.stored import DEAD, MOST_PROMISES, Row, Tag, Written
-from dalsegno.lang.python.traces import TRACE, text_of, trace_of
+from dalsegno.lang.python.traces import RECORD, TRACE, record_of, text_of, trace_of
 
 _UNKNOWN = object()
 _MAX_PLAIN_INT = 2**53

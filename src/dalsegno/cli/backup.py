@@ -1,0 +1,80 @@
+"""What ``backup`` does, by the kind of store."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dalsegno.cli.output import stderr
+from dalsegno.cli.problems import Refusal
+from dalsegno.cli.stores import require_url
+from dalsegno.engine.secrets.key_source import FILE_VARIABLE, SUFFIX
+from dalsegno.wiring import is_postgres, shown_url, sqlite_path
+
+if TYPE_CHECKING:
+    from dalsegno.adapters.sqlite.backup import Backup
+
+SHOW_EVERY = 1.0
+"""Seconds between two lines about a copy that takes long; a terminal is told ten times as often, in place."""
+
+
+class Progress:
+    """How much of the store is copied, on standard error."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._in_place = sys.stderr.isatty()
+        self._next = time.monotonic() + (0.0 if self._in_place else SHOW_EVERY)
+        self._is_begun = False
+
+    def show(self, copied: int, total: int) -> None:
+        now = time.monotonic()
+        if self._quiet or (now < self._next and copied < total):
+            return
+        if copied == total and not self._is_begun:
+            return  # it took no time
+        self._is_begun = True
+        self._next = now + (SHOW_EVERY / 10 if self._in_place else SHOW_EVERY)
+        end = "\r" if self._in_place and copied < total else "\n"
+        print(f"copied {100 * copied // max(total, 1)} %", end=end, file=sys.stderr, flush=True)
+
+
+def copy(url: str, file: Path, progress: Progress) -> Backup:
+    """Raises Refusal of stores that others copy."""
+    require_url(url)
+    if is_postgres(url):
+        raise Refusal(
+            "PostgreSQL makes its own backups; this command copies SQLite files",
+            f"Run: {pg_dump(url, file)}",
+        )
+    if not url.startswith("sqlite:"):
+        raise Refusal(
+            f"a {url} store ends with its process: there is nothing to copy", "Give a SQLite store."
+        )
+    from dalsegno.adapters.sqlite.backup import back_up  # noqa: PLC0415 - only what is used is loaded
+
+    return back_up(sqlite_path(url), file, progress.show)
+
+
+def pg_dump(url: str, file: Path) -> str:
+    """One consistent state, too. A password goes into PGPASSWORD or ~/.pgpass."""
+    where = shown_url(url).replace(":***@", "@")
+    return shlex.join(("pg_dump", "--format=custom", "--schema=dalsegno", f"--file={file}", where))
+
+
+def say_what_is_missing(url: str) -> None:
+    """The key of the credentials is kept apart from the store, and so from its copy."""
+    path = sqlite_path(url)
+    beside = path.with_name(path.name + SUFFIX)
+    named = os.environ.get(FILE_VARIABLE)
+    key = Path(named) if named else beside
+    if key.is_file():
+        stderr().print(
+            f"the key of its credentials is not in it: keep a copy of {key} apart",
+            markup=False,
+            soft_wrap=True,
+        )
