@@ -16,9 +16,10 @@ from dalsegno.server.approvals import Found, Links, approval_cursor, approval_pl
 from dalsegno.server.forms import data_of
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, not_given_out
-from dalsegno.server.problems import MEDIA_TYPE
+from dalsegno.server.problems import MEDIA_TYPE, REFERENCE
 from dalsegno.server.reference import FOLDER
 from dalsegno.server.route import Route
+from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.approvals import (
     ApprovalInfo,
     DecisionInfo,
@@ -30,8 +31,7 @@ from dalsegno.server.schemas.values import moment
 
 router = APIRouter(tags=["approvals"], route_class=Route)
 
-ExecutionId = Annotated[str, Path(max_length=100)]
-NodeId = Annotated[str, Path(max_length=500, examples=["gate"])]
+NodeId = Annotated[str, Path(max_length=500, description="The node that asks.", examples=["gate"])]
 Token = Annotated[str, Path(max_length=200, description="The secret part of a link.")]
 Workflow = Annotated[str | None, Query(max_length=300, description="Only those of this workflow.")]
 
@@ -43,7 +43,7 @@ PAGES: dict[int | str, dict[str, Any]] = {
         "content": {
             "text/html": {"schema": {"type": "string"}},
             # Before the page is reached: a path or a request that makes no sense.
-            **({MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}} if code >= 400 else {}),
+            **({MEDIA_TYPE: {"schema": REFERENCE}} if code >= 400 else {}),
         },
     }
     for code, words in (
@@ -59,7 +59,7 @@ STYLE = (FOLDER / "approval.css").read_bytes()
 
 
 @router.get("/approvals", dependencies=[needs("read")])
-async def approvals(
+async def list_approvals(
     office: TheOffice, workflow: Workflow = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[ApprovalInfo]:
     """What waits for somebody's decision; that of the newest execution first."""
@@ -73,7 +73,7 @@ def _page(found: list[Approval], limit: int) -> Page[ApprovalInfo]:
 
 
 @router.get("/executions/{execution}/approvals", dependencies=[needs("read")])
-async def of_execution(
+async def list_execution_approvals(
     office: TheOffice, execution: ExecutionId, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[ApprovalInfo]:
     """What one execution waits to have decided; the oldest first."""
@@ -84,7 +84,7 @@ async def of_execution(
 
 
 @router.post("/executions/{execution}/approvals/{node:whole}")
-async def decide(
+async def decide_approval(
     office: TheOffice,
     execution: ExecutionId,
     node: NodeId,
@@ -102,7 +102,7 @@ async def decide(
 
 
 @router.post("/approvals/links", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
-async def make_link(office: TheOffice, request: LinkRequest, http: Request) -> LinkInfo:
+async def create_approval_link(office: TheOffice, request: LinkRequest, http: Request) -> LinkInfo:
     """An address with which one person may answer one open approval, once, without a key. Send it to nobody else."""
     text, link = await Links(office.client).make(
         request.execution, request.node, request.index, request.expires, request.by
@@ -112,12 +112,12 @@ async def make_link(office: TheOffice, request: LinkRequest, http: Request) -> L
 
 
 @router.get("/approvals/links/approval.css", include_in_schema=False)
-async def style() -> Response:
+async def approval_style() -> Response:
     return Response(STYLE, media_type="text/css; charset=utf-8", headers={"Cache-Control": "no-cache"})
 
 
 @router.get("/approvals/links/{token}", response_class=HTMLResponse, responses=PAGES)
-async def open_link(office: TheOffice, token: Token) -> HTMLResponse:
+async def open_approval_link(office: TheOffice, token: Token) -> HTMLResponse:
     """The page of a link: the question and a form. It changes nothing, however often it is opened."""
     found = await Links(office.client).find(token)
     return _shown(found, token)
@@ -146,7 +146,7 @@ async def open_link(office: TheOffice, token: Token) -> HTMLResponse:
         }
     },
 )
-async def use_link(office: TheOffice, token: Token, http: Request) -> HTMLResponse:
+async def use_approval_link(office: TheOffice, token: Token, http: Request) -> HTMLResponse:
     """What the page's form sends. It decides once; after that, and in every other case, the page says why not."""
     links = Links(office.client)
     given = _fields(await http.body())
