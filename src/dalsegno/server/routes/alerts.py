@@ -30,7 +30,7 @@ Id = Annotated[str, Path(max_length=100, description="The alert's id.", examples
 
 
 @router.get("", dependencies=[needs("read")])
-async def alerts(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[AlertInfo]:
+async def list_alerts(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[AlertInfo]:
     """All alerts by id."""
     found = await Alerting(office).book.page(from_cursor(cursor) or "", limit + 1)
     items = [await _info(office, alert) for alert in found[:limit]]
@@ -38,13 +38,13 @@ async def alerts(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -
 
 
 @router.get("/{id}", dependencies=[needs("read")])
-async def alert(office: TheOffice, id: Id) -> AlertInfo:
+async def get_alert(office: TheOffice, id: Id) -> AlertInfo:
     """One alert, and how its last message went."""
     return await _info(office, await Alerting(office).book.get(id))
 
 
 @router.put("/{id}", dependencies=[needs("admin")], responses={201: {"model": AlertSaved}})
-async def put(office: TheOffice, id: Id, setting: AlertSetting, response: Response) -> AlertSaved:
+async def put_alert(office: TheOffice, id: Id, setting: AlertSetting, response: Response) -> AlertSaved:
     """Creates an alert (201) or changes it (200). It tells of what fails from now on; a `warning` says why
     it does not. For a new receiver a `secret` is made, which signs the messages to it and is shown this once."""
     now = office.client.stack.clock.now()
@@ -56,7 +56,7 @@ async def put(office: TheOffice, id: Id, setting: AlertSetting, response: Respon
 
 
 @router.post("/{id}/secret", dependencies=[needs("admin")])
-async def rotate(office: TheOffice, id: Id, request: RotateRequest) -> RotatedSecret:
+async def rotate_alert_secret(office: TheOffice, id: Id, request: RotateRequest) -> RotatedSecret:
     """Makes a new secret for the signatures of its messages. For a while they are signed with the one before, too."""
     try:
         overlap = parse_duration(request.overlap)
@@ -67,13 +67,13 @@ async def rotate(office: TheOffice, id: Id, request: RotateRequest) -> RotatedSe
 
 
 @router.delete("/{id}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("admin")])
-async def remove(office: TheOffice, id: Id) -> None:
+async def delete_alert(office: TheOffice, id: Id) -> None:
     """Nothing is told any more, nor what waits."""
     await Alerting(office).book.remove(id)
 
 
 @router.post("/{id}/test", dependencies=[needs("admin")])
-async def test(office: TheOffice, id: Id) -> Tested:
+async def test_alert(office: TheOffice, id: Id) -> Tested:
     """Sends a message now, and tells whether it was taken."""
     alerting = Alerting(office)
     try:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 
 from dalsegno.errors import Forbidden
 from dalsegno.server.access import caller_of, needs
 from dalsegno.server.bulk import remove_one, run_bulk
 from dalsegno.server.office import TheOffice
 from dalsegno.server.route import Route
+from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.bulk import BulkReply, BulkRequest
 
 router = APIRouter(prefix="/executions", tags=["executions"], route_class=Route)
 
 
 @router.post("/bulk", dependencies=[needs("run")])
-async def bulk(office: TheOffice, request: Request, order: BulkRequest) -> BulkReply:
+async def change_executions(office: TheOffice, request: Request, order: BulkRequest) -> BulkReply:
     """Cancels, pauses, resumes, retries or deletes all executions that a filter finds, newest first.
 
     Only those in a state that allows the action are meant: `cancel` those that have not ended, `pause` running ones,
@@ -33,6 +32,6 @@ async def bulk(office: TheOffice, request: Request, order: BulkRequest) -> BulkR
 
 
 @router.delete("/{execution}", status_code=204, dependencies=[needs("admin")])
-async def remove(office: TheOffice, execution: Annotated[str, Path(max_length=100)]) -> None:
+async def delete_execution(office: TheOffice, execution: ExecutionId) -> None:
     """Removes an ended execution with its history and outputs, for good."""
     await remove_one(office, execution)

@@ -11,7 +11,7 @@ from dalsegno.server.deliveries import book_of
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.route import Route
-from dalsegno.server.schemas.credentials import CredentialInfo, CredentialSetting, Rotated
+from dalsegno.server.schemas.credentials import CredentialInfo, CredentialSetting, RotationReply
 
 router = APIRouter(prefix="/credentials", tags=["credentials"], route_class=Route)
 
@@ -19,7 +19,9 @@ Name = Annotated[str, Path(max_length=100, description="The credential's name.",
 
 
 @router.get("", dependencies=[needs("read")])
-async def credentials(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[CredentialInfo]:
+async def list_credentials(
+    office: TheOffice, limit: Limit = 100, cursor: Cursor = None
+) -> Page[CredentialInfo]:
     """All credentials by name, without their values."""
     found = await office.engine.vault.page(from_cursor(cursor) or "", limit + 1)
     items = [CredentialInfo.of(each) for each in found[:limit]]
@@ -27,19 +29,19 @@ async def credentials(office: TheOffice, limit: Limit = 100, cursor: Cursor = No
 
 
 @router.post("/rotate", dependencies=[needs("admin")])
-async def rotate(office: TheOffice) -> Rotated:
+async def rotate_credentials(office: TheOffice) -> RotationReply:
     """Seals every credential anew with the server's first key. It may be called again at any time."""
-    return Rotated.of(await office.engine.vault.rotate())
+    return RotationReply.of(await office.engine.vault.rotate())
 
 
 @router.get("/{name}", dependencies=[needs("read")])
-async def credential(office: TheOffice, name: Name) -> CredentialInfo:
+async def get_credential(office: TheOffice, name: Name) -> CredentialInfo:
     """One credential, without its values: nothing gives those out."""
     return CredentialInfo.of(await office.engine.vault.info(name))
 
 
 @router.put("/{name}", dependencies=[needs("admin")], responses={201: {"model": CredentialInfo}})
-async def put(
+async def put_credential(
     office: TheOffice, name: Name, setting: CredentialSetting, response: Response
 ) -> CredentialInfo:
     """Creates a credential (201) or changes it (200). Workers use what is set from their next run on."""
@@ -50,6 +52,6 @@ async def put(
 
 
 @router.delete("/{name}", status_code=204, dependencies=[needs("admin")])
-async def remove(office: TheOffice, name: Name) -> None:
+async def delete_credential(office: TheOffice, name: Name) -> None:
     """Removes it. Runs that need it fail from now on. What a webhook checks its deliveries with stays (409)."""
     await book_of(office).remove_credential(name)

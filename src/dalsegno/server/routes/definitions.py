@@ -29,13 +29,15 @@ from dalsegno.server.sources import Source, openapi_body
 
 router = APIRouter(prefix="/definitions", tags=["definitions"], route_class=Route)
 
-WorkflowName = Annotated[str, Path(max_length=300)]
-Alias = Annotated[str, Path(max_length=100)]
+WorkflowName = Annotated[
+    str, Path(max_length=300, description="The workflow's name; it may hold slashes.", examples=["checkout"])
+]
+Alias = Annotated[str, Path(max_length=100, description="The alias, such as `stable`.", examples=["stable"])]
 VersionName = Annotated[str, Query(max_length=100, description="A number or an alias.")]
 
 
 @router.post("/validate", dependencies=[needs("read")], openapi_extra=openapi_body())
-async def validate(office: TheOffice, source: Source) -> Checked:
+async def validate_definition(office: TheOffice, source: Source) -> Checked:
     """Everything that is wrong with a document, at once. Nothing is stored."""
     return await check_source(office, source)
 
@@ -47,7 +49,9 @@ async def validate(office: TheOffice, source: Source) -> Checked:
     openapi_extra=openapi_body(),
     responses={200: {"model": DeployedDefinition, "description": "It was there before."}},
 )
-async def deploy(office: TheOffice, source: Source, response: Response, http: Request) -> DeployedDefinition:
+async def deploy_definition(
+    office: TheOffice, source: Source, response: Response, http: Request
+) -> DeployedDefinition:
     """Stores a version; the same content again is the same version (200 instead of 201). Names that a credential lists
     need the scope `admin` (403)."""
     deployed = await deploy_source(office, caller_of(http), source)
@@ -57,7 +61,9 @@ async def deploy(office: TheOffice, source: Source, response: Response, http: Re
 
 
 @router.get("", dependencies=[needs("read")])
-async def definitions(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[DefinitionInfo]:
+async def list_definitions(
+    office: TheOffice, limit: Limit = 100, cursor: Cursor = None
+) -> Page[DefinitionInfo]:
     """The current version of every workflow, by name."""
     found = await office.client.stack.archive.definitions(from_cursor(cursor) or "", limit + 1)
     items = [DefinitionInfo.of(each) for each in found[:limit]]
@@ -65,7 +71,7 @@ async def definitions(office: TheOffice, limit: Limit = 100, cursor: Cursor = No
 
 
 @router.get("/{name:whole}/versions", dependencies=[needs("read")])
-async def versions(office: TheOffice, name: WorkflowName) -> list[VersionInfo]:
+async def list_versions(office: TheOffice, name: WorkflowName) -> list[VersionInfo]:
     """All versions, newest first."""
     archive = office.client.stack.archive
     found = await archive.versions(name)
@@ -84,7 +90,7 @@ async def versions(office: TheOffice, name: WorkflowName) -> list[VersionInfo]:
 
 
 @router.get("/{name:whole}/diff", dependencies=[needs("read")], response_model=Difference)
-async def diff(
+async def compare_versions(
     office: TheOffice, name: WorkflowName, before: VersionName, after: VersionName = "latest"
 ) -> Difference | StreamingResponse:
     """What changed between two versions, each a number or an alias."""
@@ -104,7 +110,7 @@ async def set_alias(
 
 
 @router.delete("/{name:whole}/aliases/{alias:part}", status_code=204, dependencies=[needs("run")])
-async def remove_alias(office: TheOffice, name: WorkflowName, alias: Alias, http: Request) -> None:
+async def delete_alias(office: TheOffice, name: WorkflowName, alias: Alias, http: Request) -> None:
     """What is started from now on cannot name it any more; what runs goes on."""
     await check_may_change(office, caller_of(http), name)
     if not await office.client.stack.archive.remove_alias(name, alias):
@@ -112,8 +118,10 @@ async def remove_alias(office: TheOffice, name: WorkflowName, alias: Alias, http
 
 
 @router.delete("/{name:whole}/versions/{version}", status_code=204, dependencies=[needs("admin")])
-async def remove_version(
-    office: TheOffice, name: WorkflowName, version: Annotated[int, Path(ge=1, le=2**31)]
+async def delete_version(
+    office: TheOffice,
+    name: WorkflowName,
+    version: Annotated[int, Path(ge=1, le=2**31, description="The version's number.")],
 ) -> None:
     """Removes one version, unless something needs it: an unfinished execution, a schedule, an alias, or those who start
     the workflow without a version. Executions of it that have ended stay, but cannot be retried."""
@@ -121,14 +129,19 @@ async def remove_version(
 
 
 @router.delete("/{name:whole}", status_code=204, dependencies=[needs("admin")])
-async def remove(office: TheOffice, name: WorkflowName) -> None:
+async def delete_definition(office: TheOffice, name: WorkflowName) -> None:
     """Removes a workflow with all its versions, unless an unfinished execution, a schedule or an alias needs it."""
     await remove_definition(office, name)
 
 
 @router.get("/{name:whole}", dependencies=[needs("read")], response_model=DefinitionDetail)
-async def definition(
-    office: TheOffice, name: WorkflowName, version: Annotated[str | None, Query(max_length=100)] = None
+async def get_definition(
+    office: TheOffice,
+    name: WorkflowName,
+    version: Annotated[
+        str | None,
+        Query(max_length=100, description="A number or an alias; without it the current version."),
+    ] = None,
 ) -> DefinitionDetail | StreamingResponse:
     """One version with its source: a number, an alias, or the current one."""
     return await detail_of(office, name, version)

@@ -19,6 +19,7 @@ from dalsegno.server.pages import Cursor, Limit, Page
 from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for, one_key, starter_of
 from dalsegno.server.route import Route
 from dalsegno.server.schemas.executions import (
+    EXAMPLE_ID,
     CancelRequest,
     EventInfo,
     EventPage,
@@ -37,7 +38,9 @@ from dalsegno.server.tracing import TraceParent, traced
 
 router = APIRouter(prefix="/executions", tags=["executions"], route_class=Route)
 
-ExecutionId = Annotated[str, Path(max_length=100)]
+ExecutionId = Annotated[
+    str, Path(max_length=100, description="The `id` of the execution.", examples=[EXAMPLE_ID])
+]
 
 
 @router.post(
@@ -46,7 +49,7 @@ ExecutionId = Annotated[str, Path(max_length=100)]
     dependencies=[needs("run")],
     responses=USED_BEFORE,
 )
-async def start(
+async def start_execution(
     office: TheOffice,
     request: StartRequest,
     response: Response,
@@ -100,7 +103,7 @@ def _target(request: StartRequest) -> tuple[str, Version]:
 
 
 @router.get("", dependencies=[needs("read")])
-async def executions(
+async def list_executions(
     office: TheOffice, where: AskedFilter, limit: Limit = 50, cursor: Cursor = None
 ) -> Page[ExecutionInfo]:
     """Newest first. All filters that are given must fit; of several states, kinds or relations one."""
@@ -110,30 +113,30 @@ async def executions(
 
 
 @router.get("/{execution}", dependencies=[needs("read")])
-async def one(office: TheOffice, execution: ExecutionId) -> Execution:
+async def get_execution(office: TheOffice, execution: ExecutionId) -> Execution:
     """One execution, with what went in and what came out."""
     return Execution.of(await office.client.status(execution))
 
 
 @router.get("/{execution}/nodes", dependencies=[needs("read")])
-async def nodes(office: TheOffice, execution: ExecutionId) -> dict[str, NodeInfo]:
+async def get_execution_nodes(office: TheOffice, execution: ExecutionId) -> dict[str, NodeInfo]:
     """State and runs of every node; of a script, of every task by its name."""
     found = await office.client.nodes(execution)
     return {name: NodeInfo.of(summary) for name, summary in found.items()}
 
 
 @router.get("/{execution}/results", dependencies=[needs("read")])
-async def results(office: TheOffice, execution: ExecutionId) -> dict[str, Any]:
+async def get_execution_results(office: TheOffice, execution: ExecutionId) -> dict[str, Any]:
     """Every node's output by `$node`; before the end, what finished branches have left."""
     return dict(await office.client.stored_context(execution))
 
 
 @router.get("/{execution}/events", dependencies=[needs("read")])
-async def events(
+async def list_execution_events(
     office: TheOffice,
     execution: ExecutionId,
-    after: Annotated[int, Query(ge=0, le=2**53)] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    after: Annotated[int, Query(ge=0, le=2**53, description="Number of the last event seen.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 200,
 ) -> EventPage:
     """The history from any number on, in order. `last` is what to give as `after` next; a number that no event has yet
     is refused."""
@@ -143,7 +146,7 @@ async def events(
 
 
 @router.get("/{execution}/why", dependencies=[needs("read")])
-async def why(office: TheOffice, execution: ExecutionId) -> Why:
+async def explain_execution(office: TheOffice, execution: ExecutionId) -> Why:
     """What exactly it waits for: which timer, signal, barrier, queue, limit or retry."""
     view = await office.client.status(execution)
     found = [] if view.ended_at is not None else await office.client.why(execution)
@@ -151,7 +154,7 @@ async def why(office: TheOffice, execution: ExecutionId) -> Why:
 
 
 @router.get("/{execution}/picture", dependencies=[needs("read")])
-async def picture(office: TheOffice, execution: ExecutionId) -> PictureInfo | None:
+async def get_execution_picture(office: TheOffice, execution: ExecutionId) -> PictureInfo | None:
     """Of a script or Python workflow in flight: its line, what it awaits, its variables."""
     seen = await office.client.picture(execution)
     if seen is None:
@@ -162,8 +165,13 @@ async def picture(office: TheOffice, execution: ExecutionId) -> PictureInfo | No
 # -- commands -------------------------------------------------------------------------------------------------
 
 
-@router.post("/{execution}/signals", status_code=status.HTTP_202_ACCEPTED, dependencies=[needs("run")])
-async def signal(
+@router.post(
+    "/{execution}/signals",
+    status_code=status.HTTP_202_ACCEPTED,
+    dependencies=[needs("run")],
+    responses={202: {"content": {"application/json": {"schema": {"type": "null"}}}}},
+)
+async def signal_execution(
     office: TheOffice, execution: ExecutionId, request: SignalRequest, idempotency_key: IdempotencyKey = None
 ) -> None:
     """Kept until the workflow takes it, in order per name. The same `id` (or key) again changes nothing; with another
@@ -173,7 +181,7 @@ async def signal(
 
 
 @router.post("/{execution}/cancel", dependencies=[needs("run")])
-async def cancel(
+async def cancel_execution(
     office: TheOffice, execution: ExecutionId, request: CancelRequest | None = None
 ) -> ExecutionInfo:
     """Graphs end at once; a script may clean up first. A second cancel ends it."""
@@ -182,14 +190,14 @@ async def cancel(
 
 
 @router.post("/{execution}/pause", dependencies=[needs("run")])
-async def pause(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
+async def pause_execution(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
     """What runs commits; nothing else begins until it is resumed."""
     await office.client.pause(execution)
     return await _info(office, execution)
 
 
 @router.post("/{execution}/resume", dependencies=[needs("run")])
-async def resume(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
+async def resume_execution(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
     """A paused execution goes on; what came due meanwhile runs now."""
     await office.client.resume(execution)
     return await _info(office, execution)
@@ -201,7 +209,7 @@ async def resume(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
     dependencies=[needs("run")],
     responses=USED_BEFORE,
 )
-async def retry(
+async def retry_execution(
     office: TheOffice,
     execution: ExecutionId,
     response: Response,
@@ -221,7 +229,7 @@ async def retry(
     dependencies=[needs("run")],
     responses=USED_BEFORE,
 )
-async def rerun(
+async def rerun_execution(
     office: TheOffice,
     execution: ExecutionId,
     request: RerunRequest,

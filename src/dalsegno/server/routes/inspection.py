@@ -14,6 +14,7 @@ from dalsegno.model.execution import SCRIPTED, ExecutionView
 from dalsegno.server.access import needs
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.route import Route
+from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.schemas.inspection import (
     BarrierInfo,
@@ -33,9 +34,9 @@ class _WorkerInfo(msgspec.Struct):
 
 
 @router.get("/executions/{execution}/inspection", dependencies=[needs("read")])
-async def inspection(
+async def inspect_execution(
     office: TheOffice,
-    execution: Annotated[str, Path(max_length=100)],
+    execution: ExecutionId,
     things: Annotated[bool, Query(description="With what its program awaits, in sentences.")] = False,
     slots: Annotated[bool, Query(description="With what has not arrived at each barrier, by name.")] = False,
 ) -> InspectionInfo:
@@ -85,7 +86,10 @@ async def _served(office: Office) -> set[str]:
 
 
 @router.get("/programs/{hash}", dependencies=[needs("read")])
-async def program(office: TheOffice, hash: Annotated[str, Path(max_length=200)]) -> ProgramInfo:
+async def get_program(
+    office: TheOffice,
+    hash: Annotated[str, Path(max_length=200, description="The content hash of a definition.")],
+) -> ProgramInfo:
     """A definition by its content hash, in its stored form."""
     found = await office.client.stack.archive.definition_by_hash(hash)
     if found is None:

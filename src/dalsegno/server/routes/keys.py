@@ -19,7 +19,7 @@ KeyId = Annotated[str, Path(max_length=100, description="The id of a key, or its
 
 
 @router.post("", status_code=status.HTTP_201_CREATED, dependencies=[needs("admin")])
-async def add(office: TheOffice, request: KeyRequest, http: Request) -> NewKey:
+async def create_key(office: TheOffice, request: KeyRequest, http: Request) -> NewKey:
     """Makes a key and shows it this once. The first key closes an open server. One for remote workers (scope `worker`)
     names the queues whose tasks it may take, or `*`."""
     by = caller_of(http).name
@@ -32,7 +32,7 @@ async def add(office: TheOffice, request: KeyRequest, http: Request) -> NewKey:
 
 
 @router.get("", dependencies=[needs("admin")])
-async def keys(
+async def list_keys(
     office: TheOffice,
     revoked: Annotated[bool, Query(description="Also those that were revoked.")] = False,
     limit: Limit = 100,
@@ -49,7 +49,7 @@ async def keys(
 
 
 @router.patch("/{key}", dependencies=[needs("admin")])
-async def change(office: TheOffice, key: KeyId, request: KeyChange) -> KeyInfo:
+async def update_key(office: TheOffice, key: KeyId, request: KeyChange) -> KeyInfo:
     """Changes queues and quotas of a key: here at once, on other servers of this store within seconds."""
     found = await office.doorman.book.find(key)
     quotas = request.quotas.named() if request.quotas is not None else {}
@@ -59,7 +59,7 @@ async def change(office: TheOffice, key: KeyId, request: KeyChange) -> KeyInfo:
 
 
 @router.delete("/{key}", dependencies=[needs("admin")])
-async def revoke(office: TheOffice, key: KeyId) -> KeyInfo:
+async def revoke_key(office: TheOffice, key: KeyId) -> KeyInfo:
     """Nobody comes in with it any more: here at once, on other servers of this store within seconds."""
     found = await office.doorman.book.find(key)
     revoked = await office.doorman.book.revoke(found.id)

@@ -24,7 +24,7 @@ Key = Annotated[
 
 
 @router.get("", dependencies=[needs("read")])
-async def limits(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[LimitInfo]:
+async def list_limits(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[LimitInfo]:
     """Keys that operators set a limit for, of which slots are in use, or for which something waits; by key."""
     views = await OperatorLimits(office.client.stack).page(from_cursor(cursor) or "", limit + 1)
     items = [LimitInfo.of(view) for view in views[:limit]]
@@ -32,7 +32,7 @@ async def limits(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -
 
 
 @router.get("/{key:whole}", dependencies=[needs("read")])
-async def one(office: TheOffice, key: Key) -> LimitInfo:
+async def get_limit(office: TheOffice, key: Key) -> LimitInfo:
     """One key as it is now. A key that nothing has used yet has no limit and no slots in use."""
     return LimitInfo.of(await OperatorLimits(office.client.stack).get(key))
 
@@ -45,7 +45,7 @@ async def set_limit(office: TheOffice, key: Key, request: LimitRequest) -> Limit
 
 
 @router.delete("/{key:whole}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("admin")])
-async def remove(office: TheOffice, key: Key) -> Response:
+async def delete_limit(office: TheOffice, key: Key) -> Response:
     """What definitions say holds again."""
     if not await OperatorLimits(office.client.stack).remove(key):
         raise NotFound(f"no limit is set for the key '{key}'")

@@ -17,6 +17,6 @@ class MetricsText(Response):
 
 
 @router.get("/metrics", dependencies=[needs("read")], response_class=MetricsText)
-async def metrics(office: TheOffice) -> MetricsText:
+async def get_metrics(office: TheOffice) -> MetricsText:
     """Counts of this process, and the state of the store, as Prometheus text."""
     return MetricsText(await exposition(office))

@@ -28,7 +28,7 @@ def book_of(office: Office) -> ScheduleBook:
 
 
 @router.get("", dependencies=[needs("read")])
-async def schedules(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[ScheduleInfo]:
+async def list_schedules(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[ScheduleInfo]:
     """All schedules that are not over, and those that failed, by name; each with its next time."""
     after = from_cursor(cursor) or ""
     found = [view for view in await book_of(office).list() if view.name > after]
@@ -37,7 +37,7 @@ async def schedules(office: TheOffice, limit: Limit = 100, cursor: Cursor = None
 
 
 @router.post("", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
-async def add(office: TheOffice, request: ScheduleRequest) -> ScheduleInfo:
+async def create_schedule(office: TheOffice, request: ScheduleRequest) -> ScheduleInfo:
     """A new schedule. A name that is taken is refused (409), unless `replace` is true."""
     view = await book_of(office).add(
         request.named(request.name), replace=request.replace, allow_unknown=request.allow_unknown
@@ -46,14 +46,14 @@ async def add(office: TheOffice, request: ScheduleRequest) -> ScheduleInfo:
 
 
 @router.post("/{name:whole}/pause", dependencies=[needs("run")])
-async def pause(office: TheOffice, name: Name) -> ScheduleInfo:
+async def pause_schedule(office: TheOffice, name: Name) -> ScheduleInfo:
     """No time fires until it is resumed; then those that passed count as missed."""
     await book_of(office).pause(name)
     return await _shown(office, name)
 
 
 @router.post("/{name:whole}/resume", dependencies=[needs("run")])
-async def resume(office: TheOffice, name: Name) -> ScheduleInfo:
+async def resume_schedule(office: TheOffice, name: Name) -> ScheduleInfo:
     """Its times fire again."""
     await book_of(office).resume(name)
     return await _shown(office, name)
@@ -65,7 +65,7 @@ async def resume(office: TheOffice, name: Name) -> ScheduleInfo:
     dependencies=[needs("run")],
     responses=USED_BEFORE,
 )
-async def trigger(
+async def trigger_schedule(
     office: TheOffice,
     name: Name,
     response: Response,
@@ -83,13 +83,15 @@ async def trigger(
 
 
 @router.get("/{name:whole}", dependencies=[needs("read")])
-async def schedule(office: TheOffice, name: Name, times: Times = SHOWN_TIMES) -> ScheduleInfo:
+async def get_schedule(office: TheOffice, name: Name, times: Times = SHOWN_TIMES) -> ScheduleInfo:
     """One schedule, with its next times."""
     return await _shown(office, name, times)
 
 
 @router.put("/{name:whole}", dependencies=[needs("run")], responses={201: {"model": ScheduleInfo}})
-async def put(office: TheOffice, name: Name, setting: ScheduleSetting, response: Response) -> ScheduleInfo:
+async def put_schedule(
+    office: TheOffice, name: Name, setting: ScheduleSetting, response: Response
+) -> ScheduleInfo:
     """Creates a schedule (201), or changes what it says (200); what it counted is kept."""
     book, is_new = book_of(office), False
     try:
@@ -103,7 +105,7 @@ async def put(office: TheOffice, name: Name, setting: ScheduleSetting, response:
 
 
 @router.delete("/{name:whole}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("run")])
-async def remove(office: TheOffice, name: Name) -> None:
+async def delete_schedule(office: TheOffice, name: Name) -> None:
     """No time fires any more. What it started runs on."""
     await book_of(office).remove(name)
 

@@ -35,7 +35,7 @@ async def sign_in(office: TheOffice, request: SignIn, http: Request, response: R
 
 
 @router.get("")
-async def who(office: TheOffice, http: Request) -> SessionInfo:
+async def get_session(office: TheOffice, http: Request) -> SessionInfo:
     """Who one is here, what one may do, and what is used of the key's quotas."""
     caller, visit = caller_of(http), Visit(http.scope)
     if caller.via == "nobody":

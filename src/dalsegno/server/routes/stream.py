@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Header, Query, Request
 
 from dalsegno.server.access import caller_of, needs
 from dalsegno.server.office import TheOffice
 from dalsegno.server.route import Route
+from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.stream import (
     EventStream,
     broadcast_of,
@@ -39,10 +40,10 @@ def _event_stream(example: str) -> dict[int | str, dict[str, Any]]:
         'event: end\ndata: {"state":"COMPLETED","last":1}\n\n'
     ),
 )
-async def stream(
+async def stream_execution(
     office: TheOffice,
     request: Request,
-    execution: Annotated[str, Path(max_length=100)],
+    execution: ExecutionId,
     after: Annotated[int, Query(ge=0, le=HIGHEST, description="Number of the last event seen.")] = 0,
     last_event_id: Annotated[
         int | None,
@@ -73,7 +74,7 @@ async def stream(
         '"workflow":"checkout","state":"RUNNING","at":1767603600.0}\n\n'
     ),
 )
-async def changes(
+async def stream_changes(
     office: TheOffice,
     request: Request,
     workflow: Annotated[str | None, Query(max_length=200, description="Only executions of this one.")] = None,

@@ -33,7 +33,7 @@ router = APIRouter(tags=["submissions"], route_class=Route)
     dependencies=[needs("run")],
     responses={200: {"model": Submission, "description": "The key was used before: that execution"}},
 )
-async def submit(
+async def submit_workflow(
     office: TheOffice,
     request: SubmitRequest,
     response: Response,
@@ -56,7 +56,7 @@ async def submit(
 
 
 @router.post("/workflows/{execution}/trigger", dependencies=[needs("run")])
-async def trigger_workflow(
+async def trigger_submission(
     office: TheOffice, execution: ExecutionId, request: TriggerRequest | None = None
 ) -> Submission:
     """Begins it, with the submitted input or with another one. Once: one that has begun is returned as it is, unless
@@ -66,7 +66,7 @@ async def trigger_workflow(
 
 
 @router.get("/workflows/{execution}/status", dependencies=[needs("read")])
-async def workflow_status(office: TheOffice, execution: ExecutionId) -> SubmissionStatus:
+async def get_submission_status(office: TheOffice, execution: ExecutionId) -> SubmissionStatus:
     """Its state, and that of every node."""
     view = await office.client.status(execution)
     found = await office.client.nodes(execution)
@@ -74,7 +74,7 @@ async def workflow_status(office: TheOffice, execution: ExecutionId) -> Submissi
 
 
 @router.get("/workflows/{execution}/results", dependencies=[needs("read")])
-async def workflow_results(office: TheOffice, execution: ExecutionId) -> SubmissionResults:
+async def get_submission_results(office: TheOffice, execution: ExecutionId) -> SubmissionResults:
     """Every node's output, and the execution's own."""
     view = await office.client.status(execution)
     context = await office.client.stored_context(execution)
@@ -84,7 +84,7 @@ async def workflow_results(office: TheOffice, execution: ExecutionId) -> Submiss
 
 
 @router.post("/executions/{execution}/trigger", dependencies=[needs("run")])
-async def trigger(
+async def trigger_execution(
     office: TheOffice, execution: ExecutionId, request: TriggerRequest | None = None
 ) -> ExecutionInfo:
     """Begins a PENDING execution before its time, with its own input or with another one. One that has begun is

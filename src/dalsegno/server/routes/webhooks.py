@@ -20,7 +20,7 @@ Id = Annotated[str, Path(max_length=100, description="The webhook's id.", exampl
 
 
 @router.get("", dependencies=[needs("read")])
-async def webhooks(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[WebhookInfo]:
+async def list_webhooks(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[WebhookInfo]:
     """All webhooks by id, without their secrets."""
     found = await book_of(office).page(from_cursor(cursor) or "", limit + 1)
     items = [await _shown(office, each) for each in found[:limit]]
@@ -28,13 +28,13 @@ async def webhooks(office: TheOffice, limit: Limit = 100, cursor: Cursor = None)
 
 
 @router.get("/{id}", dependencies=[needs("read")])
-async def webhook(office: TheOffice, id: Id) -> WebhookInfo:
+async def get_webhook(office: TheOffice, id: Id) -> WebhookInfo:
     """One webhook, without its secret: nothing gives that out."""
     return await _shown(office, await book_of(office).get(id))
 
 
 @router.put("/{id}", dependencies=[needs("admin")], responses={201: {"model": WebhookInfo}})
-async def put(office: TheOffice, id: Id, setting: WebhookSetting, response: Response) -> WebhookInfo:
+async def put_webhook(office: TheOffice, id: Id, setting: WebhookSetting, response: Response) -> WebhookInfo:
     """Creates a webhook (201) or changes it (200). It takes deliveries at once; a `warning` says why it does not."""
     now = office.client.stack.clock.now()
     made, is_new = await book_of(office).put(setting.named(id, now), setting.secret)
@@ -44,7 +44,7 @@ async def put(office: TheOffice, id: Id, setting: WebhookSetting, response: Resp
 
 
 @router.delete("/{id}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("admin")])
-async def remove(office: TheOffice, id: Id) -> None:
+async def delete_webhook(office: TheOffice, id: Id) -> None:
     """Removes it and its secret. Deliveries are answered with 404 from now on."""
     await book_of(office).remove(id)
 
