@@ -157,7 +157,7 @@ def create_application(
 
 def _described() -> dict[str, Any]:
     """The document of all routes, as the framework renders it."""
-    application = FastAPI(**ABOUT, openapi_url=None, generate_unique_id_function=reference.operation_id)
+    application = FastAPI(**ABOUT, openapi_url=None)
     for router in ROUTERS:
         application.include_router(router, prefix=PREFIX)
     application.include_router(metrics)

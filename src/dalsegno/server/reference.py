@@ -13,7 +13,6 @@ from typing import Any, get_args
 import msgspec
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
-from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
@@ -54,11 +53,6 @@ UNSEEN: tuple[type[BaseModel], ...] = (Problem, DefinitionSource, GraphDocument)
 """Models of bodies that the framework does not read or write itself."""
 
 
-def operation_id(route: APIRoute) -> str:
-    """The name of the function. Generated clients name their calls after it, so it changes with the API only."""
-    return route.name
-
-
 def install(application: FastAPI, described: Callable[[], dict[str, Any]]) -> None:
     """``described`` renders the document of all routes."""
     _describe_access(application, described)
@@ -78,6 +72,7 @@ def _describe_access(application: FastAPI, described: Callable[[], dict[str, Any
         components = document.setdefault("components", {})
         components.setdefault("schemas", {}).update(_unseen_schemas())
         _name_states(document)
+        _summarize(document)
         examples.complete(document)
         components["securitySchemes"] = SCHEMES
         document["security"] = EITHER
@@ -91,6 +86,13 @@ def _unseen_schemas() -> dict[str, Any]:
         [(model, "validation") for model in UNSEEN], ref_template="#/components/schemas/{model}"
     )
     return dict(found["$defs"])
+
+
+def _summarize(document: dict[str, Any]) -> None:
+    """By the operation's name: "Start execution". The framework takes the name of a function, which is for us."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
 
 
 def _name_states(document: dict[str, Any]) -> None:

@@ -28,7 +28,10 @@ Name = Annotated[
 WantedVersion = Annotated[
     str | None,
     typer.Option(
-        metavar="VERSION", help="A number or an alias. Default: the current one.", show_default=False
+        "--version",
+        metavar="VERSION",
+        help="A number or an alias. Default: the current one.",
+        show_default=False,
     ),
 ]
 Priority = Annotated[int, typer.Option(help="Higher goes first.")]

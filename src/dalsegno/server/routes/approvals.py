@@ -58,8 +58,8 @@ PAGES: dict[int | str, dict[str, Any]] = {
 STYLE = (FOLDER / "approval.css").read_bytes()
 
 
-@router.get("/approvals", dependencies=[needs("read")])
-async def list_approvals(
+@router.get("/approvals", operation_id="list_approvals", dependencies=[needs("read")])
+async def approvals(
     office: TheOffice, workflow: Workflow = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[ApprovalInfo]:
     """What waits for somebody's decision; that of the newest execution first."""
@@ -72,8 +72,10 @@ def _page(found: list[Approval], limit: int) -> Page[ApprovalInfo]:
     return Page(items=items, next=approval_cursor(found[limit - 1]) if len(found) > limit else None)
 
 
-@router.get("/executions/{execution}/approvals", dependencies=[needs("read")])
-async def list_execution_approvals(
+@router.get(
+    "/executions/{execution}/approvals", operation_id="list_execution_approvals", dependencies=[needs("read")]
+)
+async def of_execution(
     office: TheOffice, execution: ExecutionId, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[ApprovalInfo]:
     """What one execution waits to have decided; the oldest first."""
@@ -83,8 +85,8 @@ async def list_execution_approvals(
     return _page(await office.client.approvals(execution, limit + 1, after), limit)
 
 
-@router.post("/executions/{execution}/approvals/{node:whole}")
-async def decide_approval(
+@router.post("/executions/{execution}/approvals/{node:whole}", operation_id="decide_approval")
+async def decide(
     office: TheOffice,
     execution: ExecutionId,
     node: NodeId,
@@ -101,8 +103,13 @@ async def decide_approval(
 # -- links ----------------------------------------------------------------------------------------------------
 
 
-@router.post("/approvals/links", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
-async def create_approval_link(office: TheOffice, request: LinkRequest, http: Request) -> LinkInfo:
+@router.post(
+    "/approvals/links",
+    operation_id="create_approval_link",
+    status_code=status.HTTP_201_CREATED,
+    dependencies=[needs("run")],
+)
+async def make_link(office: TheOffice, request: LinkRequest, http: Request) -> LinkInfo:
     """An address with which one person may answer one open approval, once, without a key. Send it to nobody else."""
     text, link = await Links(office.client).make(
         request.execution, request.node, request.index, request.expires, request.by
@@ -112,12 +119,17 @@ async def create_approval_link(office: TheOffice, request: LinkRequest, http: Re
 
 
 @router.get("/approvals/links/approval.css", include_in_schema=False)
-async def approval_style() -> Response:
+async def style() -> Response:
     return Response(STYLE, media_type="text/css; charset=utf-8", headers={"Cache-Control": "no-cache"})
 
 
-@router.get("/approvals/links/{token}", response_class=HTMLResponse, responses=PAGES)
-async def open_approval_link(office: TheOffice, token: Token) -> HTMLResponse:
+@router.get(
+    "/approvals/links/{token}",
+    operation_id="open_approval_link",
+    response_class=HTMLResponse,
+    responses=PAGES,
+)
+async def open_link(office: TheOffice, token: Token) -> HTMLResponse:
     """The page of a link: the question and a form. It changes nothing, however often it is opened."""
     found = await Links(office.client).find(token)
     return _shown(found, token)
@@ -125,6 +137,7 @@ async def open_approval_link(office: TheOffice, token: Token) -> HTMLResponse:
 
 @router.post(
     "/approvals/links/{token}",
+    operation_id="use_approval_link",
     response_class=HTMLResponse,
     responses=PAGES,
     openapi_extra={
@@ -146,7 +159,7 @@ async def open_approval_link(office: TheOffice, token: Token) -> HTMLResponse:
         }
     },
 )
-async def use_approval_link(office: TheOffice, token: Token, http: Request) -> HTMLResponse:
+async def use_link(office: TheOffice, token: Token, http: Request) -> HTMLResponse:
     """What the page's form sends. It decides once; after that, and in every other case, the page says why not."""
     links = Links(office.client)
     given = _fields(await http.body())

@@ -15,8 +15,8 @@ from dalsegno.server.schemas.bulk import BulkReply, BulkRequest
 router = APIRouter(prefix="/executions", tags=["executions"], route_class=Route)
 
 
-@router.post("/bulk", dependencies=[needs("run")])
-async def change_executions(office: TheOffice, request: Request, order: BulkRequest) -> BulkReply:
+@router.post("/bulk", operation_id="change_executions", dependencies=[needs("run")])
+async def bulk(office: TheOffice, request: Request, order: BulkRequest) -> BulkReply:
     """Cancels, pauses, resumes, retries or deletes all executions that a filter finds, newest first.
 
     Only those in a state that allows the action are meant: `cancel` those that have not ended, `pause` running ones,
@@ -31,7 +31,9 @@ async def change_executions(office: TheOffice, request: Request, order: BulkRequ
     return await run_bulk(office, caller, order)
 
 
-@router.delete("/{execution}", status_code=204, dependencies=[needs("admin")])
-async def delete_execution(office: TheOffice, execution: ExecutionId) -> None:
+@router.delete(
+    "/{execution}", operation_id="delete_execution", status_code=204, dependencies=[needs("admin")]
+)
+async def remove(office: TheOffice, execution: ExecutionId) -> None:
     """Removes an ended execution with its history and outputs, for good."""
     await remove_one(office, execution)

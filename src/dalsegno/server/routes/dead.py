@@ -20,10 +20,8 @@ router = APIRouter(prefix="/dead", tags=["operation"], route_class=Route)
 LetterId = Annotated[str, Path(max_length=300, description="As the list shows it.")]
 
 
-@router.get("", dependencies=[needs("read")])
-async def list_dead_letters(
-    office: TheOffice, limit: Limit = 100, cursor: Cursor = None
-) -> Page[DeadLetterInfo]:
+@router.get("", operation_id="list_dead_letters", dependencies=[needs("read")])
+async def dead(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[DeadLetterInfo]:
     """Orders that cannot be delivered, steps that no worker can run, executions that nothing can move, and executions
     that failed for a reason of the system. A page looks at 1,000 failed executions at most: one that is short, or
     empty, is not the last while it has a `next`."""
@@ -32,8 +30,8 @@ async def list_dead_letters(
     return Page(items=items, next=_cursor(further) if further is not None else None)
 
 
-@router.post("/{letter:whole}/retry", dependencies=[needs("run")])
-async def retry_dead_letter(office: TheOffice, letter: LetterId, http: Request) -> Handled:
+@router.post("/{letter:whole}/retry", operation_id="retry_dead_letter", dependencies=[needs("run")])
+async def retry(office: TheOffice, letter: LetterId, http: Request) -> Handled:
     """Tries it once more at once. A failed execution is retried as a new one, which is named."""
     caller = caller_of(http)
     office.usage.count_starts(caller)
@@ -41,8 +39,8 @@ async def retry_dead_letter(office: TheOffice, letter: LetterId, http: Request) 
     return Handled(id=letter, execution=await DeadLetters(office.engine).retry(letter, starter))
 
 
-@router.post("/{letter:whole}/drop", dependencies=[needs("admin")])
-async def drop_dead_letter(office: TheOffice, letter: LetterId) -> Handled:
+@router.post("/{letter:whole}/drop", operation_id="drop_dead_letter", dependencies=[needs("admin")])
+async def drop(office: TheOffice, letter: LetterId) -> Handled:
     """Gives it up: an order is not carried out, an execution is cancelled, a failed one is no longer listed."""
     return Handled(id=letter, execution=await DeadLetters(office.engine).drop(letter))
 

@@ -36,22 +36,26 @@ Alias = Annotated[str, Path(max_length=100, description="The alias, such as `sta
 VersionName = Annotated[str, Query(max_length=100, description="A number or an alias.")]
 
 
-@router.post("/validate", dependencies=[needs("read")], openapi_extra=openapi_body())
-async def validate_definition(office: TheOffice, source: Source) -> Checked:
+@router.post(
+    "/validate",
+    operation_id="validate_definition",
+    dependencies=[needs("read")],
+    openapi_extra=openapi_body(),
+)
+async def validate(office: TheOffice, source: Source) -> Checked:
     """Everything that is wrong with a document, at once. Nothing is stored."""
     return await check_source(office, source)
 
 
 @router.post(
     "",
+    operation_id="deploy_definition",
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
     openapi_extra=openapi_body(),
     responses={200: {"model": DeployedDefinition, "description": "It was there before."}},
 )
-async def deploy_definition(
-    office: TheOffice, source: Source, response: Response, http: Request
-) -> DeployedDefinition:
+async def deploy(office: TheOffice, source: Source, response: Response, http: Request) -> DeployedDefinition:
     """Stores a version; the same content again is the same version (200 instead of 201). Names that a credential lists
     need the scope `admin` (403)."""
     deployed = await deploy_source(office, caller_of(http), source)
@@ -60,18 +64,16 @@ async def deploy_definition(
     return deployed
 
 
-@router.get("", dependencies=[needs("read")])
-async def list_definitions(
-    office: TheOffice, limit: Limit = 100, cursor: Cursor = None
-) -> Page[DefinitionInfo]:
+@router.get("", operation_id="list_definitions", dependencies=[needs("read")])
+async def definitions(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[DefinitionInfo]:
     """The current version of every workflow, by name."""
     found = await office.client.stack.archive.definitions(from_cursor(cursor) or "", limit + 1)
     items = [DefinitionInfo.of(each) for each in found[:limit]]
     return Page(items=items, next=to_cursor(items[-1].name) if len(found) > limit else None)
 
 
-@router.get("/{name:whole}/versions", dependencies=[needs("read")])
-async def list_versions(office: TheOffice, name: WorkflowName) -> list[VersionInfo]:
+@router.get("/{name:whole}/versions", operation_id="list_versions", dependencies=[needs("read")])
+async def versions(office: TheOffice, name: WorkflowName) -> list[VersionInfo]:
     """All versions, newest first."""
     archive = office.client.stack.archive
     found = await archive.versions(name)
@@ -89,15 +91,20 @@ async def list_versions(office: TheOffice, name: WorkflowName) -> list[VersionIn
     ]
 
 
-@router.get("/{name:whole}/diff", dependencies=[needs("read")], response_model=Difference)
-async def compare_versions(
+@router.get(
+    "/{name:whole}/diff",
+    operation_id="compare_versions",
+    dependencies=[needs("read")],
+    response_model=Difference,
+)
+async def diff(
     office: TheOffice, name: WorkflowName, before: VersionName, after: VersionName = "latest"
 ) -> Difference | StreamingResponse:
     """What changed between two versions, each a number or an alias."""
     return await difference_of(office, name, before, after)
 
 
-@router.put("/{name:whole}/aliases/{alias:part}", dependencies=[needs("run")])
+@router.put("/{name:whole}/aliases/{alias:part}", operation_id="set_alias", dependencies=[needs("run")])
 async def set_alias(
     office: TheOffice, name: WorkflowName, alias: Alias, target: AliasTarget, http: Request
 ) -> dict[str, int]:
@@ -109,16 +116,26 @@ async def set_alias(
     return await archive.aliases(name)
 
 
-@router.delete("/{name:whole}/aliases/{alias:part}", status_code=204, dependencies=[needs("run")])
-async def delete_alias(office: TheOffice, name: WorkflowName, alias: Alias, http: Request) -> None:
+@router.delete(
+    "/{name:whole}/aliases/{alias:part}",
+    operation_id="delete_alias",
+    status_code=204,
+    dependencies=[needs("run")],
+)
+async def remove_alias(office: TheOffice, name: WorkflowName, alias: Alias, http: Request) -> None:
     """What is started from now on cannot name it any more; what runs goes on."""
     await check_may_change(office, caller_of(http), name)
     if not await office.client.stack.archive.remove_alias(name, alias):
         raise NotFound(no_such_version(name, alias))
 
 
-@router.delete("/{name:whole}/versions/{version}", status_code=204, dependencies=[needs("admin")])
-async def delete_version(
+@router.delete(
+    "/{name:whole}/versions/{version}",
+    operation_id="delete_version",
+    status_code=204,
+    dependencies=[needs("admin")],
+)
+async def remove_version(
     office: TheOffice,
     name: WorkflowName,
     version: Annotated[int, Path(ge=1, le=2**31, description="The version's number.")],
@@ -128,14 +145,21 @@ async def delete_version(
     await remove_definition(office, name, version)
 
 
-@router.delete("/{name:whole}", status_code=204, dependencies=[needs("admin")])
-async def delete_definition(office: TheOffice, name: WorkflowName) -> None:
+@router.delete(
+    "/{name:whole}", operation_id="delete_definition", status_code=204, dependencies=[needs("admin")]
+)
+async def remove(office: TheOffice, name: WorkflowName) -> None:
     """Removes a workflow with all its versions, unless an unfinished execution, a schedule or an alias needs it."""
     await remove_definition(office, name)
 
 
-@router.get("/{name:whole}", dependencies=[needs("read")], response_model=DefinitionDetail)
-async def get_definition(
+@router.get(
+    "/{name:whole}",
+    operation_id="get_definition",
+    dependencies=[needs("read")],
+    response_model=DefinitionDetail,
+)
+async def definition(
     office: TheOffice,
     name: WorkflowName,
     version: Annotated[

@@ -25,14 +25,14 @@ def _names() -> dict[str, str]:
     return {each.code: each.__name__ for each in found}
 
 
-@router.get("")
-async def list_error_codes() -> ErrorList:
+@router.get("", operation_id="list_error_codes")
+async def every_code() -> ErrorList:
     """All codes of errors (`DS-…`), and those of failed nodes."""
     return ErrorList(errors=[_info(code) for code in (*CAUSES, *NODE_CODES)])
 
 
-@router.get("/{code}")
-async def get_error_code(code: Code) -> ErrorInfo:
+@router.get("/{code}", operation_id="get_error_code")
+async def one(code: Code) -> ErrorInfo:
     """Its cause, and what helps."""
     if code not in CAUSES and code not in NODE_CODES:
         raise NotFound(f"there is no error code {code!r}")

@@ -45,11 +45,12 @@ ExecutionId = Annotated[
 
 @router.post(
     "",
+    operation_id="start_execution",
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
     responses=USED_BEFORE,
 )
-async def start_execution(
+async def start(
     office: TheOffice,
     request: StartRequest,
     response: Response,
@@ -102,8 +103,8 @@ def _target(request: StartRequest) -> tuple[str, Version]:
     return name, version if named is None else named
 
 
-@router.get("", dependencies=[needs("read")])
-async def list_executions(
+@router.get("", operation_id="list_executions", dependencies=[needs("read")])
+async def executions(
     office: TheOffice, where: AskedFilter, limit: Limit = 50, cursor: Cursor = None
 ) -> Page[ExecutionInfo]:
     """Newest first. All filters that are given must fit; of several states, kinds or relations one."""
@@ -112,27 +113,27 @@ async def list_executions(
     return Page(items=items, next=cursor_after(found[limit - 1]) if len(found) > limit else None)
 
 
-@router.get("/{execution}", dependencies=[needs("read")])
-async def get_execution(office: TheOffice, execution: ExecutionId) -> Execution:
+@router.get("/{execution}", operation_id="get_execution", dependencies=[needs("read")])
+async def one(office: TheOffice, execution: ExecutionId) -> Execution:
     """One execution, with what went in and what came out."""
     return Execution.of(await office.client.status(execution))
 
 
-@router.get("/{execution}/nodes", dependencies=[needs("read")])
-async def get_execution_nodes(office: TheOffice, execution: ExecutionId) -> dict[str, NodeInfo]:
+@router.get("/{execution}/nodes", operation_id="get_execution_nodes", dependencies=[needs("read")])
+async def nodes(office: TheOffice, execution: ExecutionId) -> dict[str, NodeInfo]:
     """State and runs of every node; of a script, of every task by its name."""
     found = await office.client.nodes(execution)
     return {name: NodeInfo.of(summary) for name, summary in found.items()}
 
 
-@router.get("/{execution}/results", dependencies=[needs("read")])
-async def get_execution_results(office: TheOffice, execution: ExecutionId) -> dict[str, Any]:
+@router.get("/{execution}/results", operation_id="get_execution_results", dependencies=[needs("read")])
+async def results(office: TheOffice, execution: ExecutionId) -> dict[str, Any]:
     """Every node's output by `$node`; before the end, what finished branches have left."""
     return dict(await office.client.stored_context(execution))
 
 
-@router.get("/{execution}/events", dependencies=[needs("read")])
-async def list_execution_events(
+@router.get("/{execution}/events", operation_id="list_execution_events", dependencies=[needs("read")])
+async def events(
     office: TheOffice,
     execution: ExecutionId,
     after: Annotated[int, Query(ge=0, le=2**53, description="Number of the last event seen.")] = 0,
@@ -145,16 +146,16 @@ async def list_execution_events(
     return EventPage(events=found, last=found[-1].seq if found else after)
 
 
-@router.get("/{execution}/why", dependencies=[needs("read")])
-async def explain_execution(office: TheOffice, execution: ExecutionId) -> Why:
+@router.get("/{execution}/why", operation_id="explain_execution", dependencies=[needs("read")])
+async def why(office: TheOffice, execution: ExecutionId) -> Why:
     """What exactly it waits for: which timer, signal, barrier, queue, limit or retry."""
     view = await office.client.status(execution)
     found = [] if view.ended_at is not None else await office.client.why(execution)
     return Why(id=view.id, state=view.state, reasons=[WaitInfo.of(wait) for wait in found])
 
 
-@router.get("/{execution}/picture", dependencies=[needs("read")])
-async def get_execution_picture(office: TheOffice, execution: ExecutionId) -> PictureInfo | None:
+@router.get("/{execution}/picture", operation_id="get_execution_picture", dependencies=[needs("read")])
+async def picture(office: TheOffice, execution: ExecutionId) -> PictureInfo | None:
     """Of a script or Python workflow in flight: its line, what it awaits, its variables."""
     seen = await office.client.picture(execution)
     if seen is None:
@@ -167,11 +168,12 @@ async def get_execution_picture(office: TheOffice, execution: ExecutionId) -> Pi
 
 @router.post(
     "/{execution}/signals",
+    operation_id="signal_execution",
     status_code=status.HTTP_202_ACCEPTED,
     dependencies=[needs("run")],
     responses={202: {"content": {"application/json": {"schema": {"type": "null"}}}}},
 )
-async def signal_execution(
+async def signal(
     office: TheOffice, execution: ExecutionId, request: SignalRequest, idempotency_key: IdempotencyKey = None
 ) -> None:
     """Kept until the workflow takes it, in order per name. The same `id` (or key) again changes nothing; with another
@@ -180,8 +182,8 @@ async def signal_execution(
     await office.client.signal(execution, request.name, request.payload, named)
 
 
-@router.post("/{execution}/cancel", dependencies=[needs("run")])
-async def cancel_execution(
+@router.post("/{execution}/cancel", operation_id="cancel_execution", dependencies=[needs("run")])
+async def cancel(
     office: TheOffice, execution: ExecutionId, request: CancelRequest | None = None
 ) -> ExecutionInfo:
     """Graphs end at once; a script may clean up first. A second cancel ends it."""
@@ -189,15 +191,15 @@ async def cancel_execution(
     return await _info(office, execution)
 
 
-@router.post("/{execution}/pause", dependencies=[needs("run")])
-async def pause_execution(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
+@router.post("/{execution}/pause", operation_id="pause_execution", dependencies=[needs("run")])
+async def pause(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
     """What runs commits; nothing else begins until it is resumed."""
     await office.client.pause(execution)
     return await _info(office, execution)
 
 
-@router.post("/{execution}/resume", dependencies=[needs("run")])
-async def resume_execution(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
+@router.post("/{execution}/resume", operation_id="resume_execution", dependencies=[needs("run")])
+async def resume(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
     """A paused execution goes on; what came due meanwhile runs now."""
     await office.client.resume(execution)
     return await _info(office, execution)
@@ -205,11 +207,12 @@ async def resume_execution(office: TheOffice, execution: ExecutionId) -> Executi
 
 @router.post(
     "/{execution}/retry",
+    operation_id="retry_execution",
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
     responses=USED_BEFORE,
 )
-async def retry_execution(
+async def retry(
     office: TheOffice,
     execution: ExecutionId,
     response: Response,
@@ -225,11 +228,12 @@ async def retry_execution(
 
 @router.post(
     "/{execution}/rerun",
+    operation_id="rerun_execution",
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
     responses=USED_BEFORE,
 )
-async def rerun_execution(
+async def rerun(
     office: TheOffice,
     execution: ExecutionId,
     request: RerunRequest,

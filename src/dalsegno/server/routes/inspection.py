@@ -33,8 +33,10 @@ class _WorkerInfo(msgspec.Struct):
     queues: tuple[str, ...] = ()
 
 
-@router.get("/executions/{execution}/inspection", dependencies=[needs("read")])
-async def inspect_execution(
+@router.get(
+    "/executions/{execution}/inspection", operation_id="inspect_execution", dependencies=[needs("read")]
+)
+async def inspection(
     office: TheOffice,
     execution: ExecutionId,
     things: Annotated[bool, Query(description="With what its program awaits, in sentences.")] = False,
@@ -85,8 +87,8 @@ async def _served(office: Office) -> set[str]:
     return served
 
 
-@router.get("/programs/{hash}", dependencies=[needs("read")])
-async def get_program(
+@router.get("/programs/{hash}", operation_id="get_program", dependencies=[needs("read")])
+async def program(
     office: TheOffice,
     hash: Annotated[str, Path(max_length=200, description="The content hash of a definition.")],
 ) -> ProgramInfo:

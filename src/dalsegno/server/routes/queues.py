@@ -13,8 +13,8 @@ from dalsegno.server.schemas.operation import QueueList, QueueStatus
 router = APIRouter(prefix="/queues", tags=["operation"], route_class=Route)
 
 
-@router.get("", dependencies=[needs("read")])
-async def list_queues(office: TheOffice) -> QueueList:
+@router.get("", operation_id="list_queues", dependencies=[needs("read")])
+async def queues(office: TheOffice) -> QueueList:
     """Every queue in which something is ready or in progress, by name."""
     ledger = office.client.stack.ledger
     served, now = await served_queues(ledger), ledger.now()

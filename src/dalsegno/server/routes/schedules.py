@@ -27,8 +27,8 @@ def book_of(office: Office) -> ScheduleBook:
     return ScheduleBook(client.stack, client.committer, client.definitions)
 
 
-@router.get("", dependencies=[needs("read")])
-async def list_schedules(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[ScheduleInfo]:
+@router.get("", operation_id="list_schedules", dependencies=[needs("read")])
+async def schedules(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[ScheduleInfo]:
     """All schedules that are not over, and those that failed, by name; each with its next time."""
     after = from_cursor(cursor) or ""
     found = [view for view in await book_of(office).list() if view.name > after]
@@ -36,8 +36,10 @@ async def list_schedules(office: TheOffice, limit: Limit = 100, cursor: Cursor =
     return Page(items=items, next=to_cursor(items[-1].name) if len(found) > limit else None)
 
 
-@router.post("", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
-async def create_schedule(office: TheOffice, request: ScheduleRequest) -> ScheduleInfo:
+@router.post(
+    "", operation_id="create_schedule", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")]
+)
+async def add(office: TheOffice, request: ScheduleRequest) -> ScheduleInfo:
     """A new schedule. A name that is taken is refused (409), unless `replace` is true."""
     view = await book_of(office).add(
         request.named(request.name), replace=request.replace, allow_unknown=request.allow_unknown
@@ -45,15 +47,15 @@ async def create_schedule(office: TheOffice, request: ScheduleRequest) -> Schedu
     return ScheduleInfo.of(view)
 
 
-@router.post("/{name:whole}/pause", dependencies=[needs("run")])
-async def pause_schedule(office: TheOffice, name: Name) -> ScheduleInfo:
+@router.post("/{name:whole}/pause", operation_id="pause_schedule", dependencies=[needs("run")])
+async def pause(office: TheOffice, name: Name) -> ScheduleInfo:
     """No time fires until it is resumed; then those that passed count as missed."""
     await book_of(office).pause(name)
     return await _shown(office, name)
 
 
-@router.post("/{name:whole}/resume", dependencies=[needs("run")])
-async def resume_schedule(office: TheOffice, name: Name) -> ScheduleInfo:
+@router.post("/{name:whole}/resume", operation_id="resume_schedule", dependencies=[needs("run")])
+async def resume(office: TheOffice, name: Name) -> ScheduleInfo:
     """Its times fire again."""
     await book_of(office).resume(name)
     return await _shown(office, name)
@@ -61,11 +63,12 @@ async def resume_schedule(office: TheOffice, name: Name) -> ScheduleInfo:
 
 @router.post(
     "/{name:whole}/trigger",
+    operation_id="trigger_schedule",
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
     responses=USED_BEFORE,
 )
-async def trigger_schedule(
+async def trigger(
     office: TheOffice,
     name: Name,
     response: Response,
@@ -82,16 +85,19 @@ async def trigger_schedule(
     return await answer_for(office, started, response)
 
 
-@router.get("/{name:whole}", dependencies=[needs("read")])
-async def get_schedule(office: TheOffice, name: Name, times: Times = SHOWN_TIMES) -> ScheduleInfo:
+@router.get("/{name:whole}", operation_id="get_schedule", dependencies=[needs("read")])
+async def schedule(office: TheOffice, name: Name, times: Times = SHOWN_TIMES) -> ScheduleInfo:
     """One schedule, with its next times."""
     return await _shown(office, name, times)
 
 
-@router.put("/{name:whole}", dependencies=[needs("run")], responses={201: {"model": ScheduleInfo}})
-async def put_schedule(
-    office: TheOffice, name: Name, setting: ScheduleSetting, response: Response
-) -> ScheduleInfo:
+@router.put(
+    "/{name:whole}",
+    operation_id="put_schedule",
+    dependencies=[needs("run")],
+    responses={201: {"model": ScheduleInfo}},
+)
+async def put(office: TheOffice, name: Name, setting: ScheduleSetting, response: Response) -> ScheduleInfo:
     """Creates a schedule (201), or changes what it says (200); what it counted is kept."""
     book, is_new = book_of(office), False
     try:
@@ -104,8 +110,13 @@ async def put_schedule(
     return ScheduleInfo.of(view)
 
 
-@router.delete("/{name:whole}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("run")])
-async def delete_schedule(office: TheOffice, name: Name) -> None:
+@router.delete(
+    "/{name:whole}",
+    operation_id="delete_schedule",
+    status_code=status.HTTP_204_NO_CONTENT,
+    dependencies=[needs("run")],
+)
+async def remove(office: TheOffice, name: Name) -> None:
     """No time fires any more. What it started runs on."""
     await book_of(office).remove(name)
 

@@ -32,6 +32,7 @@ def _event_stream(example: str) -> dict[int | str, dict[str, Any]]:
 
 @router.get(
     "/executions/{execution}/stream",
+    operation_id="stream_execution",
     dependencies=[needs("read")],
     status_code=200,
     response_class=EventStream,
@@ -40,7 +41,7 @@ def _event_stream(example: str) -> dict[int | str, dict[str, Any]]:
         'event: end\ndata: {"state":"COMPLETED","last":1}\n\n'
     ),
 )
-async def stream_execution(
+async def stream(
     office: TheOffice,
     request: Request,
     execution: ExecutionId,
@@ -66,6 +67,7 @@ async def stream_execution(
 
 @router.get(
     "/stream",
+    operation_id="stream_changes",
     dependencies=[needs("read")],
     status_code=200,
     response_class=EventStream,
@@ -74,7 +76,7 @@ async def stream_execution(
         '"workflow":"checkout","state":"RUNNING","at":1767603600.0}\n\n'
     ),
 )
-async def stream_changes(
+async def changes(
     office: TheOffice,
     request: Request,
     workflow: Annotated[str | None, Query(max_length=200, description="Only executions of this one.")] = None,

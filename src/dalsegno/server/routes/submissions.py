@@ -29,11 +29,12 @@ router = APIRouter(tags=["submissions"], route_class=Route)
 
 @router.post(
     "/workflows",
+    operation_id="submit_workflow",
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
     responses={200: {"model": Submission, "description": "The key was used before: that execution"}},
 )
-async def submit_workflow(
+async def submit(
     office: TheOffice,
     request: SubmitRequest,
     response: Response,
@@ -55,8 +56,8 @@ async def submit_workflow(
     return Submission.of(await client.status(started.execution))
 
 
-@router.post("/workflows/{execution}/trigger", dependencies=[needs("run")])
-async def trigger_submission(
+@router.post("/workflows/{execution}/trigger", operation_id="trigger_submission", dependencies=[needs("run")])
+async def trigger_workflow(
     office: TheOffice, execution: ExecutionId, request: TriggerRequest | None = None
 ) -> Submission:
     """Begins it, with the submitted input or with another one. Once: one that has begun is returned as it is, unless
@@ -65,16 +66,20 @@ async def trigger_submission(
     return Submission.of(await office.client.status(execution))
 
 
-@router.get("/workflows/{execution}/status", dependencies=[needs("read")])
-async def get_submission_status(office: TheOffice, execution: ExecutionId) -> SubmissionStatus:
+@router.get(
+    "/workflows/{execution}/status", operation_id="get_submission_status", dependencies=[needs("read")]
+)
+async def workflow_status(office: TheOffice, execution: ExecutionId) -> SubmissionStatus:
     """Its state, and that of every node."""
     view = await office.client.status(execution)
     found = await office.client.nodes(execution)
     return SubmissionStatus.with_nodes(view, {name: NodeInfo.of(each) for name, each in found.items()})
 
 
-@router.get("/workflows/{execution}/results", dependencies=[needs("read")])
-async def get_submission_results(office: TheOffice, execution: ExecutionId) -> SubmissionResults:
+@router.get(
+    "/workflows/{execution}/results", operation_id="get_submission_results", dependencies=[needs("read")]
+)
+async def workflow_results(office: TheOffice, execution: ExecutionId) -> SubmissionResults:
     """Every node's output, and the execution's own."""
     view = await office.client.status(execution)
     context = await office.client.stored_context(execution)
@@ -83,8 +88,8 @@ async def get_submission_results(office: TheOffice, execution: ExecutionId) -> S
     return SubmissionResults.with_results(view, results)
 
 
-@router.post("/executions/{execution}/trigger", dependencies=[needs("run")])
-async def trigger_execution(
+@router.post("/executions/{execution}/trigger", operation_id="trigger_execution", dependencies=[needs("run")])
+async def trigger(
     office: TheOffice, execution: ExecutionId, request: TriggerRequest | None = None
 ) -> ExecutionInfo:
     """Begins a PENDING execution before its time, with its own input or with another one. One that has begun is

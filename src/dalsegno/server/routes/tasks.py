@@ -29,8 +29,8 @@ router = APIRouter(prefix="/tasks", tags=["remote workers"], route_class=Route)
 TaskId = Annotated[str, Path(max_length=200, description="As it was handed out.")]
 
 
-@router.post("/claim", dependencies=[needs("worker")])
-async def claim_tasks(office: TheOffice, asked: ClaimRequest, request: Request) -> Claimed:
+@router.post("/claim", operation_id="claim_tasks", dependencies=[needs("worker")])
+async def claim(office: TheOffice, asked: ClaimRequest, request: Request) -> Claimed:
     """Takes tasks; waits for the first one if there is none. What is handed out must be confirmed by a heartbeat, or
     completed, within ten seconds; then the worker has it for as long as its heartbeats come. A queue that the key is
     not for is refused (403, `DS-323`)."""
@@ -51,8 +51,8 @@ async def claim_tasks(office: TheOffice, asked: ClaimRequest, request: Request) 
     )
 
 
-@router.post("/heartbeat", dependencies=[needs("worker")])
-async def heartbeat_tasks(office: TheOffice, asked: HeartbeatRequest, request: Request) -> HeartbeatReply:
+@router.post("/heartbeat", operation_id="heartbeat_tasks", dependencies=[needs("worker")])
+async def heartbeat(office: TheOffice, asked: HeartbeatRequest, request: Request) -> HeartbeatReply:
     """Keeps the tasks that the worker names. It is told which of them are not its own any more, or never were: a worker
     has only the tasks that it claimed with the same key."""
     orchestrator = orchestrator_of(office)
@@ -61,18 +61,16 @@ async def heartbeat_tasks(office: TheOffice, asked: HeartbeatRequest, request: R
     return HeartbeatReply(lost=lost, lease_seconds=orchestrator.settings.lease)
 
 
-@router.post("/{task}/complete", dependencies=[needs("worker")])
-async def complete_task(
-    office: TheOffice, task: TaskId, given: CompleteRequest, request: Request
-) -> Accepted:
+@router.post("/{task}/complete", operation_id="complete_task", dependencies=[needs("worker")])
+async def complete(office: TheOffice, task: TaskId, given: CompleteRequest, request: Request) -> Accepted:
     """The task's output. The same answer again gets the same reply; one that comes too late gets 409 (`DS-350`); one
     for a task that was claimed with another key gets 403 (`DS-323`)."""
     answer = Answer(given.output)
     return Accepted.of(await orchestrator_of(office).settle(task, given.fence, answer, claimant_of(request)))
 
 
-@router.post("/{task}/fail", dependencies=[needs("worker")])
-async def fail_task(office: TheOffice, task: TaskId, given: FailRequest, request: Request) -> Accepted:
+@router.post("/{task}/fail", operation_id="fail_task", dependencies=[needs("worker")])
+async def fail(office: TheOffice, task: TaskId, given: FailRequest, request: Request) -> Accepted:
     """The task failed. Its retries and the error strategy of its node decide what follows."""
     answer = Answer(failure=given.error.failure())
     return Accepted.of(await orchestrator_of(office).settle(task, given.fence, answer, claimant_of(request)))

@@ -17,8 +17,8 @@ from dalsegno.server.schemas.executions import Execution
 router = APIRouter(prefix="/executions", tags=["executions"], route_class=Route)
 
 
-@router.get("/{execution}/wait", dependencies=[needs("read")])
-async def wait_for_execution(
+@router.get("/{execution}/wait", operation_id="wait_for_execution", dependencies=[needs("read")])
+async def wait(
     office: TheOffice,
     request: Request,
     execution: ExecutionId,
