@@ -30,8 +30,8 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 NOTES = {
     "schedule": "The node marks where an execution starts. Its times are not read from here: "
     "[`dalsegno schedule add`](../how-to/schedules.md) makes a schedule of the workflow.",
-    "webhook": "The node marks where an execution starts. Its parameters set nothing up: `dalsegno webhook add` or `PUT "
-    "/v1/webhooks/{id}` makes a [webhook](../webhooks.md) of the workflow, with its path, methods and secret; "
+    "webhook": "The node marks where an execution starts. Its parameters set nothing up: `dalsegno webhook add` or "
+    "`PUT /v1/webhooks/{id}` makes a [webhook](../webhooks.md) of the workflow, with its path, methods and secret; "
     "the start payload is `{body, query, headers, method, path}`.",
     "http": "`POST`, `PUT`, `PATCH` and `DELETE` carry an `Idempotency-Key`: the run's key, the same for all its "
     "attempts and another one for every run. A header of that name of your own is sent instead. `GET`, `HEAD` "
