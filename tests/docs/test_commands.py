@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 
 from dalsegno.cli.group import ClickException
 from dalsegno.cli.main import app
@@ -174,6 +175,19 @@ def _is_sketch(line: str) -> bool:
 )
 def test_a_wrong_command_is_found(line: str, complaint: str) -> None:
     assert complaint in failures([("here", line)], check_whole)[0]
+
+
+def test_workflows_that_the_readme_names_have_been_run_there() -> None:
+    lines = [line for place, line in shown() if place.startswith("README.md")]
+    run = {
+        yaml.safe_load((ROOT / word).read_text(encoding="utf-8"))["name"]
+        for line in lines
+        for word in words_of(line)
+        if word.endswith(".yaml")
+    }
+    named = {words[words.index("--workflow") + 1] for words in map(words_of, lines) if "--workflow" in words}
+    assert named
+    assert named <= run
 
 
 def test_options_are_written_in_small_letters() -> None:
