@@ -97,7 +97,7 @@ def run_and_kill(stage: Stage) -> int:
 def find_execution(stage: Stage) -> str:
     listed = stage.ask("ls")["executions"]
     assert isinstance(listed, list)
-    return str(listed[0]["execution_id"])
+    return str(listed[0]["id"])
 
 
 def explain_kill(stage: Stage, killed: int) -> None:
@@ -141,7 +141,7 @@ def check(
 ) -> list[str]:
     expected = PHOTOS + 2
     claims = {
-        "the execution did not complete": shown["status"] == "COMPLETED",
+        "the execution did not complete": shown["state"] == "COMPLETED",
         "a result was recorded twice": all(count == 1 for count in committed.values()),
         f"{len(committed)} results were recorded instead of {expected}": len(committed) == expected,
         f"{len(began)} pieces of work were begun instead of {expected}": len(began) == expected,

@@ -28,10 +28,16 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 }
 
 NOTES = {
-    "schedule": "Today the node marks where an execution starts; nothing starts it at these times yet.",
-    "webhook": "Today the node marks where an execution starts; there is no server that receives requests yet.",
-    "http": "Sends `Idempotency-Key` with the run's key, the same for all attempts. What it may reach is a matter of "
-    "[egress rules](../how-to/egress.md). Statuses named by `raise_on_status` fail with the code `HTTP_<status>`.",
+    "schedule": "The node marks where an execution starts. Its times are not read from here: "
+    "[`dalsegno schedule add`](../how-to/schedules.md) makes a schedule of the workflow.",
+    "webhook": "The node marks where an execution starts. Its parameters set nothing up: `dalsegno webhook add` or "
+    "`PUT /v1/webhooks/{id}` makes a [webhook](../webhooks.md) of the workflow, with its path, methods and secret; "
+    "the start payload is `{body, query, headers, method, path}`.",
+    "http": "`POST`, `PUT`, `PATCH` and `DELETE` carry an `Idempotency-Key`: the run's key, the same for all its "
+    "attempts and another one for every run. A header of that name of your own is sent instead. `GET`, `HEAD` "
+    "and `OPTIONS` change nothing and carry none. Each page of a pagination has a key of its own, and a "
+    "redirect that becomes a `GET` drops it. What the node may reach is a matter of [egress "
+    "rules](../how-to/egress.md). Statuses named by `raise_on_status` fail with the code `HTTP_<status>`.",
     "task": "See [the tutorial](../tutorial.md#tasks-in-python). The function gets its whole input if it has one "
     "parameter, the fields of an object if it has several, and a `TaskContext` where a parameter is annotated so or is "
     "called `ctx`.",

@@ -52,8 +52,8 @@ Each class carries a stable ``code`` (``DS-…``) under which the documentation 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Self
 
 DEBUG_VARIABLE = "DALSEGNO_DEBUG"
 
@@ -112,7 +112,16 @@ class InvalidDefinition(UsageError):
 
 
 class InvalidInput(UsageError):
+    """``findings`` lists what does not fit, each with its place in the value; empty where no place is known."""
+
     code = "DS-120"
+    findings: tuple[Finding, ...] = ()
+
+    @classmethod
+    def at(cls, message: str, findings: Iterable[Finding]) -> Self:
+        made = cls(message)
+        made.findings = tuple(findings)
+        return made
 
 
 class NotFound(UsageError):

@@ -101,7 +101,7 @@ def test_approved_execution_goes_on_with_the_data(invoke: Invoke, refund: str) -
 
 def test_rejection_needs_no_data_and_is_a_result(invoke: Invoke, refund: str) -> None:
     told = json.loads(invoke("reject", refund, "gate", "--json").stdout)
-    assert told == {"execution_id": refund, "node": "gate", "decision": "rejected"}
+    assert told == {"execution": refund, "execution_id": refund, "node": "gate", "decision": "rejected"}
     ended = json.loads(invoke("resume", refund, "--json").stdout)
     assert (ended["status"], ended["output"]["decision"]) == ("COMPLETED", "rejected")
 

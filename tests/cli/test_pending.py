@@ -74,7 +74,7 @@ def test_cancel_ends_it_before_it_begins(hello: Invoke) -> None:
 def test_trigger_begins_it_now_and_a_worker_runs_it(hello: Invoke, programs: Programs) -> None:
     execution = start(hello, "--delay", "1h", "--input", '{"name": "Ada"}')
     told = asked(hello, "trigger", execution, "--input", '{"name": "Grace"}')
-    assert told == {"execution_id": execution, "status": "RUNNING"}
+    assert told == {"id": execution, "state": "RUNNING", "execution_id": execution, "status": "RUNNING"}
     result = programs.begin("resume", execution, "--json").result()
     assert (result["status"], result["output"]) == ("COMPLETED", "Hello Grace")
 

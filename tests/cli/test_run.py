@@ -17,9 +17,10 @@ def test_completed_run_prints_one_object_with_exactly_the_promised_keys(invoke: 
     told = json.loads(result.stdout)
     assert result.exit_code == 0
     assert list(told) == [
-        "execution_id", "workflow", "version", "status", "output", "context", "error", "nodes",
+        "id", "state", "execution_id", "status", "workflow", "version", "kind",
+        "output", "context", "error", "nodes",
     ]  # fmt: skip
-    assert (told["workflow"], told["version"], told["status"]) == ("hello", 1, "COMPLETED")
+    assert (told["workflow"], told["version"], told["state"]) == ("hello", 1, "COMPLETED")
     assert told["output"] == "Hello Ada"
     assert told["context"]["$greet"]["text"] == "Hello Ada"
     assert told["context"]["$trigger"] == {"name": "Ada"}

@@ -34,9 +34,9 @@ def test_completed_script_prints_one_object_with_exactly_the_promised_keys(
     told = json.loads(result.stdout)
     assert result.exit_code == 0
     assert list(told) == [
-        "execution_id", "workflow", "version", "kind", "status", "output", "error", "tasks",
+        "id", "state", "execution_id", "status", "workflow", "version", "kind", "output", "error", "tasks",
     ]  # fmt: skip
-    assert (told["workflow"], told["kind"], told["status"], told["output"]) == (
+    assert (told["workflow"], told["kind"], told["state"], told["output"]) == (
         "double",
         "script",
         "COMPLETED",

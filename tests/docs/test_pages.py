@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 import yaml
 
 from dalsegno.cli.group import SECTIONS
+from dalsegno.cli.main import app
 from dalsegno.core.fail import MAX_LOSSES
 from dalsegno.engine import committer, continuation, tasks
 from dalsegno.engine.scripting import following, hot
@@ -86,6 +90,55 @@ def test_commands_of_the_page_exist(page: Path) -> None:
     known = {name for names in SECTIONS.values() for name in names}
     named = {match["command"] for match in COMMAND.finditer(page.read_text(encoding="utf-8"))}
     assert named <= known
+
+
+def variables_of_the_source() -> set[str]:
+    """Every environment variable of ours that the package reads or names."""
+    sources = (path.read_text(encoding="utf-8") for path in (ROOT / "src" / "dalsegno").rglob("*.py"))
+    return {found for source in sources for found in re.findall(r"\bDALSEGNO_[A-Z_]+[A-Z]\b", source)}
+
+
+def test_every_variable_of_the_environment_is_listed() -> None:
+    text = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `(DALSEGNO_[A-Z_]+)` \|", text, re.MULTILINE))
+    assert "DALSEGNO_STORE" in listed
+    assert listed == variables_of_the_source()
+
+
+def test_commands_without_a_server_are_named() -> None:
+    """`--server` stands beside `--store`, but for those that run or look after a store."""
+    text = (DOCS / "tutorial-server.md").read_text(encoding="utf-8")
+    [said] = re.findall(r"take only `--store`: (.+?)\.\n", text, re.DOTALL)
+    without = {
+        name for name, options in options_by_command() if "--store" in options and "--server" not in options
+    }
+    assert set(re.findall(r"`([a-z]+)`", said)) == without
+
+
+def options_by_command() -> list[tuple[str, set[str]]]:
+    program: Any = typer.main.get_command(app)
+    return [
+        (name, {option for each in part.params for option in each.opts})
+        for name, command in program.commands.items()
+        for part in getattr(command, "commands", {"": command}).values()
+    ]
+
+
+def test_modules_that_pages_import_from_are_named_as_public() -> None:
+    text = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    [table] = re.findall(r"^\| module \| for \|\n(.+?)\n\n", text, re.MULTILINE | re.DOTALL)
+    public = {
+        name
+        for line in table.splitlines()
+        for name in re.findall(r"`(dalsegno[a-z_.]*)`", line.split("|")[1])
+    }
+    code = "".join(block.body for page in pages() for block in blocks(page) if block.language == "python")
+    used = set(re.findall(r"^\s*(?:from|import) (dalsegno\.[a-z_.]+)", code, re.MULTILINE))
+    assert "dalsegno.remote_worker" in used
+    assert [
+        name for name in sorted(used) if not any(f"{name}.".startswith(f"{each}.") for each in public)
+    ] == []
+    assert [name for name in sorted(public) if find_spec(name) is None] == []
 
 
 def test_library_is_listed_whole() -> None:

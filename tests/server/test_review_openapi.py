@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from dalsegno.app import App
 from dalsegno.server import create_application
+from dalsegno.server.sources import OTHER_MEDIA_TYPES
 
 DOCUMENT = create_application(App("memory:")).openapi()
 REFERENCE = re.compile(r'"\$ref": "#/([^"]+)"')
@@ -32,7 +33,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 async def test_examples_of_definitions_can_be_deployed_as_they_stand(http: httpx.AsyncClient) -> None:
-    bodies = DEPLOY["requestBody"]["content"]
+    bodies = DEPLOY["requestBody"]["content"] | DEPLOY["requestBody"][OTHER_MEDIA_TYPES]
     assert set(bodies) == {"application/json", "application/yaml", "application/vnd.dalsegno.flow"}
     for media, body in bodies.items():
         example = body["example"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from dalsegno.cli.output import STYLES, iso, moment, signs_for, span, stdout
+from dalsegno.cli.output import STYLES, iso, moment, reference_names, signs_for, span, stdout
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.result import Command
 from dalsegno.cli.tree import countdown
@@ -35,7 +35,7 @@ def in_our_words() -> Iterator[None]:
 
 def as_object(approval: Approval, command: Command) -> dict[str, Any]:
     return {
-        "execution_id": approval.execution,
+        **reference_names(approval.execution),
         "workflow": approval.workflow,
         "node": approval.node,
         "index": list(approval.indexes) or None,

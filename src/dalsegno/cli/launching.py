@@ -16,7 +16,7 @@ from dalsegno.cli.desk import Desk
 from dalsegno.cli.documents import STDIN, read_document, read_payload, read_seconds
 from dalsegno.cli.modules import PythonTarget, load_workflow, names_python
 from dalsegno.cli.opening import find_execution, make_app, on_store
-from dalsegno.cli.output import emit
+from dalsegno.cli.output import emit, execution_names
 from dalsegno.cli.places import Where, reached, where_to
 from dalsegno.cli.problems import Refusal
 from dalsegno.cli.result import Command
@@ -166,10 +166,9 @@ async def _detached(where: Where, create: Find, *, json: bool) -> None:
     if json:
         emit(
             {
-                "execution_id": made.id,
+                **execution_names(made.id, made.state),
                 "workflow": made.workflow,
                 "version": made.version,
-                "status": made.state,
                 "parent": made.parent,
                 "relation": made.relation,
             }

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from dalsegno.cli.output import STYLES, iso, moment, print_table, signs_for, span, stdout
+from dalsegno.cli.output import STYLES, execution_names, iso, moment, print_table, signs_for, span, stdout
 from dalsegno.cli.problems import Refusal
 from dalsegno.model.execution import ENDED, ExecutionKind, ExecutionState, ExecutionView
 from dalsegno.model.ids import ID_LENGTH
@@ -51,11 +51,10 @@ def list_as_object(views: Sequence[ExecutionView]) -> dict[str, Any]:
 
 def brief(view: ExecutionView) -> dict[str, Any]:
     return {
-        "execution_id": view.id,
+        **execution_names(view.id, view.state),
         "workflow": view.workflow,
         "version": view.version,
         "kind": view.kind,
-        "status": view.state,
         "created_at": iso(view.created_at),
         "ended_at": iso(view.ended_at),
         "tags": dict(view.tags),

@@ -43,6 +43,17 @@ def emit(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=ascii_only, indent=indent), flush=True)
 
 
+def execution_names(id: str, state: str) -> dict[str, Any]:
+    """How ``--json`` names an execution: ``id`` and ``state``, as over HTTP. The earlier names, ``execution_id`` and
+    ``status``, are removed in 0.2."""
+    return {"id": id, "state": state, "execution_id": id, "status": state}
+
+
+def reference_names(execution: str | None, prefix: str = "") -> dict[str, Any]:
+    """How ``--json`` names an execution that something else refers to: ``execution``, and by its earlier name."""
+    return {f"{prefix}execution": execution, f"{prefix}execution_id": execution}
+
+
 def is_unicode(encoding: str | None) -> bool:
     return (encoding or "").lower().replace("-", "").startswith("utf")
 

@@ -18,6 +18,7 @@ from dalsegno.errors import (
     Forbidden,
     InternalError,
     InvalidDefinition,
+    InvalidInput,
     NotFound,
     SchemaMismatch,
     StoreFull,
@@ -157,7 +158,7 @@ def _as_object(error: BaseException) -> dict[str, Any]:
     told: dict[str, Any] = {"error": {"code": error.code, "message": str(error)}}
     if isinstance(error, InvalidDocument):
         told["findings"] = error.findings
-    elif isinstance(error, InvalidDefinition):
+    elif isinstance(error, InvalidDefinition | InvalidInput) and error.findings:
         told["findings"] = [finding.as_dict() for finding in error.findings]
     return told
 

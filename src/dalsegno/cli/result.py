@@ -15,7 +15,7 @@ from rich.text import Text
 
 from dalsegno.cli.desk import Desk
 from dalsegno.cli.lasting import fails_always, is_of_the_code
-from dalsegno.cli.output import emit, several, span, stdout
+from dalsegno.cli.output import emit, execution_names, several, span, stdout
 from dalsegno.cli.screen import state_text
 from dalsegno.cli.script_progress import ScriptProgress
 from dalsegno.cli.source_text import SourceText, stored_source
@@ -51,12 +51,17 @@ class Result:
 
     def as_object(self) -> dict[str, Any]:
         view = self.view
-        head = {"execution_id": view.id, "workflow": view.workflow, "version": view.version}
+        head = {
+            **execution_names(view.id, view.state),
+            "workflow": view.workflow,
+            "version": view.version,
+            "kind": view.kind,
+        }
         if view.kind == "graph":
             told = {"output": self.output, "context": self.context, "error": self.error, "nodes": self.parts}
-            return {**head, "status": view.state, **told}
-        told = {"output": self.output, "error": self.error, "tasks": self.parts}
-        return {**head, "kind": view.kind, "status": view.state, **told}
+        else:
+            told = {"output": self.output, "error": self.error, "tasks": self.parts}
+        return {**head, **told}
 
 
 async def read_result(client: Desk, execution: str) -> Result:

@@ -13,7 +13,17 @@ from rich.text import Text
 
 from dalsegno.cli.almanac import Book
 from dalsegno.cli.listing import brief
-from dalsegno.cli.output import STYLES, iso, moment, print_table, several, signs_for, span, stdout
+from dalsegno.cli.output import (
+    STYLES,
+    iso,
+    moment,
+    print_table,
+    reference_names,
+    several,
+    signs_for,
+    span,
+    stdout,
+)
 from dalsegno.cli.problems import Unknown
 from dalsegno.core.cron import read_zone
 from dalsegno.core.firing import RELATION
@@ -66,7 +76,7 @@ def as_object(view: ScheduleView) -> dict[str, Any]:
     spec = view.spec
     return {
         "name": view.name,
-        "execution_id": view.execution,
+        **reference_names(view.execution),
         "state": _STATES.get(view.state, view.state.lower()),
         "cron": spec.cron,
         "every": spec.every,
@@ -87,7 +97,7 @@ def as_object(view: ScheduleView) -> dict[str, Any]:
         "next": [iso(time) for time in view.next],
         "overdue": iso(view.overdue),
         "last": iso(view.last),
-        "last_execution_id": view.last_execution,
+        **reference_names(view.last_execution, "last_"),
         "started": view.started,
         "passed": view.passed,
         "error": view.error,

@@ -11,7 +11,7 @@ from dalsegno.cli.desk import Desk
 from dalsegno.cli.facts import children_of, event_as_object, latest_events, print_events, print_facts
 from dalsegno.cli.inside import look_inside
 from dalsegno.cli.listing import brief
-from dalsegno.cli.output import iso, print_table, stdout
+from dalsegno.cli.output import iso, print_table, reference_names, stdout
 from dalsegno.cli.reasons import gone_hint
 from dalsegno.cli.result import Command, error_of, output_of, print_error, print_value
 from dalsegno.cli.script_progress import Pending, ScriptMoment, ScriptProgress
@@ -74,7 +74,7 @@ def _pending(pending: Pending) -> dict[str, Any]:
         "kind": pending.kind,
         "name": pending.name or None,
         "due": iso(pending.due),
-        "execution_id": pending.execution or None,
+        **reference_names(pending.execution or None),
         "count": pending.count,
     }
 

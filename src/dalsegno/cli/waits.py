@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dalsegno.cli.activity import asks_people, gone_tokens, signal_in
 from dalsegno.cli.desk import Desk
-from dalsegno.cli.output import STYLES, moment, signs_for, stdout
+from dalsegno.cli.output import STYLES, execution_names, moment, signs_for, stdout
 from dalsegno.cli.reasons import Judge, Reason, gone_hint, workers_for
 from dalsegno.cli.result import Command
 from dalsegno.cli.script_waits import script_reasons
@@ -46,8 +46,7 @@ class Explanation:
 
     def as_object(self) -> dict[str, Any]:
         return {
-            "execution_id": self.view.id,
-            "status": self.view.state,
+            **execution_names(self.view.id, self.view.state),
             "waits": [reason.as_object(self.now) for reason in self.reasons],
         }
 

@@ -16,6 +16,7 @@ from dalsegno.errors import (
     Finding,
     InternalError,
     InvalidDefinition,
+    InvalidInput,
     TooManyRequests,
     Unavailable,
 )
@@ -54,7 +55,13 @@ class Problem(Struct):
     status: int
     detail: str
     code: str
+    findings: list[Place] = []
     errors: list[Place] = []
+    """The same list under its earlier name, which is all that an older server sends."""
+
+    @property
+    def places(self) -> list[Place]:
+        return self.findings or self.errors
 
 
 class ServerUnreachable(Unavailable):
@@ -102,28 +109,34 @@ def _too_many(problem: Problem, after: float | None) -> DalSegnoError:
 
 def _definition(problem: Problem, _: float | None) -> DalSegnoError:
     return InvalidDefinition(
-        [Finding(each.pointer, each.rule or "invalid", each.message) for each in problem.errors]
+        [Finding(each.pointer, each.rule or "invalid", each.message) for each in problem.places]
     )
 
 
 def _syntax(problem: Problem, _: float | None) -> DalSegnoError:
-    first = problem.errors[0] if problem.errors else Place(message=problem.detail)
+    first = problem.places[0] if problem.places else Place(message=problem.detail)
     return FlowSyntaxError(first.message, first.line or 1, first.column or 1)
 
 
 def _script(problem: Problem, _: float | None) -> DalSegnoError:
     findings = [
         lang.Finding(each.rule or "invalid", "error", each.message, each.line or 1, each.column or 1)
-        for each in problem.errors
+        for each in problem.places
     ]
     made = InvalidScript("", findings)
     made.args = (problem.detail,)  # its own words name the script
     return made
 
 
+def _input(problem: Problem, _: float | None) -> DalSegnoError:
+    found = [Finding(each.pointer, each.rule or "invalid", each.message) for each in problem.places]
+    return InvalidInput.at(problem.detail, found)
+
+
 _BUILDERS: dict[str, Callable[[Problem, float | None], DalSegnoError]] = {
     TooManyRequests.code: _too_many,
     InvalidDefinition.code: _definition,
+    InvalidInput.code: _input,
     FlowSyntaxError.code: _syntax,
     InvalidScript.code: _script,
 }

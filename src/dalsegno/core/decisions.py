@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dalsegno.errors import InvalidInput
+from dalsegno.errors import Finding, InvalidInput
 from dalsegno.graph.document import SCHEMA_STEPS
 
 APPROVED, REJECTED = "approved", "rejected"
@@ -50,8 +50,9 @@ def needs_form(decision: Mapping[str, Any]) -> bool:
 
 def refuse_misfits(problems: Sequence[tuple[str, str]]) -> None:
     if problems:
-        lines = [f"/data{pointer}: {message}" for pointer, message in problems]
-        raise InvalidInput("the decision's data do not fit the form:\n" + "\n".join(lines))
+        findings = [Finding(f"/data{pointer}", "form", message) for pointer, message in problems]
+        lines = [f"{each.pointer}: {each.message}" for each in findings]
+        raise InvalidInput.at("the decision's data do not fit the form:\n" + "\n".join(lines), findings)
 
 
 def _shown(value: Any) -> str:

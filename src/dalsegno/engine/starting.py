@@ -24,7 +24,7 @@ from dalsegno.engine.results import refuse_large
 from dalsegno.engine.scripting.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.scripting.turns import InThread
 from dalsegno.engine.settings import EngineLimits
-from dalsegno.errors import DalSegnoError, InvalidInput, LimitExceeded
+from dalsegno.errors import DalSegnoError, Finding, InvalidInput, LimitExceeded
 from dalsegno.lang import Expression, ExpressionFailed, Limits
 from dalsegno.lang.python import PythonProgram, arguments_for
 from dalsegno.model.definition import Version
@@ -174,7 +174,10 @@ async def check_input(
         problems = await payload_problems(schema, raw, limits, offload)
         if problems:
             lines = [f"{pointer or '/'}: {message}" for pointer, message in problems]
-            raise InvalidInput("the input does not fit the workflow's input_schema:\n" + "\n".join(lines))
+            findings = [Finding(pointer, "input-schema", message) for pointer, message in problems]
+            raise InvalidInput.at(
+                "the input does not fit the workflow's input_schema:\n" + "\n".join(lines), findings
+            )
     await _check_arguments(program, raw, in_thread)
 
 

@@ -34,12 +34,12 @@ class ScheduleParameters(NodeParameters):
 
 
 class WebhookParameters(NodeParameters):
-    path: Annotated[str, RAW] = Field(min_length=1, description="Path below the server's webhook address.")
+    path: Annotated[str, RAW] = Field(min_length=1, description="Path below `/v1/hooks/`, for the reader.")
     method: Annotated[Literal["GET", "POST", "PUT", "PATCH", "DELETE"], BeforeValidator(_upper), RAW] = Field(
-        "POST", description="HTTP method that is answered."
+        "POST", description="HTTP method of the deliveries, for the reader."
     )
     secret: Annotated[str | None, RAW] = Field(
-        None, description="Name of the secret that signs the requests; without it, requests are not verified."
+        None, description="Name of the secret that signs the deliveries, for the reader."
     )
 
 
@@ -56,6 +56,8 @@ def _trigger(kind: str, alias: str, parameters: type[NodeParameters], descriptio
     return build(_never_executed)
 
 
-manual = _trigger("manual", "ManualTrigger", NoParameters, "Starts by hand, from the API, the CLI or the UI.")
+manual = _trigger(
+    "manual", "ManualTrigger", NoParameters, "Starts by hand: over HTTP, from Python, by a command."
+)
 schedule = _trigger("schedule", "ScheduledTrigger", ScheduleParameters, "Starts at the times of a cron line.")
 webhook = _trigger("webhook", "WebhookTrigger", WebhookParameters, "Starts when an HTTP request comes in.")

@@ -23,22 +23,29 @@ Relation = Annotated[str, Query(max_length=50)]
 
 
 async def asked_filter(
-    workflow: Annotated[str | None, Query(max_length=200)] = None,
-    state: Annotated[list[ExecutionState] | None, Query(max_length=20)] = None,
+    workflow: Annotated[
+        str | None, Query(max_length=200, description="Only executions of this workflow.")
+    ] = None,
+    state: Annotated[
+        list[ExecutionState] | None,
+        Query(max_length=20, description="One of these states; may be given several times."),
+    ] = None,
     kind: Annotated[
         list[ExecutionKind] | None, Query(max_length=20, description="Without it: all but schedules.")
     ] = None,
     tag: Annotated[
         list[Tag] | None, Query(max_length=20, description="`name=value`; all of them must fit.")
     ] = None,
-    parent: Annotated[str | None, Query(max_length=100)] = None,
+    parent: Annotated[
+        str | None, Query(max_length=100, description="The `id` of the execution that they come from.")
+    ] = None,
     relation: Annotated[
         list[Relation] | None,
         Query(max_length=20, description="retry, rerun, child, started, task or schedule."),
     ] = None,
-    created_since: Annotated[datetime | None, Query()] = None,
+    created_since: Annotated[datetime | None, Query(description="At this moment or later.")] = None,
     created_until: Annotated[datetime | None, Query(description="Before this moment.")] = None,
-    ended_since: Annotated[datetime | None, Query()] = None,
+    ended_since: Annotated[datetime | None, Query(description="At this moment or later.")] = None,
     ended_until: Annotated[datetime | None, Query(description="Before this moment.")] = None,
     text: Annotated[str | None, Query(min_length=1, max_length=200, description=TEXT)] = None,
 ) -> ExecutionFilter:

@@ -31,7 +31,7 @@ LONGEST_MESSAGE = 1000
 
 
 class Failed(Struct, frozen=True):
-    """One failed execution, as receivers are told. Its error was redacted before it was stored."""
+    """One failed execution, as it is kept until receivers are told. Its error was redacted before it was stored."""
 
     execution: str
     workflow: str
@@ -66,10 +66,18 @@ def failed_of(view: ExecutionView, base: str) -> Failed:
     )
 
 
+def body_of(message: Message) -> bytes:
+    """What is posted. Each failure is an execution, with its ``id`` and ``state`` as everywhere; ``execution`` is the
+    earlier name of ``id``."""
+    told = msgspec.to_builtins(message)
+    failures = [{"id": each["execution"], "state": "FAILED", **each} for each in told["failures"]]
+    return msgspec.json.encode({**told, "failures": failures})
+
+
 async def post(receiver: Receiver, message: Message, egress: EgressPolicy | None, now: float) -> None:
     """Raises NotDelivered, without the URL: it may be a secret."""
     clients = HttpClients(egress or ALLOW_EVERYTHING)
-    body = msgspec.json.encode(message)
+    body = body_of(message)
     headers = {"Content-Type": "application/json", "Idempotency-Key": message.id}
     try:
         headers |= signed(receiver.secrets, message.id, body, now)

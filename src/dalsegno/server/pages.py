@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Query
 from pydantic import BaseModel, Field
@@ -19,6 +19,11 @@ Cursor = Annotated[str | None, Query(max_length=500, description="`next` of the 
 
 class Page(BaseModel, Generic[T]):
     """``next`` is absent on the last page."""
+
+    @classmethod
+    def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
+        """``ExecutionInfoPage``: the name of its schema."""
+        return f"{params[0].__name__}Page"
 
     items: list[T]
     next: str | None = Field(default=None, description="Give it as `cursor` to get the next page.")

@@ -87,21 +87,21 @@ STATUSES: dict[type[DalSegnoError], int] = {
 """By class; the nearest one in the tree of errors counts."""
 
 TITLES: dict[int, str] = {
-    400: "The request cannot be understood",
-    401: "Nobody signed in",
+    400: "Unreadable request",
+    401: "Not authenticated",
     403: "Not allowed",
     404: "Not found",
-    405: "No such method here",
-    408: "Too slow",
-    409: "Not in this state",
+    405: "Method not allowed",
+    408: "Request timed out",
+    409: "Conflict",
     413: "Too large",
-    415: "A media type that is not understood",
-    422: "The request makes no sense",
+    415: "Unsupported media type",
+    422: "Invalid request",
     429: "Too many requests",
-    431: "Headers that are too large",
-    500: "An internal error",
-    503: "Not available at the moment",
-    507: "The store is full",
+    431: "Headers too large",
+    500: "Internal error",
+    503: "Temporarily unavailable",
+    507: "Store full",
 }
 
 
@@ -116,15 +116,18 @@ class OutcomeUnknown(Unavailable):
 class Place(BaseModel):
     """One thing that is wrong, and where."""
 
-    pointer: str = Field(description="JSON pointer into the request or the document.")
-    message: str
-    rule: str | None = None
-    line: int | None = None
-    column: int | None = None
+    pointer: str = Field(
+        description="JSON pointer: into the document or the input where one is refused, else into the request "
+        "(`/body/tags`, `/query/limit`, `/path/execution`)."
+    )
+    message: str = Field(description="What is wrong there, as a sentence.")
+    rule: str | None = Field(default=None, description="The rule that is broken, such as `unknown-type`.")
+    line: int | None = Field(default=None, description="In the text of a script, from 1.")
+    column: int | None = Field(default=None, description="In that line, from 1.")
 
 
 class Problem(BaseModel):
-    """RFC 9457."""
+    """Every error answer: a problem document (RFC 9457) with a stable code."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -134,19 +137,26 @@ class Problem(BaseModel):
                 "status": 404,
                 "detail": "there is no execution 0198f3 in this store",
                 "code": "DS-130",
+                "findings": [],
                 "errors": [],
             }
         }
     )
 
     type: str = Field(description="Where the code is explained, with cause and cure.")
-    title: str
-    status: int
-    detail: str
-    code: str
-    errors: list[Place] = []
+    title: str = Field(description="The meaning of the status, the same for every problem with it.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="What is wrong with this request, in one or a few sentences.")
+    code: str = Field(description="The stable code of the error, `DS-…`.")
+    findings: list[Place] = Field(
+        default=[],
+        description="Everything that is wrong, each with its place. Empty where the error is not about a place.",
+    )
+    errors: list[Place] = Field(
+        default=[], deprecated=True, description="The same list under its earlier name. Use `findings`."
+    )
     omitted: int | None = Field(
-        default=None, description="How many more errors there are than `errors` lists."
+        default=None, description="How many more findings there are than `findings` lists."
     )
     execution: str | None = Field(
         default=None, description="Where the outcome is unknown: the execution that may have been made."
@@ -166,21 +176,23 @@ def problem(
     status: int,
     code: str,
     detail: str,
-    errors: Sequence[Place] = (),
+    findings: Sequence[Place] = (),
     headers: Mapping[str, str] | None = None,
     execution: str | None = None,
     most: int = MOST_PLACES,
     omitted: int = 0,
 ) -> ProblemResponse:
-    """``omitted``: errors that there are beyond those given."""
+    """``omitted``: findings that there are beyond those given."""
+    shown = list(findings[:most])
     body = Problem(
         type=f"/v1/errors/{code}",
         title=TITLES.get(status, "The request failed"),
         status=status,
         detail=_shortened(detail, LONGEST_DETAIL),
         code=code,
-        errors=list(errors[:most]),
-        omitted=(max(len(errors) - most, 0) + omitted) or None,
+        findings=shown,
+        errors=shown,
+        omitted=(max(len(findings) - most, 0) + omitted) or None,
         execution=execution,
     )
     return ProblemResponse(body.model_dump(exclude_none=True), status, dict(headers or {}))
@@ -205,7 +217,8 @@ def problem_of(error: DalSegnoError) -> ProblemResponse:
         headers["Retry-After"] = "1"
     execution = error.execution if isinstance(error, OutcomeUnknown) else None
     listed = _places(error)
-    omitted = len(error.findings) - len(listed) if isinstance(error, InvalidScript | InvalidDefinition) else 0
+    found = getattr(error, "findings", ())
+    omitted = len(found) - len(listed) if listed else 0
     return problem(status, error.code, str(error), listed, headers, execution, omitted=omitted)
 
 
@@ -219,7 +232,7 @@ def _places(error: DalSegnoError) -> list[Place]:
         return [
             Place(pointer="", message=_message_of(error), rule="syntax", line=error.line, column=error.column)
         ]
-    if isinstance(error, InvalidDefinition):
+    if isinstance(error, InvalidDefinition | InvalidInput):
         return [
             Place(
                 pointer=_shortened(each.pointer, LONGEST_POINTER), message=_message_of(each), rule=each.rule
@@ -325,11 +338,20 @@ async def _unexpected(request: Request, error: Exception) -> ProblemResponse:
     )
 
 
-_REFUSAL = {MEDIA_TYPE: {}, "application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+REFERENCE = {"$ref": "#/components/schemas/Problem"}
 """By reference: for a model the framework makes a validator for each status of each route, with the first request."""
 
+
+def refusal(status: int, description: str | None = None) -> dict[str, Any]:
+    """An error answer as the OpenAPI document describes it."""
+    return {
+        "content": {MEDIA_TYPE: {"schema": REFERENCE}},
+        "description": description or f"{TITLES[status]}.",
+    }
+
+
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"content": _REFUSAL, "description": TITLES[status]}
-    for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503)
+    status: refusal(status)
+    for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 431, 500, 503, 507)
 }
 """What every route may answer instead."""

@@ -8,13 +8,18 @@ from collections.abc import Awaitable, Callable
 from functools import cache, cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
+from dalsegno.model.execution import ExecutionState
 from dalsegno.server import examples
+from dalsegno.server.problems import Problem
+from dalsegno.server.schemas.definitions import DefinitionSource, GraphDocument
 from dalsegno.server.sessions import COOKIE
 
 OPENAPI = "/v1/openapi.json"
@@ -44,6 +49,8 @@ SCHEMES = {
 }
 EITHER: list[dict[str, list[str]]] = [{"key": []}, {"session": []}, {}]
 """Or nothing at all, on a server without keys."""
+UNSEEN: tuple[type[BaseModel], ...] = (Problem, DefinitionSource, GraphDocument)
+"""Models of bodies that the framework does not read or write itself."""
 
 
 def install(application: FastAPI, described: Callable[[], dict[str, Any]]) -> None:
@@ -56,17 +63,57 @@ def install(application: FastAPI, described: Callable[[], dict[str, Any]]) -> No
 
 
 def _describe_access(application: FastAPI, described: Callable[[], dict[str, Any]]) -> None:
-    """The guard stands before the framework, which therefore cannot know of it; and each answer gets an example."""
+    """What the framework cannot know: access, which the guard checks before it, errors, and bodies that are read apart.
+    Each answer gets an example."""
 
     @cache
     def with_access() -> dict[str, Any]:
         document = described()
+        components = document.setdefault("components", {})
+        components.setdefault("schemas", {}).update(_unseen_schemas())
+        _name_states(document)
+        _summarize(document)
         examples.complete(document)
-        document.setdefault("components", {})["securitySchemes"] = SCHEMES
+        components["securitySchemes"] = SCHEMES
         document["security"] = EITHER
         return document
 
     application.openapi = with_access  # type: ignore[method-assign]
+
+
+def _unseen_schemas() -> dict[str, Any]:
+    _, found = models_json_schema(
+        [(model, "validation") for model in UNSEEN], ref_template="#/components/schemas/{model}"
+    )
+    return dict(found["$defs"])
+
+
+def _summarize(document: dict[str, Any]) -> None:
+    """By the operation's name: "Start execution". The framework takes the name of a function, which is for us."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
+
+
+def _name_states(document: dict[str, Any]) -> None:
+    """One schema for the states of executions, wherever they stand: else each place is a type of its own in generated
+    clients."""
+    _refer_to(document, list(get_args(ExecutionState)), {"$ref": "#/components/schemas/ExecutionState"})
+    named = {"type": "string", "enum": list(get_args(ExecutionState)), "title": "ExecutionState"}
+    document["components"]["schemas"]["ExecutionState"] = named
+
+
+def _refer_to(below: Any, values: list[str], reference: dict[str, str]) -> None:
+    if isinstance(below, dict):
+        if below.get("enum") == values:
+            kept = {key: below[key] for key in ("default", "description") if key in below}
+            below.clear()
+            below.update(reference | kept)
+        for each in below.values():
+            _refer_to(each, values, reference)
+    elif isinstance(below, list):
+        for each in below:
+            _refer_to(each, values, reference)
 
 
 class _Document:

@@ -26,9 +26,16 @@ VERY_LARGE = 262_144
 """Bytes of a body that is not even looked through here."""
 MOST_FIELDS = 200
 """Fields of a body that are looked at; there are few, and more than these are refused."""
-BARE = [{"required": ["nodes"]}, {"required": ["dag"]}]
 YAML_EXAMPLE = "name: hello\nnodes:\n  - {id: greet, type: log, parameters: {message: hello}}\n"
 SCRIPT_EXAMPLE = "workflow hello(inputs) {\n  return `Hello, ${inputs.name}!`\n}\n"
+
+BODY = (
+    "JSON: a definition with its name, or a graph document itself. The text of a graph or script may be given as "
+    "`source`; without JSON around it, it is sent as `application/yaml` or `application/vnd.dalsegno.flow`."
+)
+OTHER_MEDIA_TYPES = "x-other-media-types"
+"""Bodies that are the same in another form. They are no `content`: generators of clients have no type for them, and
+either leave the route out or choose between two texts by chance."""
 
 Named = Annotated[
     str | None, Query(min_length=1, max_length=200, description="For bare documents that have no name.")
@@ -112,12 +119,18 @@ def _checked(found: dict[str, Any]) -> DefinitionSource:
 
 
 def openapi_body() -> dict[str, Any]:
-    """What the reference says of these bodies; the framework cannot see them, nor put their schema among the others."""
-    wrapped = DefinitionSource.model_json_schema()
-    bare = {"type": "object", "description": "A graph document itself.", "anyOf": BARE}
+    """What the reference says of these bodies, which the framework cannot see."""
     content = {
-        JSON: {"schema": {"anyOf": [wrapped, bare]}, "example": wrapped["example"]},
-        YAML[0]: {"schema": {"type": "string"}, "example": YAML_EXAMPLE},
-        SCRIPT[0]: {"schema": {"type": "string"}, "example": SCRIPT_EXAMPLE},
+        JSON: {
+            "schema": {
+                "anyOf": [
+                    {"$ref": "#/components/schemas/DefinitionSource"},
+                    {"$ref": "#/components/schemas/GraphDocument"},
+                ]
+            },
+            "example": DefinitionSource.model_json_schema()["example"],
+        },
     }
-    return {"requestBody": {"required": True, "content": content}}
+    bare = {YAML[0]: {"example": YAML_EXAMPLE}, SCRIPT[0]: {"example": SCRIPT_EXAMPLE}}
+    body = {"required": True, "description": BODY, "content": content, OTHER_MEDIA_TYPES: bare}
+    return {"requestBody": body}

@@ -109,7 +109,7 @@ def _deciding(decision: str, verb: str, help: str, app: typer.Typer) -> None:
         from dalsegno.cli.approvals import in_our_words, meant, with_comment
         from dalsegno.cli.documents import read_payload
         from dalsegno.cli.opening import find_execution
-        from dalsegno.cli.output import emit
+        from dalsegno.cli.output import emit, reference_names
         from dalsegno.cli.places import reached, where_to
 
         carried = with_comment(read_payload(data, "data"), comment)
@@ -121,7 +121,7 @@ def _deciding(decision: str, verb: str, help: str, app: typer.Typer) -> None:
                     asked = node if node is not None else meant(await client.approvals(found), found)
                     await client.decide(found, asked, decision, carried, by, index or None)
             if json:
-                emit({"execution_id": found, "node": asked, "decision": decision})
+                emit({**reference_names(found), "node": asked, "decision": decision})
             else:
                 print(f"{decision} '{asked}' of {found}")
 

@@ -140,7 +140,7 @@ def _command(
     import asyncio
 
     from dalsegno.cli.opening import find_execution
-    from dalsegno.cli.output import emit
+    from dalsegno.cli.output import emit, execution_names
     from dalsegno.cli.places import reached, where_to
 
     async def run() -> None:
@@ -149,7 +149,7 @@ def _command(
             said = await act(client, found)
             view = await client.status(found)
         if json:
-            emit({"execution_id": found, "status": view.state})
+            emit(execution_names(found, view.state))
         else:
             print(said or f"{done} {found}")
 

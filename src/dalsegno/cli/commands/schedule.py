@@ -175,11 +175,11 @@ def trigger(
     name: Name, store: Store = None, server: Server = None, app: AppName = None, json: Json = False
 ) -> None:
     """Start a schedule's workflow now, beside its times. Prints the execution's id."""
-    from dalsegno.cli.output import emit
+    from dalsegno.cli.output import emit, reference_names
 
     async def start(almanac: Almanac) -> None:
         execution = await almanac.start_now(name)
-        emit({"schedule": name, "execution_id": execution}) if json else print(execution)
+        emit({"schedule": name, **reference_names(execution)}) if json else print(execution)
 
     _with_almanac(start, store, server, app)
 

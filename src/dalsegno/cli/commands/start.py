@@ -28,7 +28,10 @@ Name = Annotated[
 WantedVersion = Annotated[
     str | None,
     typer.Option(
-        metavar="VERSION", help="A number or an alias. Default: the current one.", show_default=False
+        "--version",
+        metavar="VERSION",
+        help="A number or an alias. Default: the current one.",
+        show_default=False,
     ),
 ]
 Priority = Annotated[int, typer.Option(help="Higher goes first.")]
@@ -105,7 +108,7 @@ def _create(
 ) -> None:
     import asyncio
 
-    from dalsegno.cli.output import emit
+    from dalsegno.cli.output import emit, execution_names
     from dalsegno.cli.places import reached, where_to
     from dalsegno.cli.versions import naming
 
@@ -116,8 +119,8 @@ def _create(
                 execution = await create(name, payload, options)
             made = await client.status(execution)
         if json:
-            fields = {"execution_id": made.id, "workflow": made.workflow, "version": made.version}
-            emit({**fields, "kind": made.kind, "status": made.state})
+            fields = {"workflow": made.workflow, "version": made.version, "kind": made.kind}
+            emit({**execution_names(made.id, made.state), **fields})
         else:
             print(made.id)
 

@@ -39,6 +39,7 @@ def add(
     path: Annotated[
         str | None,
         typer.Option(
+            "--path",
             metavar="PATH",
             help="Deliveries come to /v1/hooks/PATH; without it PATH is the id.",
             show_default=False,
@@ -47,6 +48,7 @@ def add(
     style: Annotated[
         str,
         typer.Option(
+            "--style",
             metavar="STYLE",
             help="How the sender signs: github, stripe, slack, standard, plain, token or none.",
         ),

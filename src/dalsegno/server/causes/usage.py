@@ -27,7 +27,7 @@ USAGE: dict[str, tuple[str, str]] = {
             "A start payload that does not fit the workflow's `input_schema`, an argument, a name that is"
             " taken, or a value that the store cannot hold."
         ),
-        "Change the value; the message says where it does not fit. Nothing was started.",
+        "Change the value; the message and the `findings` say where it does not fit. Nothing was started.",
     ),
     "DS-130": (
         "No definition, execution, node type or blob of that name in this store.",

@@ -29,7 +29,7 @@ router = APIRouter(prefix="/alerts", tags=["alerts"], route_class=Route)
 Id = Annotated[str, Path(max_length=100, description="The alert's id.", examples=["ops"])]
 
 
-@router.get("", dependencies=[needs("read")])
+@router.get("", operation_id="list_alerts", dependencies=[needs("read")])
 async def alerts(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[AlertInfo]:
     """All alerts by id."""
     found = await Alerting(office).book.page(from_cursor(cursor) or "", limit + 1)
@@ -37,13 +37,15 @@ async def alerts(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -
     return Page(items=items, next=to_cursor(items[-1].id) if len(found) > limit else None)
 
 
-@router.get("/{id}", dependencies=[needs("read")])
+@router.get("/{id}", operation_id="get_alert", dependencies=[needs("read")])
 async def alert(office: TheOffice, id: Id) -> AlertInfo:
     """One alert, and how its last message went."""
     return await _info(office, await Alerting(office).book.get(id))
 
 
-@router.put("/{id}", dependencies=[needs("admin")], responses={201: {"model": AlertSaved}})
+@router.put(
+    "/{id}", operation_id="put_alert", dependencies=[needs("admin")], responses={201: {"model": AlertSaved}}
+)
 async def put(office: TheOffice, id: Id, setting: AlertSetting, response: Response) -> AlertSaved:
     """Creates an alert (201) or changes it (200). It tells of what fails from now on; a `warning` says why
     it does not. For a new receiver a `secret` is made, which signs the messages to it and is shown this once."""
@@ -55,7 +57,7 @@ async def put(office: TheOffice, id: Id, setting: AlertSetting, response: Respon
     return AlertSaved(**info.model_dump(), secret=saved.secret)
 
 
-@router.post("/{id}/secret", dependencies=[needs("admin")])
+@router.post("/{id}/secret", operation_id="rotate_alert_secret", dependencies=[needs("admin")])
 async def rotate(office: TheOffice, id: Id, request: RotateRequest) -> RotatedSecret:
     """Makes a new secret for the signatures of its messages. For a while they are signed with the one before, too."""
     try:
@@ -66,13 +68,18 @@ async def rotate(office: TheOffice, id: Id, request: RotateRequest) -> RotatedSe
     return RotatedSecret(secret=await Alerting(office).book.rotate(id, overlap, now))
 
 
-@router.delete("/{id}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("admin")])
+@router.delete(
+    "/{id}",
+    operation_id="delete_alert",
+    status_code=status.HTTP_204_NO_CONTENT,
+    dependencies=[needs("admin")],
+)
 async def remove(office: TheOffice, id: Id) -> None:
     """Nothing is told any more, nor what waits."""
     await Alerting(office).book.remove(id)
 
 
-@router.post("/{id}/test", dependencies=[needs("admin")])
+@router.post("/{id}/test", operation_id="test_alert", dependencies=[needs("admin")])
 async def test(office: TheOffice, id: Id) -> Tested:
     """Sends a message now, and tells whether it was taken."""
     alerting = Alerting(office)

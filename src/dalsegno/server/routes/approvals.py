@@ -16,9 +16,10 @@ from dalsegno.server.approvals import Found, Links, approval_cursor, approval_pl
 from dalsegno.server.forms import data_of
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, not_given_out
-from dalsegno.server.problems import MEDIA_TYPE
+from dalsegno.server.problems import MEDIA_TYPE, REFERENCE
 from dalsegno.server.reference import FOLDER
 from dalsegno.server.route import Route
+from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.approvals import (
     ApprovalInfo,
     DecisionInfo,
@@ -30,8 +31,7 @@ from dalsegno.server.schemas.values import moment
 
 router = APIRouter(tags=["approvals"], route_class=Route)
 
-ExecutionId = Annotated[str, Path(max_length=100)]
-NodeId = Annotated[str, Path(max_length=500, examples=["gate"])]
+NodeId = Annotated[str, Path(max_length=500, description="The node that asks.", examples=["gate"])]
 Token = Annotated[str, Path(max_length=200, description="The secret part of a link.")]
 Workflow = Annotated[str | None, Query(max_length=300, description="Only those of this workflow.")]
 
@@ -43,7 +43,7 @@ PAGES: dict[int | str, dict[str, Any]] = {
         "content": {
             "text/html": {"schema": {"type": "string"}},
             # Before the page is reached: a path or a request that makes no sense.
-            **({MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}} if code >= 400 else {}),
+            **({MEDIA_TYPE: {"schema": REFERENCE}} if code >= 400 else {}),
         },
     }
     for code, words in (
@@ -58,7 +58,7 @@ PAGES: dict[int | str, dict[str, Any]] = {
 STYLE = (FOLDER / "approval.css").read_bytes()
 
 
-@router.get("/approvals", dependencies=[needs("read")])
+@router.get("/approvals", operation_id="list_approvals", dependencies=[needs("read")])
 async def approvals(
     office: TheOffice, workflow: Workflow = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[ApprovalInfo]:
@@ -72,7 +72,9 @@ def _page(found: list[Approval], limit: int) -> Page[ApprovalInfo]:
     return Page(items=items, next=approval_cursor(found[limit - 1]) if len(found) > limit else None)
 
 
-@router.get("/executions/{execution}/approvals", dependencies=[needs("read")])
+@router.get(
+    "/executions/{execution}/approvals", operation_id="list_execution_approvals", dependencies=[needs("read")]
+)
 async def of_execution(
     office: TheOffice, execution: ExecutionId, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[ApprovalInfo]:
@@ -83,7 +85,7 @@ async def of_execution(
     return _page(await office.client.approvals(execution, limit + 1, after), limit)
 
 
-@router.post("/executions/{execution}/approvals/{node:whole}")
+@router.post("/executions/{execution}/approvals/{node:whole}", operation_id="decide_approval")
 async def decide(
     office: TheOffice,
     execution: ExecutionId,
@@ -101,7 +103,12 @@ async def decide(
 # -- links ----------------------------------------------------------------------------------------------------
 
 
-@router.post("/approvals/links", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
+@router.post(
+    "/approvals/links",
+    operation_id="create_approval_link",
+    status_code=status.HTTP_201_CREATED,
+    dependencies=[needs("run")],
+)
 async def make_link(office: TheOffice, request: LinkRequest, http: Request) -> LinkInfo:
     """An address with which one person may answer one open approval, once, without a key. Send it to nobody else."""
     text, link = await Links(office.client).make(
@@ -116,7 +123,12 @@ async def style() -> Response:
     return Response(STYLE, media_type="text/css; charset=utf-8", headers={"Cache-Control": "no-cache"})
 
 
-@router.get("/approvals/links/{token}", response_class=HTMLResponse, responses=PAGES)
+@router.get(
+    "/approvals/links/{token}",
+    operation_id="open_approval_link",
+    response_class=HTMLResponse,
+    responses=PAGES,
+)
 async def open_link(office: TheOffice, token: Token) -> HTMLResponse:
     """The page of a link: the question and a form. It changes nothing, however often it is opened."""
     found = await Links(office.client).find(token)
@@ -125,6 +137,7 @@ async def open_link(office: TheOffice, token: Token) -> HTMLResponse:
 
 @router.post(
     "/approvals/links/{token}",
+    operation_id="use_approval_link",
     response_class=HTMLResponse,
     responses=PAGES,
     openapi_extra={

@@ -16,7 +16,7 @@ from dalsegno.server.schemas.access import AuditEntry
 router = APIRouter(prefix="/audit", tags=["access"], route_class=Route)
 
 
-@router.get("", dependencies=[needs("admin")])
+@router.get("", operation_id="list_audit_entries", dependencies=[needs("admin")])
 async def audit(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[AuditEntry]:
     """Every call that may have changed something, the newest first: who, what, when, from where, and the answer."""
     await office.audit.flush()

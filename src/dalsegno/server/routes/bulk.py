@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 
 from dalsegno.errors import Forbidden
 from dalsegno.server.access import caller_of, needs
 from dalsegno.server.bulk import remove_one, run_bulk
 from dalsegno.server.office import TheOffice
 from dalsegno.server.route import Route
+from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.bulk import BulkReply, BulkRequest
 
 router = APIRouter(prefix="/executions", tags=["executions"], route_class=Route)
 
 
-@router.post("/bulk", dependencies=[needs("run")])
+@router.post("/bulk", operation_id="change_executions", dependencies=[needs("run")])
 async def bulk(office: TheOffice, request: Request, order: BulkRequest) -> BulkReply:
     """Cancels, terminates, pauses, resumes, retries or deletes all executions that a filter finds, newest first.
 
@@ -32,7 +31,9 @@ async def bulk(office: TheOffice, request: Request, order: BulkRequest) -> BulkR
     return await run_bulk(office, caller, order)
 
 
-@router.delete("/{execution}", status_code=204, dependencies=[needs("admin")])
-async def remove(office: TheOffice, execution: Annotated[str, Path(max_length=100)]) -> None:
+@router.delete(
+    "/{execution}", operation_id="delete_execution", status_code=204, dependencies=[needs("admin")]
+)
+async def remove(office: TheOffice, execution: ExecutionId) -> None:
     """Removes an ended execution with its history and outputs, for good."""
     await remove_one(office, execution)

@@ -11,14 +11,14 @@ from dalsegno.server.deliveries import book_of
 from dalsegno.server.office import TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.route import Route
-from dalsegno.server.schemas.credentials import CredentialInfo, CredentialSetting, Rotated
+from dalsegno.server.schemas.credentials import CredentialInfo, CredentialSetting, RotationReply
 
 router = APIRouter(prefix="/credentials", tags=["credentials"], route_class=Route)
 
 Name = Annotated[str, Path(max_length=100, description="The credential's name.", examples=["crm-key"])]
 
 
-@router.get("", dependencies=[needs("read")])
+@router.get("", operation_id="list_credentials", dependencies=[needs("read")])
 async def credentials(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[CredentialInfo]:
     """All credentials by name, without their values."""
     found = await office.engine.vault.page(from_cursor(cursor) or "", limit + 1)
@@ -26,19 +26,24 @@ async def credentials(office: TheOffice, limit: Limit = 100, cursor: Cursor = No
     return Page(items=items, next=to_cursor(items[-1].name) if len(found) > limit else None)
 
 
-@router.post("/rotate", dependencies=[needs("admin")])
-async def rotate(office: TheOffice) -> Rotated:
+@router.post("/rotate", operation_id="rotate_credentials", dependencies=[needs("admin")])
+async def rotate(office: TheOffice) -> RotationReply:
     """Seals every credential anew with the server's first key. It may be called again at any time."""
-    return Rotated.of(await office.engine.vault.rotate())
+    return RotationReply.of(await office.engine.vault.rotate())
 
 
-@router.get("/{name}", dependencies=[needs("read")])
+@router.get("/{name}", operation_id="get_credential", dependencies=[needs("read")])
 async def credential(office: TheOffice, name: Name) -> CredentialInfo:
     """One credential, without its values: nothing gives those out."""
     return CredentialInfo.of(await office.engine.vault.info(name))
 
 
-@router.put("/{name}", dependencies=[needs("admin")], responses={201: {"model": CredentialInfo}})
+@router.put(
+    "/{name}",
+    operation_id="put_credential",
+    dependencies=[needs("admin")],
+    responses={201: {"model": CredentialInfo}},
+)
 async def put(
     office: TheOffice, name: Name, setting: CredentialSetting, response: Response
 ) -> CredentialInfo:
@@ -49,7 +54,7 @@ async def put(
     return CredentialInfo.of(info)
 
 
-@router.delete("/{name}", status_code=204, dependencies=[needs("admin")])
+@router.delete("/{name}", operation_id="delete_credential", status_code=204, dependencies=[needs("admin")])
 async def remove(office: TheOffice, name: Name) -> None:
     """Removes it. Runs that need it fail from now on. What a webhook checks its deliveries with stays (409)."""
     await book_of(office).remove_credential(name)

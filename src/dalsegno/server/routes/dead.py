@@ -20,7 +20,7 @@ router = APIRouter(prefix="/dead", tags=["operation"], route_class=Route)
 LetterId = Annotated[str, Path(max_length=300, description="As the list shows it.")]
 
 
-@router.get("", dependencies=[needs("read")])
+@router.get("", operation_id="list_dead_letters", dependencies=[needs("read")])
 async def dead(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[DeadLetterInfo]:
     """Orders that cannot be delivered, steps that no worker can run, executions that nothing can move, and executions
     that failed for a reason of the system. A page looks at 1,000 failed executions at most: one that is short, or
@@ -30,7 +30,7 @@ async def dead(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> 
     return Page(items=items, next=_cursor(further) if further is not None else None)
 
 
-@router.post("/{letter:whole}/retry", dependencies=[needs("run")])
+@router.post("/{letter:whole}/retry", operation_id="retry_dead_letter", dependencies=[needs("run")])
 async def retry(office: TheOffice, letter: LetterId, http: Request) -> Handled:
     """Tries it once more at once. A failed execution is retried as a new one, which is named."""
     caller = caller_of(http)
@@ -39,7 +39,7 @@ async def retry(office: TheOffice, letter: LetterId, http: Request) -> Handled:
     return Handled(id=letter, execution=await DeadLetters(office.engine).retry(letter, starter))
 
 
-@router.post("/{letter:whole}/drop", dependencies=[needs("admin")])
+@router.post("/{letter:whole}/drop", operation_id="drop_dead_letter", dependencies=[needs("admin")])
 async def drop(office: TheOffice, letter: LetterId) -> Handled:
     """Gives it up: an order is not carried out, an execution is cancelled, a failed one is no longer listed."""
     return Handled(id=letter, execution=await DeadLetters(office.engine).drop(letter))

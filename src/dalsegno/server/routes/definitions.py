@@ -29,12 +29,19 @@ from dalsegno.server.sources import Source, openapi_body
 
 router = APIRouter(prefix="/definitions", tags=["definitions"], route_class=Route)
 
-WorkflowName = Annotated[str, Path(max_length=300)]
-Alias = Annotated[str, Path(max_length=100)]
+WorkflowName = Annotated[
+    str, Path(max_length=300, description="The workflow's name; it may hold slashes.", examples=["checkout"])
+]
+Alias = Annotated[str, Path(max_length=100, description="The alias, such as `stable`.", examples=["stable"])]
 VersionName = Annotated[str, Query(max_length=100, description="A number or an alias.")]
 
 
-@router.post("/validate", dependencies=[needs("read")], openapi_extra=openapi_body())
+@router.post(
+    "/validate",
+    operation_id="validate_definition",
+    dependencies=[needs("read")],
+    openapi_extra=openapi_body(),
+)
 async def validate(office: TheOffice, source: Source) -> Checked:
     """Everything that is wrong with a document, at once. Nothing is stored."""
     return await check_source(office, source)
@@ -42,6 +49,7 @@ async def validate(office: TheOffice, source: Source) -> Checked:
 
 @router.post(
     "",
+    operation_id="deploy_definition",
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
     openapi_extra=openapi_body(),
@@ -56,7 +64,7 @@ async def deploy(office: TheOffice, source: Source, response: Response, http: Re
     return deployed
 
 
-@router.get("", dependencies=[needs("read")])
+@router.get("", operation_id="list_definitions", dependencies=[needs("read")])
 async def definitions(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[DefinitionInfo]:
     """The current version of every workflow, by name."""
     found = await office.client.stack.archive.definitions(from_cursor(cursor) or "", limit + 1)
@@ -64,7 +72,7 @@ async def definitions(office: TheOffice, limit: Limit = 100, cursor: Cursor = No
     return Page(items=items, next=to_cursor(items[-1].name) if len(found) > limit else None)
 
 
-@router.get("/{name:whole}/versions", dependencies=[needs("read")])
+@router.get("/{name:whole}/versions", operation_id="list_versions", dependencies=[needs("read")])
 async def versions(office: TheOffice, name: WorkflowName) -> list[VersionInfo]:
     """All versions, newest first."""
     archive = office.client.stack.archive
@@ -83,7 +91,12 @@ async def versions(office: TheOffice, name: WorkflowName) -> list[VersionInfo]:
     ]
 
 
-@router.get("/{name:whole}/diff", dependencies=[needs("read")], response_model=Difference)
+@router.get(
+    "/{name:whole}/diff",
+    operation_id="compare_versions",
+    dependencies=[needs("read")],
+    response_model=Difference,
+)
 async def diff(
     office: TheOffice, name: WorkflowName, before: VersionName, after: VersionName = "latest"
 ) -> Difference | StreamingResponse:
@@ -91,7 +104,7 @@ async def diff(
     return await difference_of(office, name, before, after)
 
 
-@router.put("/{name:whole}/aliases/{alias:part}", dependencies=[needs("run")])
+@router.put("/{name:whole}/aliases/{alias:part}", operation_id="set_alias", dependencies=[needs("run")])
 async def set_alias(
     office: TheOffice, name: WorkflowName, alias: Alias, target: AliasTarget, http: Request
 ) -> dict[str, int]:
@@ -103,7 +116,12 @@ async def set_alias(
     return await archive.aliases(name)
 
 
-@router.delete("/{name:whole}/aliases/{alias:part}", status_code=204, dependencies=[needs("run")])
+@router.delete(
+    "/{name:whole}/aliases/{alias:part}",
+    operation_id="delete_alias",
+    status_code=204,
+    dependencies=[needs("run")],
+)
 async def remove_alias(office: TheOffice, name: WorkflowName, alias: Alias, http: Request) -> None:
     """What is started from now on cannot name it any more; what runs goes on."""
     await check_may_change(office, caller_of(http), name)
@@ -111,24 +129,43 @@ async def remove_alias(office: TheOffice, name: WorkflowName, alias: Alias, http
         raise NotFound(no_such_version(name, alias))
 
 
-@router.delete("/{name:whole}/versions/{version}", status_code=204, dependencies=[needs("admin")])
+@router.delete(
+    "/{name:whole}/versions/{version}",
+    operation_id="delete_version",
+    status_code=204,
+    dependencies=[needs("admin")],
+)
 async def remove_version(
-    office: TheOffice, name: WorkflowName, version: Annotated[int, Path(ge=1, le=2**31)]
+    office: TheOffice,
+    name: WorkflowName,
+    version: Annotated[int, Path(ge=1, le=2**31, description="The version's number.")],
 ) -> None:
     """Removes one version, unless something needs it: an unfinished execution, a schedule, an alias, or those who start
     the workflow without a version. Executions of it that have ended stay, but cannot be retried."""
     await remove_definition(office, name, version)
 
 
-@router.delete("/{name:whole}", status_code=204, dependencies=[needs("admin")])
+@router.delete(
+    "/{name:whole}", operation_id="delete_definition", status_code=204, dependencies=[needs("admin")]
+)
 async def remove(office: TheOffice, name: WorkflowName) -> None:
     """Removes a workflow with all its versions, unless an unfinished execution, a schedule or an alias needs it."""
     await remove_definition(office, name)
 
 
-@router.get("/{name:whole}", dependencies=[needs("read")], response_model=DefinitionDetail)
+@router.get(
+    "/{name:whole}",
+    operation_id="get_definition",
+    dependencies=[needs("read")],
+    response_model=DefinitionDetail,
+)
 async def definition(
-    office: TheOffice, name: WorkflowName, version: Annotated[str | None, Query(max_length=100)] = None
+    office: TheOffice,
+    name: WorkflowName,
+    version: Annotated[
+        str | None,
+        Query(max_length=100, description="A number or an alias; without it the current version."),
+    ] = None,
 ) -> DefinitionDetail | StreamingResponse:
     """One version with its source: a number, an alias, or the current one."""
     return await detail_of(office, name, version)

@@ -10,9 +10,11 @@ from dalsegno import errors as taxonomy
 from dalsegno.errors import DalSegnoError, NotFound
 from dalsegno.server.causes import CAUSES, NODE_CODES
 from dalsegno.server.route import Route
-from dalsegno.server.schemas.operation import ErrorInfo, Errors
+from dalsegno.server.schemas.operation import ErrorInfo, ErrorList
 
 router = APIRouter(prefix="/errors", tags=["operation"], route_class=Route)
+
+Code = Annotated[str, Path(max_length=100, description="The error code.", examples=["DS-130"])]
 
 
 def _names() -> dict[str, str]:
@@ -23,14 +25,14 @@ def _names() -> dict[str, str]:
     return {each.code: each.__name__ for each in found}
 
 
-@router.get("")
-async def every_code() -> Errors:
+@router.get("", operation_id="list_error_codes")
+async def every_code() -> ErrorList:
     """All codes of errors (`DS-…`), and those of failed nodes."""
-    return Errors(errors=[_info(code) for code in (*CAUSES, *NODE_CODES)])
+    return ErrorList(errors=[_info(code) for code in (*CAUSES, *NODE_CODES)])
 
 
-@router.get("/{code}")
-async def one(code: Annotated[str, Path(max_length=100)]) -> ErrorInfo:
+@router.get("/{code}", operation_id="get_error_code")
+async def one(code: Code) -> ErrorInfo:
     """Its cause, and what helps."""
     if code not in CAUSES and code not in NODE_CODES:
         raise NotFound(f"there is no error code {code!r}")

@@ -22,6 +22,7 @@ from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for, o
 from dalsegno.server.replies import streamed_object
 from dalsegno.server.route import Route
 from dalsegno.server.schemas.executions import (
+    EXAMPLE_ID,
     CancelRequest,
     EventInfo,
     EventPage,
@@ -40,11 +41,14 @@ from dalsegno.server.tracing import TraceParent, traced
 
 router = APIRouter(prefix="/executions", tags=["executions"], route_class=Route)
 
-ExecutionId = Annotated[str, Path(max_length=100)]
+ExecutionId = Annotated[
+    str, Path(max_length=100, description="The `id` of the execution.", examples=[EXAMPLE_ID])
+]
 
 
 @router.post(
     "",
+    operation_id="start_execution",
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
     responses=USED_BEFORE,
@@ -102,7 +106,7 @@ def _target(request: StartRequest) -> tuple[str, Version]:
     return name, version if named is None else named
 
 
-@router.get("", dependencies=[needs("read")])
+@router.get("", operation_id="list_executions", dependencies=[needs("read")])
 async def executions(
     office: TheOffice, where: AskedFilter, limit: Limit = 50, cursor: Cursor = None
 ) -> Page[ExecutionInfo]:
@@ -112,13 +116,13 @@ async def executions(
     return Page(items=items, next=cursor_after(found[limit - 1]) if len(found) > limit else None)
 
 
-@router.get("/{execution}", dependencies=[needs("read")])
+@router.get("/{execution}", operation_id="get_execution", dependencies=[needs("read")])
 async def one(office: TheOffice, execution: ExecutionId) -> Execution:
     """One execution, with what went in and what came out."""
     return Execution.of(await whole(office, execution))
 
 
-@router.get("/{execution}/nodes", dependencies=[needs("read")])
+@router.get("/{execution}/nodes", operation_id="get_execution_nodes", dependencies=[needs("read")])
 async def nodes(office: TheOffice, execution: ExecutionId) -> dict[str, NodeInfo]:
     """State and runs of every node; of a script, of every task by its name."""
     await outline(office, execution)
@@ -126,7 +130,12 @@ async def nodes(office: TheOffice, execution: ExecutionId) -> dict[str, NodeInfo
     return {name: NodeInfo.of(summary) for name, summary in found.items()}
 
 
-@router.get("/{execution}/results", dependencies=[needs("read")], response_model=dict[str, Any])
+@router.get(
+    "/{execution}/results",
+    operation_id="get_execution_results",
+    dependencies=[needs("read")],
+    response_model=dict[str, Any],
+)
 async def results(office: TheOffice, execution: ExecutionId) -> Any:
     """Every node's output by `$node`; before the end, what finished branches have left."""
     view = await with_results(office, execution)
@@ -135,12 +144,12 @@ async def results(office: TheOffice, execution: ExecutionId) -> Any:
     return streamed_object(await office.client.context_readers(execution), deadlines.hanging_up())
 
 
-@router.get("/{execution}/events", dependencies=[needs("read")])
+@router.get("/{execution}/events", operation_id="list_execution_events", dependencies=[needs("read")])
 async def events(
     office: TheOffice,
     execution: ExecutionId,
-    after: Annotated[int, Query(ge=0, le=2**53)] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    after: Annotated[int, Query(ge=0, le=2**53, description="Number of the last event seen.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 200,
 ) -> EventPage:
     """The history from any number on, in order. `last` is what to give as `after` next; a number that no event has yet
     is refused."""
@@ -149,7 +158,7 @@ async def events(
     return EventPage(events=found, last=found[-1].seq if found else after)
 
 
-@router.get("/{execution}/why", dependencies=[needs("read")])
+@router.get("/{execution}/why", operation_id="explain_execution", dependencies=[needs("read")])
 async def why(office: TheOffice, execution: ExecutionId) -> Why:
     """What exactly it waits for: which timer, signal, barrier, queue, limit or retry."""
     view = await office.client.outline(execution)
@@ -157,7 +166,7 @@ async def why(office: TheOffice, execution: ExecutionId) -> Why:
     return Why(id=view.id, state=view.state, reasons=[WaitInfo.of(wait) for wait in found])
 
 
-@router.get("/{execution}/picture", dependencies=[needs("read")])
+@router.get("/{execution}/picture", operation_id="get_execution_picture", dependencies=[needs("read")])
 async def picture(office: TheOffice, execution: ExecutionId) -> PictureInfo | None:
     """Of a script or Python workflow in flight: its line, what it awaits, its variables."""
     await with_results(office, execution)
@@ -170,7 +179,13 @@ async def picture(office: TheOffice, execution: ExecutionId) -> PictureInfo | No
 # -- commands -------------------------------------------------------------------------------------------------
 
 
-@router.post("/{execution}/signals", status_code=status.HTTP_202_ACCEPTED, dependencies=[needs("run")])
+@router.post(
+    "/{execution}/signals",
+    operation_id="signal_execution",
+    status_code=status.HTTP_202_ACCEPTED,
+    dependencies=[needs("run")],
+    responses={202: {"content": {"application/json": {"schema": {"type": "null"}}}}},
+)
 async def signal(
     office: TheOffice, execution: ExecutionId, request: SignalRequest, idempotency_key: IdempotencyKey = None
 ) -> None:
@@ -180,7 +195,7 @@ async def signal(
     await office.client.signal(execution, request.name, request.payload, named)
 
 
-@router.post("/{execution}/cancel", dependencies=[needs("run")])
+@router.post("/{execution}/cancel", operation_id="cancel_execution", dependencies=[needs("run")])
 async def cancel(
     office: TheOffice, execution: ExecutionId, request: CancelRequest | None = None
 ) -> ExecutionInfo:
@@ -190,7 +205,7 @@ async def cancel(
     return await _info(office, execution)
 
 
-@router.post("/{execution}/terminate", dependencies=[needs("run")])
+@router.post("/{execution}/terminate", operation_id="terminate_execution", dependencies=[needs("run")])
 async def terminate(
     office: TheOffice, execution: ExecutionId, request: CancelRequest | None = None
 ) -> ExecutionInfo:
@@ -200,14 +215,14 @@ async def terminate(
     return await _info(office, execution)
 
 
-@router.post("/{execution}/pause", dependencies=[needs("run")])
+@router.post("/{execution}/pause", operation_id="pause_execution", dependencies=[needs("run")])
 async def pause(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
     """What runs commits; nothing else begins until it is resumed."""
     await office.client.pause(execution)
     return await _info(office, execution)
 
 
-@router.post("/{execution}/resume", dependencies=[needs("run")])
+@router.post("/{execution}/resume", operation_id="resume_execution", dependencies=[needs("run")])
 async def resume(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
     """A paused execution goes on; what came due meanwhile runs now."""
     await office.client.resume(execution)
@@ -216,6 +231,7 @@ async def resume(office: TheOffice, execution: ExecutionId) -> ExecutionInfo:
 
 @router.post(
     "/{execution}/retry",
+    operation_id="retry_execution",
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
     responses=USED_BEFORE,
@@ -236,6 +252,7 @@ async def retry(
 
 @router.post(
     "/{execution}/rerun",
+    operation_id="rerun_execution",
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
     responses=USED_BEFORE,

@@ -15,20 +15,20 @@ from dalsegno.server.schemas.operation import Alive, Health
 router = APIRouter(prefix="/health", tags=["operation"], route_class=Route)
 
 
-@router.get("", dependencies=[needs("read")])
+@router.get("", operation_id="get_health", dependencies=[needs("read")])
 async def health(office: TheOffice) -> Health:
     """Each dependency with its state: the store and how quickly it answers, the disk, timers, this process's worker,
     the outbox; and every dead worker that still holds work, by name."""
     return await examine(office)
 
 
-@router.get("/live")
+@router.get("/live", operation_id="get_liveness")
 async def live() -> Alive:
     """The process answers. Restart it if it does not. No key needed."""
     return Alive(status="ok")
 
 
-@router.get("/ready")
+@router.get("/ready", operation_id="get_readiness")
 async def ready(office: TheOffice) -> Alive:
     """Requests can be served: 503 while the store is out of reach or takes no writes, or the server stops. Needs no
     key."""

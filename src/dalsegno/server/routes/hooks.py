@@ -12,36 +12,41 @@ from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.server import deadlines
 from dalsegno.server.deliveries import Delivery, Taken, book_of, result_of, take
 from dalsegno.server.office import TheOffice
-from dalsegno.server.problems import MEDIA_TYPE, Problem, problem
+from dalsegno.server.problems import problem, refusal
 from dalsegno.server.replies import json_reply
 from dalsegno.server.schemas.values import stored
 from dalsegno.server.schemas.webhooks import HookReply
+from dalsegno.server.sources import OTHER_MEDIA_TYPES
 from dalsegno.server.visit import Visit
 from dalsegno.server.webhooks import METHODS
 
 router = APIRouter(prefix="/hooks", tags=["webhooks"])
 
-HookPath = Annotated[str, Path(max_length=1100, examples=["github/push"])]
+HookPath = Annotated[
+    str, Path(max_length=1100, description="The path of the webhook.", examples=["github/push"])
+]
 BODIES: dict[str, Any] = {
     "requestBody": {
-        "description": "Exactly the bytes that were signed.",
+        "description": "Exactly the bytes that were signed: JSON, a form, or text (`text/…`).",
         "content": {
-            "application/json": {"schema": {}, "example": {"ref": "refs/heads/main"}},
-            "application/x-www-form-urlencoded": {
-                "schema": {"type": "object"},
-                "example": {"payload": '{"ref":"refs/heads/main"}'},
+            "application/json": {
+                "schema": {"description": "Any JSON value."},
+                "example": {"ref": "refs/heads/main"},
             },
-            "text/plain": {"schema": {"type": "string"}, "example": "refs/heads/main"},
+        },
+        OTHER_MEDIA_TYPES: {
+            "application/x-www-form-urlencoded": {"example": {"payload": '{"ref":"refs/heads/main"}'}},
+            "text/plain": {"example": "refs/heads/main"},
         },
     }
 }
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "A delivery that came before; or, of a webhook that waits, the workflow's output.",
-        "content": {"application/json": {"schema": {}}},
+        "content": {"application/json": {"schema": {"description": "A `HookReply`, or any JSON value."}}},
     },
     202: {"model": HookReply, "description": "Started."},
-    405: {"model": Problem, "content": {MEDIA_TYPE: {}}, "description": "This webhook takes other methods."},
+    405: refusal(405, "This webhook takes other methods."),
 }
 
 
@@ -69,7 +74,9 @@ async def _delivery(request: Request, path: str) -> Delivery:
 
 
 def _started(taken: Taken, view: ExecutionView) -> Response:
-    reply = HookReply(execution=taken.execution, state=view.state, repeated=taken.is_repeat)
+    reply = HookReply(
+        id=taken.execution, execution=taken.execution, state=view.state, repeated=taken.is_repeat
+    )
     status = 200 if taken.is_repeat else 202
     return JSONResponse(reply.model_dump(), status, {"Location": f"/v1/executions/{taken.execution}"})
 
@@ -88,7 +95,7 @@ for method in METHODS:
         "/{path:whole}",
         receive,
         methods=[method],
-        operation_id=f"receive_{method.lower()}",
+        operation_id=f"deliver_webhook_by_{method.lower()}",
         response_class=JSONResponse,
         status_code=202,
         responses=ANSWERS,

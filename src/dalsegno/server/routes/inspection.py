@@ -15,6 +15,7 @@ from dalsegno.server.access import needs
 from dalsegno.server.large_values import whole
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.route import Route
+from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.schemas.inspection import (
     BarrierInfo,
@@ -33,10 +34,12 @@ class _WorkerInfo(msgspec.Struct):
     queues: tuple[str, ...] = ()
 
 
-@router.get("/executions/{execution}/inspection", dependencies=[needs("read")])
+@router.get(
+    "/executions/{execution}/inspection", operation_id="inspect_execution", dependencies=[needs("read")]
+)
 async def inspection(
     office: TheOffice,
-    execution: Annotated[str, Path(max_length=100)],
+    execution: ExecutionId,
     things: Annotated[bool, Query(description="With what its program awaits, in sentences.")] = False,
     slots: Annotated[bool, Query(description="With what has not arrived at each barrier, by name.")] = False,
 ) -> InspectionInfo:
@@ -85,8 +88,11 @@ async def _served(office: Office) -> set[str]:
     return served
 
 
-@router.get("/programs/{hash}", dependencies=[needs("read")])
-async def program(office: TheOffice, hash: Annotated[str, Path(max_length=200)]) -> ProgramInfo:
+@router.get("/programs/{hash}", operation_id="get_program", dependencies=[needs("read")])
+async def program(
+    office: TheOffice,
+    hash: Annotated[str, Path(max_length=200, description="The content hash of a definition.")],
+) -> ProgramInfo:
     """A definition by its content hash, in its stored form."""
     found = await office.client.stack.archive.definition_by_hash(hash)
     if found is None:

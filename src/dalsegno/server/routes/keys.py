@@ -18,7 +18,9 @@ router = APIRouter(prefix="/keys", tags=["access"], route_class=Route)
 KeyId = Annotated[str, Path(max_length=100, description="The id of a key, or its name.")]
 
 
-@router.post("", status_code=status.HTTP_201_CREATED, dependencies=[needs("admin")])
+@router.post(
+    "", operation_id="create_key", status_code=status.HTTP_201_CREATED, dependencies=[needs("admin")]
+)
 async def add(office: TheOffice, request: KeyRequest, http: Request) -> NewKey:
     """Makes a key and shows it this once. The first key closes an open server. One for remote workers (scope `worker`)
     names the queues whose tasks it may take, or `*`."""
@@ -31,7 +33,7 @@ async def add(office: TheOffice, request: KeyRequest, http: Request) -> NewKey:
     return NewKey(**KeyInfo.of(key).model_dump(), key=text)
 
 
-@router.get("", dependencies=[needs("admin")])
+@router.get("", operation_id="list_keys", dependencies=[needs("admin")])
 async def keys(
     office: TheOffice,
     revoked: Annotated[bool, Query(description="Also those that were revoked.")] = False,
@@ -48,7 +50,7 @@ async def keys(
     return Page(items=items, next=to_cursor(items[-1].id) if len(found) > limit else None)
 
 
-@router.patch("/{key}", dependencies=[needs("admin")])
+@router.patch("/{key}", operation_id="update_key", dependencies=[needs("admin")])
 async def change(office: TheOffice, key: KeyId, request: KeyChange) -> KeyInfo:
     """Changes queues and quotas of a key: here at once, on other servers of this store within seconds."""
     found = await office.doorman.book.find(key)
@@ -58,7 +60,7 @@ async def change(office: TheOffice, key: KeyId, request: KeyChange) -> KeyInfo:
     return KeyInfo.of(changed)
 
 
-@router.delete("/{key}", dependencies=[needs("admin")])
+@router.delete("/{key}", operation_id="revoke_key", dependencies=[needs("admin")])
 async def revoke(office: TheOffice, key: KeyId) -> KeyInfo:
     """Nobody comes in with it any more: here at once, on other servers of this store within seconds."""
     found = await office.doorman.book.find(key)

@@ -23,7 +23,7 @@ Key = Annotated[
 ]
 
 
-@router.get("", dependencies=[needs("read")])
+@router.get("", operation_id="list_limits", dependencies=[needs("read")])
 async def limits(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[LimitInfo]:
     """Keys that operators set a limit for, of which slots are in use, or for which something waits; by key."""
     views = await OperatorLimits(office.client.stack).page(from_cursor(cursor) or "", limit + 1)
@@ -31,20 +31,25 @@ async def limits(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -
     return Page(items=items, next=to_cursor(items[-1].key) if len(views) > limit else None)
 
 
-@router.get("/{key:whole}", dependencies=[needs("read")])
+@router.get("/{key:whole}", operation_id="get_limit", dependencies=[needs("read")])
 async def one(office: TheOffice, key: Key) -> LimitInfo:
     """One key as it is now. A key that nothing has used yet has no limit and no slots in use."""
     return LimitInfo.of(await OperatorLimits(office.client.stack).get(key))
 
 
-@router.put("/{key:whole}", dependencies=[needs("admin")])
+@router.put("/{key:whole}", operation_id="set_limit", dependencies=[needs("admin")])
 async def set_limit(office: TheOffice, key: Key, request: LimitRequest) -> LimitInfo:
     """Sets what holds for a key from now on, in every process, before what definitions say. What runs goes on."""
     limits_of = OperatorLimits(office.client.stack)
     return LimitInfo.of(await limits_of.set(key, request.concurrency, request.rate))
 
 
-@router.delete("/{key:whole}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("admin")])
+@router.delete(
+    "/{key:whole}",
+    operation_id="delete_limit",
+    status_code=status.HTTP_204_NO_CONTENT,
+    dependencies=[needs("admin")],
+)
 async def remove(office: TheOffice, key: Key) -> Response:
     """What definitions say holds again."""
     if not await OperatorLimits(office.client.stack).remove(key):

@@ -16,7 +16,7 @@ class MetricsText(Response):
     media_type = CONTENT_TYPE_LATEST
 
 
-@router.get("/metrics", dependencies=[needs("read")], response_class=MetricsText)
+@router.get("/metrics", operation_id="get_metrics", dependencies=[needs("read")], response_class=MetricsText)
 async def metrics(office: TheOffice) -> MetricsText:
     """Counts of this process, and the state of the store, as Prometheus text."""
     return MetricsText(await exposition(office))

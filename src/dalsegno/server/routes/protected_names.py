@@ -64,21 +64,21 @@ class ProtectedNameList(BaseModel):
     items: list[ProtectedNameInfo]
 
 
-@router.get("", dependencies=[needs("read")])
+@router.get("", operation_id="list_protected_names", dependencies=[needs("read")])
 async def protected_names(office: TheOffice) -> ProtectedNameList:
     """Names that admins protect, and those that credentials list."""
     found = await office.engine.vault.protected_names.all()
     return ProtectedNameList(items=[ProtectedNameInfo.of(each) for each in found])
 
 
-@router.put("/{name:whole}", dependencies=[needs("admin")])
+@router.put("/{name:whole}", operation_id="protect_name", dependencies=[needs("admin")])
 async def protect(office: TheOffice, name: Name, http: Request) -> ProtectedNameInfo:
     """From now on only keys with the scope `admin` deploy under this name or below it with `/`, and change its aliases.
     What is deployed stays. Again is the same."""
     return ProtectedNameInfo.of(await office.engine.vault.protected_names.protect(name, caller_of(http).name))
 
 
-@router.delete("/{name:whole}", status_code=204, dependencies=[needs("admin")])
+@router.delete("/{name:whole}", operation_id="unprotect_name", status_code=204, dependencies=[needs("admin")])
 async def unprotect(office: TheOffice, name: Name) -> None:
     """Ends the protection by an admin. A name that a credential lists stays protected."""
     if not await office.engine.vault.protected_names.unprotect(name):

@@ -27,7 +27,7 @@ def book_of(office: Office) -> ScheduleBook:
     return ScheduleBook(client.stack, client.committer, client.definitions)
 
 
-@router.get("", dependencies=[needs("read")])
+@router.get("", operation_id="list_schedules", dependencies=[needs("read")])
 async def schedules(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[ScheduleInfo]:
     """All schedules that are not over, and those that failed, by name; each with its next time."""
     after = from_cursor(cursor) or ""
@@ -36,7 +36,9 @@ async def schedules(office: TheOffice, limit: Limit = 100, cursor: Cursor = None
     return Page(items=items, next=to_cursor(items[-1].name) if len(found) > limit else None)
 
 
-@router.post("", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")])
+@router.post(
+    "", operation_id="create_schedule", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")]
+)
 async def add(office: TheOffice, request: ScheduleRequest) -> ScheduleInfo:
     """A new schedule. A name that is taken is refused (409), unless `replace` is true."""
     view = await book_of(office).add(
@@ -45,14 +47,14 @@ async def add(office: TheOffice, request: ScheduleRequest) -> ScheduleInfo:
     return ScheduleInfo.of(view)
 
 
-@router.post("/{name:whole}/pause", dependencies=[needs("run")])
+@router.post("/{name:whole}/pause", operation_id="pause_schedule", dependencies=[needs("run")])
 async def pause(office: TheOffice, name: Name) -> ScheduleInfo:
     """No time fires until it is resumed; then those that passed count as missed."""
     await book_of(office).pause(name)
     return await _shown(office, name)
 
 
-@router.post("/{name:whole}/resume", dependencies=[needs("run")])
+@router.post("/{name:whole}/resume", operation_id="resume_schedule", dependencies=[needs("run")])
 async def resume(office: TheOffice, name: Name) -> ScheduleInfo:
     """Its times fire again."""
     await book_of(office).resume(name)
@@ -61,6 +63,7 @@ async def resume(office: TheOffice, name: Name) -> ScheduleInfo:
 
 @router.post(
     "/{name:whole}/trigger",
+    operation_id="trigger_schedule",
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
     responses=USED_BEFORE,
@@ -82,13 +85,18 @@ async def trigger(
     return await answer_for(office, started, response)
 
 
-@router.get("/{name:whole}", dependencies=[needs("read")])
+@router.get("/{name:whole}", operation_id="get_schedule", dependencies=[needs("read")])
 async def schedule(office: TheOffice, name: Name, times: Times = SHOWN_TIMES) -> ScheduleInfo:
     """One schedule, with its next times."""
     return await _shown(office, name, times)
 
 
-@router.put("/{name:whole}", dependencies=[needs("run")], responses={201: {"model": ScheduleInfo}})
+@router.put(
+    "/{name:whole}",
+    operation_id="put_schedule",
+    dependencies=[needs("run")],
+    responses={201: {"model": ScheduleInfo}},
+)
 async def put(office: TheOffice, name: Name, setting: ScheduleSetting, response: Response) -> ScheduleInfo:
     """Creates a schedule (201), or changes what it says (200); what it counted is kept."""
     book, is_new = book_of(office), False
@@ -102,7 +110,12 @@ async def put(office: TheOffice, name: Name, setting: ScheduleSetting, response:
     return ScheduleInfo.of(view)
 
 
-@router.delete("/{name:whole}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("run")])
+@router.delete(
+    "/{name:whole}",
+    operation_id="delete_schedule",
+    status_code=status.HTTP_204_NO_CONTENT,
+    dependencies=[needs("run")],
+)
 async def remove(office: TheOffice, name: Name) -> None:
     """No time fires any more. What it started runs on."""
     await book_of(office).remove(name)

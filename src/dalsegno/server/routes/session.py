@@ -15,7 +15,7 @@ from dalsegno.server.visit import Visit
 router = APIRouter(prefix="/session", tags=["access"], route_class=Route)
 
 
-@router.post("", status_code=status.HTTP_201_CREATED)
+@router.post("", operation_id="sign_in", status_code=status.HTTP_201_CREATED)
 async def sign_in(office: TheOffice, request: SignIn, http: Request, response: Response) -> SessionInfo:
     """Sets a cookie that scripts cannot read and that other sites cannot use. It stands for the key."""
     visit = Visit(http.scope)
@@ -34,7 +34,7 @@ async def sign_in(office: TheOffice, request: SignIn, http: Request, response: R
     return SessionInfo.of(caller, session.expires_at)
 
 
-@router.get("")
+@router.get("", operation_id="get_session")
 async def who(office: TheOffice, http: Request) -> SessionInfo:
     """Who one is here, what one may do, and what is used of the key's quotas."""
     caller, visit = caller_of(http), Visit(http.scope)
@@ -50,7 +50,7 @@ async def who(office: TheOffice, http: Request) -> SessionInfo:
     return SessionInfo.of(caller, ends, use)
 
 
-@router.delete("", status_code=status.HTTP_204_NO_CONTENT)
+@router.delete("", operation_id="sign_out", status_code=status.HTTP_204_NO_CONTENT)
 async def sign_out(office: TheOffice, http: Request, response: Response) -> None:
     """Ends the session at once and removes the cookie."""
     visit = Visit(http.scope)

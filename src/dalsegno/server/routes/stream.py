@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Header, Query, Request
 
 from dalsegno.server.access import caller_of, needs
 from dalsegno.server.office import TheOffice
 from dalsegno.server.route import Route
+from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.stream import (
     EventStream,
     broadcast_of,
@@ -31,6 +32,7 @@ def _event_stream(example: str) -> dict[int | str, dict[str, Any]]:
 
 @router.get(
     "/executions/{execution}/stream",
+    operation_id="stream_execution",
     dependencies=[needs("read")],
     status_code=200,
     response_class=EventStream,
@@ -42,7 +44,7 @@ def _event_stream(example: str) -> dict[int | str, dict[str, Any]]:
 async def stream(
     office: TheOffice,
     request: Request,
-    execution: Annotated[str, Path(max_length=100)],
+    execution: ExecutionId,
     after: Annotated[int, Query(ge=0, le=HIGHEST, description="Number of the last event seen.")] = 0,
     last_event_id: Annotated[
         int | None,
@@ -65,6 +67,7 @@ async def stream(
 
 @router.get(
     "/stream",
+    operation_id="stream_changes",
     dependencies=[needs("read")],
     status_code=200,
     response_class=EventStream,

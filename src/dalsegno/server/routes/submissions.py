@@ -30,6 +30,7 @@ router = APIRouter(tags=["submissions"], route_class=Route)
 
 @router.post(
     "/workflows",
+    operation_id="submit_workflow",
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
     responses={200: {"model": Submission, "description": "The key was used before: that execution"}},
@@ -56,7 +57,7 @@ async def submit(
     return Submission.of(await client.outline(started.execution))
 
 
-@router.post("/workflows/{execution}/trigger", dependencies=[needs("run")])
+@router.post("/workflows/{execution}/trigger", operation_id="trigger_submission", dependencies=[needs("run")])
 async def trigger_workflow(
     office: TheOffice, execution: ExecutionId, request: TriggerRequest | None = None
 ) -> Submission:
@@ -66,7 +67,9 @@ async def trigger_workflow(
     return Submission.of(await office.client.outline(execution))
 
 
-@router.get("/workflows/{execution}/status", dependencies=[needs("read")])
+@router.get(
+    "/workflows/{execution}/status", operation_id="get_submission_status", dependencies=[needs("read")]
+)
 async def workflow_status(office: TheOffice, execution: ExecutionId) -> SubmissionStatus:
     """Its state, and that of every node."""
     view = await outline(office, execution)
@@ -74,7 +77,9 @@ async def workflow_status(office: TheOffice, execution: ExecutionId) -> Submissi
     return SubmissionStatus.with_nodes(view, {name: NodeInfo.of(each) for name, each in found.items()})
 
 
-@router.get("/workflows/{execution}/results", dependencies=[needs("read")])
+@router.get(
+    "/workflows/{execution}/results", operation_id="get_submission_results", dependencies=[needs("read")]
+)
 async def workflow_results(office: TheOffice, execution: ExecutionId) -> SubmissionResults:
     """Every node's output, and the execution's own."""
     await with_results(office, execution)
@@ -85,7 +90,7 @@ async def workflow_results(office: TheOffice, execution: ExecutionId) -> Submiss
     return SubmissionResults.with_results(view, results)
 
 
-@router.post("/executions/{execution}/trigger", dependencies=[needs("run")])
+@router.post("/executions/{execution}/trigger", operation_id="trigger_execution", dependencies=[needs("run")])
 async def trigger(
     office: TheOffice, execution: ExecutionId, request: TriggerRequest | None = None
 ) -> ExecutionInfo:

@@ -29,7 +29,7 @@ router = APIRouter(prefix="/tasks", tags=["remote workers"], route_class=Route)
 TaskId = Annotated[str, Path(max_length=200, description="As it was handed out.")]
 
 
-@router.post("/claim", dependencies=[needs("worker")])
+@router.post("/claim", operation_id="claim_tasks", dependencies=[needs("worker")])
 async def claim(office: TheOffice, asked: ClaimRequest, request: Request) -> Claimed:
     """Takes tasks; waits for the first one if there is none. What is handed out must be confirmed by a heartbeat, or
     completed, within ten seconds; then the worker has it for as long as its heartbeats come. A queue that the key is
@@ -51,7 +51,7 @@ async def claim(office: TheOffice, asked: ClaimRequest, request: Request) -> Cla
     )
 
 
-@router.post("/heartbeat", dependencies=[needs("worker")])
+@router.post("/heartbeat", operation_id="heartbeat_tasks", dependencies=[needs("worker")])
 async def heartbeat(office: TheOffice, asked: HeartbeatRequest, request: Request) -> HeartbeatReply:
     """Keeps the tasks that the worker names. It is told which of them are not its own any more, or never were: a worker
     has only the tasks that it claimed with the same key."""
@@ -61,7 +61,7 @@ async def heartbeat(office: TheOffice, asked: HeartbeatRequest, request: Request
     return HeartbeatReply(lost=lost, lease_seconds=orchestrator.settings.lease)
 
 
-@router.post("/{task}/complete", dependencies=[needs("worker")])
+@router.post("/{task}/complete", operation_id="complete_task", dependencies=[needs("worker")])
 async def complete(office: TheOffice, task: TaskId, given: CompleteRequest, request: Request) -> Accepted:
     """The task's output. The same answer again gets the same reply; one that comes too late gets 409 (`DS-350`); one
     for a task that was claimed with another key gets 403 (`DS-323`)."""
@@ -69,7 +69,7 @@ async def complete(office: TheOffice, task: TaskId, given: CompleteRequest, requ
     return Accepted.of(await orchestrator_of(office).settle(task, given.fence, answer, claimant_of(request)))
 
 
-@router.post("/{task}/fail", dependencies=[needs("worker")])
+@router.post("/{task}/fail", operation_id="fail_task", dependencies=[needs("worker")])
 async def fail(office: TheOffice, task: TaskId, given: FailRequest, request: Request) -> Accepted:
     """The task failed. Its retries and the error strategy of its node decide what follows."""
     answer = Answer(failure=given.error.failure())

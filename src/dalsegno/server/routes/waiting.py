@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 
 from dalsegno.server import deadlines
 from dalsegno.server.access import caller_of, needs
 from dalsegno.server.large_values import whole
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.route import Route
+from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.executions import Execution
 
 router = APIRouter(prefix="/executions", tags=["executions"], route_class=Route)
 
 
-@router.get("/{execution}/wait", dependencies=[needs("read")])
+@router.get("/{execution}/wait", operation_id="wait_for_execution", dependencies=[needs("read")])
 async def wait(
     office: TheOffice,
     request: Request,
-    execution: Annotated[str, Path(max_length=100)],
+    execution: ExecutionId,
     seconds: Annotated[float, Query(ge=0, le=60, description="How long to wait at most.")] = 20,
 ) -> Execution:
     """The execution as soon as it has ended, or as it stands when the time is over. A server that stops answers early:

@@ -19,7 +19,7 @@ router = APIRouter(prefix="/webhooks", tags=["webhooks"], route_class=Route)
 Id = Annotated[str, Path(max_length=100, description="The webhook's id.", examples=["github-push"])]
 
 
-@router.get("", dependencies=[needs("read")])
+@router.get("", operation_id="list_webhooks", dependencies=[needs("read")])
 async def webhooks(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[WebhookInfo]:
     """All webhooks by id, without their secrets."""
     found = await book_of(office).page(from_cursor(cursor) or "", limit + 1)
@@ -27,13 +27,18 @@ async def webhooks(office: TheOffice, limit: Limit = 100, cursor: Cursor = None)
     return Page(items=items, next=to_cursor(items[-1].id) if len(found) > limit else None)
 
 
-@router.get("/{id}", dependencies=[needs("read")])
+@router.get("/{id}", operation_id="get_webhook", dependencies=[needs("read")])
 async def webhook(office: TheOffice, id: Id) -> WebhookInfo:
     """One webhook, without its secret: nothing gives that out."""
     return await _shown(office, await book_of(office).get(id))
 
 
-@router.put("/{id}", dependencies=[needs("admin")], responses={201: {"model": WebhookInfo}})
+@router.put(
+    "/{id}",
+    operation_id="put_webhook",
+    dependencies=[needs("admin")],
+    responses={201: {"model": WebhookInfo}},
+)
 async def put(office: TheOffice, id: Id, setting: WebhookSetting, response: Response) -> WebhookInfo:
     """Creates a webhook (201) or changes it (200). It takes deliveries at once; a `warning` says why it does not."""
     now = office.client.stack.clock.now()
@@ -43,7 +48,12 @@ async def put(office: TheOffice, id: Id, setting: WebhookSetting, response: Resp
     return await _shown(office, made)
 
 
-@router.delete("/{id}", status_code=status.HTTP_204_NO_CONTENT, dependencies=[needs("admin")])
+@router.delete(
+    "/{id}",
+    operation_id="delete_webhook",
+    status_code=status.HTTP_204_NO_CONTENT,
+    dependencies=[needs("admin")],
+)
 async def remove(office: TheOffice, id: Id) -> None:
     """Removes it and its secret. Deliveries are answered with 404 from now on."""
     await book_of(office).remove(id)

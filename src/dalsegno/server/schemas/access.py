@@ -59,7 +59,7 @@ class QuotaSettings(BaseModel):
         return self.model_dump(exclude_unset=True)
 
 
-class Used(BaseModel):
+class QuotaUseInfo(BaseModel):
     """One quota and its use. Rates and streams are those of the server process that answers."""
 
     limit: int | None = Field(default=None, description="Absent: no limit.")
@@ -71,14 +71,14 @@ class Used(BaseModel):
 class QuotaUses(BaseModel):
     """Limits that apply to a key, and what it uses of them."""
 
-    starts_per_minute: Used = Used()
-    bytes_per_minute: Used = Used()
-    open_streams: Used = Used()
-    stored_executions: Used = Used()
+    starts_per_minute: QuotaUseInfo = QuotaUseInfo()
+    bytes_per_minute: QuotaUseInfo = QuotaUseInfo()
+    open_streams: QuotaUseInfo = QuotaUseInfo()
+    stored_executions: QuotaUseInfo = QuotaUseInfo()
 
     @staticmethod
     def of(told: Mapping[str, QuotaUse]) -> QuotaUses:
-        return QuotaUses(**{name: Used(limit=use.limit, used=use.used) for name, use in told.items()})
+        return QuotaUses(**{name: QuotaUseInfo(limit=use.limit, used=use.used) for name, use in told.items()})
 
 
 class KeyRequest(Asked, BaseModel):

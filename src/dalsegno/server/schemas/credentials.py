@@ -102,7 +102,7 @@ class CredentialInfo(BaseModel):
         )
 
 
-class Rotated(BaseModel):
+class RotationReply(BaseModel):
     """What a rotation did."""
 
     model_config = ConfigDict(
@@ -114,5 +114,5 @@ class Rotated(BaseModel):
     unreadable: dict[str, str] = Field(description="Left as they are, and why.")
 
     @classmethod
-    def of(cls, done: Rotation) -> Rotated:
+    def of(cls, done: Rotation) -> RotationReply:
         return cls(rotated=done.rotated, current=done.current, unreadable=done.unreadable)

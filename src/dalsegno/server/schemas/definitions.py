@@ -56,6 +56,21 @@ class DefinitionSource(Asked, BaseModel):
         return made
 
 
+class GraphDocument(BaseModel):
+    """A graph document itself, with `nodes` or with `dag`; see the reference of graphs. It may be the whole body; then
+    `name` and `alias` are parameters of the query."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"example": EXAMPLE_GRAPH})
+
+    name: str | None = Field(default=None, description="The workflow's name.")
+    nodes: list[dict[str, Any]] | None = Field(default=None, description="Its nodes.")
+    edges: list[dict[str, Any]] | None = Field(default=None, description="Its edges.")
+    dag: dict[str, Any] | None = Field(
+        default=None,
+        description="`{nodes: [{id, handler, dependencies, config}]}`, instead of nodes and edges.",
+    )
+
+
 class Checked(BaseModel):
     """What validation found. Nothing was stored."""
 

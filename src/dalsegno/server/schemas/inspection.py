@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from dalsegno.core.body import Awaiting, decode_body
 from dalsegno.engine.scripting.looking import AwaitedThing
@@ -19,6 +19,12 @@ from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.schemas.values import maybe_moment, moment
 
 GRAPH_TOKENS = ("node", "join")
+
+Range = Annotated[
+    tuple[int, int],
+    WithJsonSchema({"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}),
+]
+"""The first and the last number."""
 
 
 class AwaitingInfo(BaseModel):
@@ -144,8 +150,8 @@ class MachineInfo(BaseModel):
     interrupted: bool = Field(default=False, description="Whether it was told, and cleans up.")
     signals: list[str] = Field(description="Signals that it waits for.")
     mailbox: list[str] = Field(description="Names of signals that came and were not taken yet, in order.")
-    awaited: list[tuple[int, int]] = Field(description="Ranges of promises that it waits for.")
-    reachable: list[tuple[int, int]]
+    awaited: list[Range] = Field(description="Ranges of promises that it waits for.")
+    reachable: list[Range] = Field(description="Ranges of promises that its variables can still reach.")
     things: list[ThingInfo] | None = Field(
         default=None, description="What it awaits; only with `things`, and where its code is at hand."
     )

@@ -99,7 +99,7 @@ class WorkerStatus(BaseModel):
         )
 
 
-class Workers(BaseModel):
+class WorkerList(BaseModel):
     workers: list[WorkerStatus]
 
 
@@ -136,7 +136,7 @@ class QueueStatus(BaseModel):
         )
 
 
-class Queues(BaseModel):
+class QueueList(BaseModel):
     queues: list[QueueStatus]
 
 
@@ -255,5 +255,5 @@ class ErrorInfo(BaseModel):
     cure: str
 
 
-class Errors(BaseModel):
+class ErrorList(BaseModel):
     errors: list[ErrorInfo]

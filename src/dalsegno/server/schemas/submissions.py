@@ -68,14 +68,18 @@ class TriggerRequest(Asked, BaseModel):
 class Submission(BaseModel):
     """An execution, and how far it is."""
 
-    execution_id: str = Field(examples=[EXAMPLE_ID])
+    id: str = Field(examples=[EXAMPLE_ID], description="Of the execution.")
+    execution_id: str = Field(
+        examples=[EXAMPLE_ID], deprecated=True, description="The same as `id`, under its earlier name."
+    )
     workflow: str
     version: int
     state: ExecutionState
 
     @classmethod
     def of(cls, view: ExecutionView) -> Submission:
-        return cls(execution_id=view.id, workflow=view.workflow, version=view.version, state=view.state)
+        names = {"id": view.id, "execution_id": view.id}
+        return cls(**names, workflow=view.workflow, version=view.version, state=view.state)
 
 
 class SubmissionStatus(Submission):

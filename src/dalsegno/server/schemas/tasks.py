@@ -33,20 +33,20 @@ Fence = Annotated[int, Field(ge=0, le=2**53, description="As it was handed out."
 
 
 class ClaimRequest(Asked, BaseModel):
-    """``queues`` or ``tasks``, or both: without queues, each task is looked for in the queue of its own name."""
+    """``queues`` or ``tasks``, or both; neither is refused (422). Without queues, each task is looked for in the queue
+    of its own name."""
 
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
             "example": {"worker": "resizer-1", "queues": ["images"], "limit": 1, "wait": 20},
-            "anyOf": [
-                {"required": [name], "properties": {name: {"type": "array"}}} for name in ("queues", "tasks")
-            ],
         },
     )
 
     worker: WorkerName
-    queues: list[QueueName] | None = Field(default=None, min_length=1, max_length=50)
+    queues: list[QueueName] | None = Field(
+        default=None, min_length=1, max_length=50, description="Whose tasks it takes."
+    )
     tasks: list[QueueName] | None = Field(
         default=None, min_length=1, max_length=200, description="Names it can run; others are left to others."
     )

@@ -170,12 +170,15 @@ class WebhookInfo(BaseModel):
 
 
 class HookReply(BaseModel):
-    """What the sender of a delivery is told."""
+    """What the sender of a delivery is told: which execution it started, and its state."""
 
     model_config = ConfigDict(
-        json_schema_extra={"example": {"execution": EXAMPLE_ID, "state": "RUNNING", "repeated": False}}
+        json_schema_extra={
+            "example": {"id": EXAMPLE_ID, "execution": EXAMPLE_ID, "state": "RUNNING", "repeated": False}
+        }
     )
 
-    execution: str
+    id: str = Field(description="Of the execution.")
+    execution: str = Field(deprecated=True, description="The same as `id`, under its earlier name.")
     state: ExecutionState
     repeated: bool = Field(description="The same delivery came before; nothing was started for this one.")
