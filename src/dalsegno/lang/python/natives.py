@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FunctionType
 
 import msgspec
 
@@ -94,6 +94,20 @@ def _find_nested(code: CodeType, path: CodePath, found: dict[CodePath, CodeType]
         place = (*path, ordinal)
         found[place] = inner
         _find_nested(inner, place, found)
+
+
+def code_path(outer: CodeType, inner: CodeType) -> CodePath | None:
+    """How to get from a function's code to that of a function it makes."""
+    found: dict[CodePath, CodeType] = {}
+    _find_nested(outer, (), found)
+    return next((path for path, code in found.items() if code is inner), None)
+
+
+def nested_code(maker: FunctionType, path: str) -> CodeType | None:
+    """The code of a function that another one makes, or None."""
+    found: dict[CodePath, CodeType] = {}
+    _find_nested(maker.__code__, (), found)
+    return found.get(tuple(int(part) for part in path.split(".") if part.isdigit()))
 
 
 def _functions_in(code: CodeType) -> Iterator[CodeType]:
