@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
-from dalsegno.lang.python import verbs
+from dalsegno.lang.python import itertools_spellings, verbs
 from dalsegno.lang.python.annotations import classes_in
 from dalsegno.lang.python.calls import Durable
 from dalsegno.lang.python.homes import home_of
@@ -25,6 +25,7 @@ from dalsegno.lang.python.surroundings import Surroundings
 _VERBS = {
     f"{verb.__module__}.{verb.__qualname__}": verb
     for verb in (
+        *itertools_spellings.OURS.values(),
         verbs.first,
         verbs.gather,
         verbs.log,

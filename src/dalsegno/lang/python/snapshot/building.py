@@ -28,7 +28,7 @@ import msgspec
 from dalsegno.lang.effects import GroupKind
 from dalsegno.lang.promises import Group, Promise, Settled
 from dalsegno.lang.python.annotations import is_model, is_named_tuple
-from dalsegno.lang.python.natives import nested_code
+from dalsegno.lang.python.natives import makes_functions, nested_code
 from dalsegno.lang.python.nested import NestedCall, NestedFunction
 from dalsegno.lang.python.snapshot.caches import LruCache
 from dalsegno.lang.python.snapshot.exceptions import exception_shell, fill_exception
@@ -409,7 +409,7 @@ def _fill_settings(reader: Reader, made: types.FunctionType, written: Row) -> No
 def _closure(reader: Reader, row: Row) -> types.FunctionType:
     """A function that another one has made: its code is found in that one."""
     maker = reader.program.naming.find(row[1])
-    code = nested_code(maker, row[2]) if isinstance(maker, types.FunctionType) else None
+    code = nested_code(maker, row[2]) if makes_functions(maker) else None
     cells = tuple(reader.value(part) for part in row[5 : 5 + row[4]])
     fits = code is not None and code.co_qualname == row[3] and len(code.co_freevars) == len(cells)
     if code is None or not fits or not all(isinstance(cell, CellType) for cell in cells):

@@ -24,6 +24,7 @@ from dalsegno.lang.snapshots import SnapshotError
 if TYPE_CHECKING:
     from dalsegno.lang.python.snapshot.reading import Reader
 
+_OF_TYPING = "__orig_class__"
 _HEAP, _IMMUTABLE = 1 << 9, 1 << 8
 """Flags of types: made at run time; not to be changed. Classes of Python code are the former and not the latter."""
 _PLAIN_LIBRARY = frozenset(
@@ -205,7 +206,7 @@ def _reduced(value: Any, name: str) -> tuple[list[Any], list[Any]] | None:
 
 
 def _attributes(value: Any, layout: Layout) -> tuple[list[str] | None, list[Any]]:
-    """Slots first; what is only cached is left out. None if a name is no text."""
+    """Slots first; what is only cached, or known to nobody but ``typing``, is left out. None if a name is no text."""
     names: list[str] = []
     values: list[Any] = []
     for name, member in layout.slots.items():
@@ -220,7 +221,7 @@ def _attributes(value: Any, layout: Layout) -> tuple[list[str] | None, list[Any]
     for name, item in attributes.items():
         if not isinstance(name, str):
             return None, []
-        if not isinstance(
+        if name != _OF_TYPING and not isinstance(
             inspect.getattr_static(type(value), name, None), functools.cached_property
         ):
             names.append(name)

@@ -16,7 +16,7 @@ from dalsegno.lang.python.calls import Durable
 from dalsegno.lang.python.errors import NotStorable
 from dalsegno.lang.python.exceptions import RECORD, arguments_of, class_names, record_of
 from dalsegno.lang.python.homes import home_of
-from dalsegno.lang.python.natives import code_path
+from dalsegno.lang.python.natives import code_path, makes_functions
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.snapshot.caches import WRAPPER, state_of
 from dalsegno.lang.python.snapshot.complaints import complaint, path_of
@@ -295,10 +295,11 @@ class Writer:
         return self._closure(value)
 
     def _closure(self, value: FunctionType) -> Parts:
+        """Not of Python's library: what its functions make depends on more than they show."""
         code = value.__code__
         maker_name = f"{home_of(str(value.__globals__.get('__name__')))}.{code.co_qualname.partition('.<locals>.')[0]}"
         maker = self._program.naming.find(maker_name)
-        path = code_path(maker.__code__, code) if isinstance(maker, FunctionType) else None
+        path = code_path(maker.__code__, code) if makes_functions(maker) else None
         if path is None:
             raise _Unnamed
         cells = value.__closure__ or ()
