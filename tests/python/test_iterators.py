@@ -25,6 +25,10 @@ def is_small(number: int) -> bool:
     return number < 3
 
 
+def nothing(left: Any, right: Any) -> None:
+    return None
+
+
 MAKERS: dict[str, Callable[[Any], Iterator[Any]]] = {
     "count": lambda of: of.count(5, 2),
     "count of floats": lambda of: of.count(0.5, 0.25),
@@ -40,7 +44,7 @@ MAKERS: dict[str, Callable[[Any], Iterator[Any]]] = {
     "islice of none": lambda of: of.islice(range(8), 0),
     "accumulate": lambda of: of.accumulate([1, 2, 3, 4]),
     "accumulate from a value": lambda of: of.accumulate([1, 2, 30, 4], max, initial=9),
-    "accumulate to None": lambda of: of.accumulate([None, 2, 3], lambda left, right: None),
+    "accumulate to None": lambda of: of.accumulate([None, 2, 3], nothing),
     "accumulate products": lambda of: of.accumulate([1, 2, 3], operator.mul),
     "zip_longest": lambda of: of.zip_longest([1, 2, 3], [4], "ab", fillvalue="-"),
     "product": lambda of: of.product([1, 2], "ab", [7]),

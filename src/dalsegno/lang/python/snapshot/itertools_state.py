@@ -165,10 +165,15 @@ def _choices(kind: type) -> Callable[[Any], Any]:
     return convert
 
 
+_RESULTS_OF_PAIRWISE = len(_referred(itertools.pairwise(()))) - 1
+"""Newer releases keep a tuple for their results, after all else."""
+
+
 def _pairwise(value: Any) -> Any:
-    source, *old = (*_referred(value), None)[:2] if _referred(value) else (None,)
-    begun = len(_referred(value)) > 1
-    return made(own.Pairwise, source=source, old=old[0] if begun else None, begun=begun)
+    referred = _referred(value)
+    found = referred[: len(referred) - _RESULTS_OF_PAIRWISE]
+    source, old = (*found, None, None)[:2]
+    return made(own.Pairwise, source=source, old=old, begun=len(found) > 1)
 
 
 def _take_while(value: Any) -> Any:
