@@ -32,7 +32,7 @@ class Awaiting(ast.NodeTransformer):
     def __init__(self, programs: set[str]) -> None:
         self._programs = programs
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802 - named by ast
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return node  # nested functions and helpers stay as they are
 
     def program(self, node: ast.FunctionDef) -> ast.AsyncFunctionDef:

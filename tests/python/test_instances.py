@@ -61,7 +61,11 @@ def test_the_class_is_asked_for_its_state_and_given_it():
             "variable 'locked' holds, at .parts['lock'], a value of type _thread.lock",
             "Make it again after the await",
         ),
-        (instances.keeps_handle, "variable 'handle' holds, at .lock, a value of type _thread.lock", "register_type"),
+        (
+            instances.keeps_handle,
+            "variable 'handle' holds, at .lock, a value of type _thread.lock",
+            "register_type",
+        ),
     ],
 )
 def test_an_instance_that_cannot_be_stored_is_named_with_its_line(workflow, said, cure):
@@ -154,7 +158,9 @@ def test_an_attribute_never_replaces_the_class():
 def registered(monkeypatch):
     monkeypatch.setattr(registry, "_by_class", {})
     monkeypatch.setattr(registry, "_by_name", {})
-    register_type(instances.Handle, lambda handle: {"name": handle.name}, lambda state: instances.Handle(**state))
+    register_type(
+        instances.Handle, lambda handle: {"name": handle.name}, lambda state: instances.Handle(**state)
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -168,7 +174,9 @@ def test_a_process_that_has_not_registered_the_type_says_what_to_do(monkeypatch)
     program = compile_workflow(instances.keeps_handle)
     data = PythonMachine.start(program, "h").dumps()
     monkeypatch.setattr(registry, "_by_name", {})
-    with pytest.raises(SnapshotError, match=rf"holds a '{HOME}\.Handle', which this process has not registered"):
+    with pytest.raises(
+        SnapshotError, match=rf"holds a '{HOME}\.Handle', which this process has not registered"
+    ):
         PythonMachine.loads(program, data)
 
 

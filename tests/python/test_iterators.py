@@ -157,7 +157,9 @@ def test_loops_over_iterators_do_what_cpython_does(function, argument, hidden, m
 
 
 def test_an_iterator_that_python_hides_is_replaced_by_name(monkeypatch):
-    monkeypatch.setattr(compiling, "ItertoolsSpellings", lambda known: ItertoolsSpellings(known, frozenset(OURS)))
+    monkeypatch.setattr(
+        compiling, "ItertoolsSpellings", lambda known: ItertoolsSpellings(known, frozenset(OURS))
+    )
     program = compile_workflow(local_names)
     assert {"@itertools.chain", "@itertools.count", "@itertools.product"} <= program.outside
 

@@ -446,7 +446,9 @@ async def settings(**named: dt.date):
 
 
 @DurableWorkflow
-async def all_kinds(first: int, second: dt.date | None = None, /, *rest: dt.date, flag: bool = False, **named: int):
+async def all_kinds(
+    first: int, second: dt.date | None = None, /, *rest: dt.date, flag: bool = False, **named: int
+):
     await echo(1)
     return [first, second, [each.year for each in rest], flag, named]
 
@@ -457,12 +459,17 @@ def test_star_parameters_take_what_is_left():
     assert repr(drive(many, [1, 2.0]).result) == "['tuple', 1, 2.0]"
     assert drive(many, None).result == ["tuple"]
     assert settings.bind(start=dt.date(2024, 1, 2)) == {"start": "2024-01-02"}
-    assert drive(settings, {"start": "2024-01-02", "named": "2025-01-01"}).result == {"start": 2024, "named": 2025}
+    assert drive(settings, {"start": "2024-01-02", "named": "2025-01-01"}).result == {
+        "start": 2024,
+        "named": 2025,
+    }
     assert drive(settings, None).result == {}
 
 
 def test_star_parameters_stand_beside_others():
-    inputs = all_kinds.bind(1, dt.date(2023, 1, 1), dt.date(2024, 1, 2), dt.date(2025, 1, 2), flag=True, more=3)
+    inputs = all_kinds.bind(
+        1, dt.date(2023, 1, 1), dt.date(2024, 1, 2), dt.date(2025, 1, 2), flag=True, more=3
+    )
     assert inputs == {
         "first": 1,
         "second": "2023-01-01",

@@ -11,7 +11,19 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from dalsegno import TaskContext, TaskError, WorkflowFailed, first, gather, race, run, signal, sleep, start, timeout
+from dalsegno import (
+    TaskContext,
+    TaskError,
+    WorkflowFailed,
+    first,
+    gather,
+    race,
+    run,
+    signal,
+    sleep,
+    start,
+    timeout,
+)
 from tests.scenarios.stage import Stage
 
 
@@ -105,7 +117,11 @@ def test_star_parameters_of_workflows_and_tasks(stage: Stage) -> None:
     expected = ["a-b-x1", "a", "3.5", "0", 1, 0, [1, 2], [1, 3, 4, 5]]
     day = dt.date(2026, 1, 2)
     assert stage.app.start(listed, day, day, more=1).result(10) == [[2026, 2026], {"more": 1}, *expected]
-    assert stage.app.start("listed", days=["2025-01-02"], more=2).result(10) == [[2025], {"more": 2}, *expected]
+    assert stage.app.start("listed", days=["2025-01-02"], more=2).result(10) == [
+        [2025],
+        {"more": 2},
+        *expected,
+    ]
     assert stage.app.start(listed).result(10) == [[], {}, *expected]
 
 

@@ -60,7 +60,7 @@ class Task:
     defaults: frozenset[str] = frozenset()
     """Parameters that need not be given."""
     signature: inspect.Signature | None = None
-    """Of a function with parameters that cannot all be given by name: ``*rest``, ``**named``, and those before ``/``."""
+    """Of a function with parameters that cannot be given by name: ``*rest``, ``**named``, and those before ``/``."""
 
 
 class TaskTimedOut(NodeError):
@@ -95,11 +95,11 @@ def make_task(function: Callable[..., Any], **options: Any) -> Task:
 def _input_hints(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> dict[str, Any]:
     """What inputs are checked by. A default of None is an annotation too: people write ``x: int = None``."""
     hints = hints_of(function)
-    found = {}
+    found: dict[str, Any] = {}
     for each in parameters:
         hint = hints.get(each.name, Any)
         if each.kind is inspect.Parameter.VAR_POSITIONAL:
-            found[each.name] = list[hint]
+            found[each.name] = list[hint]  # type: ignore[valid-type]
             continue
         if _is_context(each) or hint in UNCHECKED:
             continue
@@ -408,7 +408,7 @@ def _by_signature(
     arguments = {name: _fitting(task, name, value) for name, value in known.items()}
     if named is not None:
         arguments[named] = {name: _fitting(task, named, value) for name, value in further.items()}
-    bound = inspect.BoundArguments(signature, {**arguments, **keywords})  # type: ignore[arg-type]
+    bound = inspect.BoundArguments(signature, {**arguments, **keywords})
     bound.apply_defaults()
     return list(bound.args), bound.kwargs
 

@@ -1,7 +1,5 @@
 """Programs with classes: methods, properties, slots, subclasses of builtins, dataclasses, enums, named tuples."""
 
-# ruff: noqa: SIM102, SIM108, PERF401, FURB136, B007, PLR5501, E731 - programs as people write them
-
 from __future__ import annotations
 
 import abc
@@ -270,7 +268,10 @@ class Matrix:
     def __matmul__(self, other: Matrix) -> Matrix:
         columns = list(zip(*other.rows, strict=True))
         return Matrix(
-            [[sum(a * b for a, b in zip(row, column, strict=True)) for column in columns] for row in self.rows]
+            [
+                [sum(a * b for a, b in zip(row, column, strict=True)) for column in columns]
+                for row in self.rows
+            ]
         )
 
     def __getitem__(self, place: tuple[int, int]) -> float:
@@ -473,7 +474,7 @@ def enumerations(start: str) -> list[Any]:
     return [seen, Rights.WRITE in rights, rights.value, Colour(2) is Colour.GREEN]
 
 
-Point = namedtuple("Point", "x y")  # noqa: PYI024
+Point = namedtuple("Point", "x y")
 
 
 class Person(NamedTuple):
@@ -568,7 +569,13 @@ def copied_by_protocol(value: int) -> list[Any]:
     shared = [versioned, versioned]
     versioned.value += 1
     fixed = fixed * 3
-    return [versioned.value, versioned.lock is object, fixed.parts, shared[0] is shared[1], shared[0] is versioned]
+    return [
+        versioned.value,
+        versioned.lock is object,
+        fixed.parts,
+        shared[0] is shared[1],
+        shared[0] is versioned,
+    ]
 
 
 @functools.total_ordering

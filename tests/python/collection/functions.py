@@ -1,7 +1,5 @@
 """Programs with functions: closures, decorators, caches, iterators, recursion, star parameters, exceptions."""
 
-# ruff: noqa: E731, PERF401, B007, B023, SIM105, FURB, PLW0108, C400, PLW2901, RUF005, PIE804, B904 - as people write them
-
 from __future__ import annotations
 
 import contextlib
@@ -432,7 +430,7 @@ def dispatching(values: list[Any]) -> list[str]:
 def default_arguments(n: int) -> list[Any]:
     functions = [lambda x, by=number: x * by for number in range(3)]
 
-    def collect(item: int, into: list[int] = []) -> list[int]:  # noqa: B006
+    def collect(item: int, into: list[int] = []) -> list[int]:
         into.append(item)
         return into
 

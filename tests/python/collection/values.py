@@ -1,7 +1,5 @@
 """Programs with values: texts, formats, numbers, dates, matching, unpacking, comprehensions, sorting, bits."""
 
-# ruff: noqa: PERF401, B007, E731, FURB, SIM, PLW2901, DTZ001, C4, PLR2004, RUF005 - programs as people write them
-
 from __future__ import annotations
 
 import bisect
@@ -43,7 +41,7 @@ def roman(number: int) -> str:
 def formatted(name: str, amount: float) -> list[str]:
     width, places = 10, 2
     lines = [f"{name:>{width}}|{amount:{width}.{places}f}|{amount!r}"]
-    lines.append("%-5s|%05d" % (name, amount))  # noqa: UP031
+    lines.append("%-5s|%05d" % (name, amount))
     lines.append("{0} {n[0]} {1:,}".format(name, 1234567, n=[1]))
     template = Template("$who owes $$ $what")
     lines.append(template.substitute(who=name, what=amount))
@@ -387,7 +385,7 @@ def exceptions_of_python(n: int) -> list[str]:
             said.append(f"lookup {error}")
         except StopIteration:
             said.append("stop")
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             said.append(f"{type(error).__name__}: {error}")
     return said
 

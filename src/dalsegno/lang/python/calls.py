@@ -111,8 +111,10 @@ class Durable(Generic[P, R]):
         return hints_of(self.function, _closure_names(self.function))
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """The arguments of a call as the input: one parameter's value as it is, several as an object by name; ``*rest`` is
-        a list, and what ``**named`` takes are fields beside the others."""
+        """The arguments of a call as the input: one parameter's value as it is, several as an object by name.
+
+        ``*rest`` is a list, and what ``**named`` takes are fields beside the others.
+        """
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -138,7 +140,9 @@ class Durable(Generic[P, R]):
         """The input has one field of each name."""
         for key in further:
             if key in self.signature.parameters and key != name:
-                raise TypeError(f"{self.kind} '{self.name}': '{key}' in '**{name}' is the name of another parameter")
+                raise TypeError(
+                    f"{self.kind} '{self.name}': '{key}' in '**{name}' is the name of another parameter"
+                )
 
     def decode_result(self, value: Any) -> Any:
         """A result as the function's return annotation says."""

@@ -52,9 +52,9 @@ def _argument(program: PythonProgram, code: FunctionCode, name: str, value: Any)
     annotation = program.surroundings.hints.get(name, Any)
     what = f"workflow '{program.name}': '{name}'"
     if name == code.rest:
-        return tuple(from_plain([] if value is MISSING else copied(value), list[annotation], what))
+        return tuple(from_plain([] if value is MISSING else copied(value), list[annotation], what))  # type: ignore[valid-type]
     if name == code.named:
-        return from_plain({} if value is MISSING else copied(value), dict[str, annotation], what)
+        return from_plain({} if value is MISSING else copied(value), dict[str, annotation], what)  # type: ignore[valid-type]
     if value is MISSING:
         default = program.surroundings.default(name)
         if default is MISSING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-_END = object()
+_END: Any = object()
 
 
 class StoredIterator:

@@ -1,7 +1,7 @@
 """Names of `itertools` in a workflow that mean ours, because Python does not tell how far its own iterators have come.
 
-Python 3.14 hides the place of most of them, and all releases hide that of ``batched``. As with asyncio's names, they are
-replaced in the syntax tree before anything is compiled. Iterators that a called function makes stay Python's.
+Python 3.14 hides the place of most of them, and all releases hide that of ``batched``. As with asyncio's names, they
+are replaced in the syntax tree before anything is compiled. Iterators that a called function makes stay Python's.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _VISIBLE = frozenset(("accumulate", "groupby", "pairwise"))
 
 def _hides_its_place(name: str) -> bool:
     found = vars(itertools).get(name)
-    kind = type(itertools.tee(())[0]) if name == "tee" else found
+    kind: Any = type(itertools.tee(())[0]) if name == "tee" else found
     return found is not None and name not in _VISIBLE and "__reduce__" not in vars(kind)
 
 

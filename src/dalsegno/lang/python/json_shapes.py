@@ -118,17 +118,17 @@ def _union(members: list[Any]) -> Any:
     ]
 
 
-def _class_shape(annotation: Any, kind: type, arguments: tuple[Any, ...]) -> Any:
+def _class_shape(annotation: Any, kind: Any, arguments: tuple[Any, ...]) -> Any:
     inner = [shape_of(each) for each in arguments]
     if kind in _LISTS or kind in _SETS or kind in _MAPPINGS or kind in _BYTES:
         return _abstract(kind, inner)
     if kind in _ITERATORS:
-        whole = list[inner[0]] if inner else list
+        whole = _of(list, *inner[:1])
         return _rebuilt("iterator", lambda: whole, iter, whole)
     if kind in _CONCRETE:
         return _concrete(kind, inner, arguments)
     if kind in (list, dict, set, frozenset, tuple) and arguments:
-        return kind[tuple(inner)]  # type: ignore[index]
+        return _of(kind, *inner)
     if kind.__module__ in ("collections.abc", "typing") or kind is type:
         return Any  # a protocol, which says nothing about JSON
     if annotation is kind and _is_rebuilt_by_fields(kind):
@@ -136,27 +136,32 @@ def _class_shape(annotation: Any, kind: type, arguments: tuple[Any, ...]) -> Any
     return annotation
 
 
+def _of(kind: Any, *inner: Any) -> Any:
+    """``list[int]``, put together at run time; the bare class without arguments."""
+    return kind[inner] if inner else kind
+
+
 def _abstract(kind: type, inner: list[Any]) -> Any:
     if kind in _BYTES:
         return bytes
     if kind in _MAPPINGS:
-        return dict[tuple(inner)] if inner else dict  # type: ignore[misc]
+        return _of(dict, *inner)
     if kind in _SETS:
-        item = tuple[tuple(inner)] if kind is abc.ItemsView and inner else inner[0] if inner else Any  # type: ignore[misc]
-        return set[item]
+        item = _of(tuple, *inner) if kind is abc.ItemsView and inner else inner[0] if inner else Any
+        return _of(set, item)
     item = inner[0] if inner else Any
     if item is Any or item is str:
-        return list[item] | str  # type: ignore[valid-type]  # a text is a sequence of texts
-    return list[item]  # type: ignore[valid-type]
+        return _of(list, item) | str  # a text is a sequence of texts
+    return _of(list, item)
 
 
 def _concrete(kind: type, inner: list[Any], arguments: tuple[Any, ...]) -> Any:
     if kind is collections.deque:
-        whole: Any = list[inner[0]] if inner else list  # type: ignore[valid-type]
+        whole = _of(list, *inner)
     elif kind is collections.Counter:
-        whole = dict[inner[0] if inner else Any, Any]  # type: ignore[misc]
+        whole = _of(dict, inner[0] if inner else Any, Any)
     else:
-        whole = dict[tuple(inner)] if inner else dict  # type: ignore[misc]
+        whole = _of(dict, *inner)
     finish: Callable[[Any], Any] = kind
     if kind is collections.defaultdict:
         made_by = typing.get_origin(arguments[1]) or arguments[1] if arguments else None
@@ -233,7 +238,7 @@ def _typed_dict(name: str, fields: dict[str, tuple[Any, bool]]) -> Any:
 @lru_cache(maxsize=1024)
 def _named_tuple_shape(kind: Any) -> Any:
     defaults = [kind._field_defaults[name] for name in kind._fields if name in kind._field_defaults]
-    made: Any = collections.namedtuple(kind.__name__, kind._fields, defaults=defaults)  # type: ignore[misc]  # noqa: PYI024
+    made: Any = collections.namedtuple(kind.__name__, kind._fields, defaults=defaults)  # noqa: PYI024  # type: ignore[misc]
     hints = hints_of(kind)
     made.__annotations__ = {name: shape_of(hints.get(name, Any)) for name in kind._fields}
     return made

@@ -139,7 +139,7 @@ class Naming:
         return self.name_of(kind)
 
     def find_instance_class(self, name: str) -> type | None:
-        """A class of stored instances. More classes than those that may be named by themselves: nobody can call them."""
+        """A class of stored instances. There are more of them than classes that are values, which could be called."""
         found = self.find_class(name)
         return found if found is not None else self.reach.instance_classes().get(name)
 

@@ -237,11 +237,13 @@ class Reach:
         return name in self._attributes
 
     def instance_classes(self) -> dict[str, type]:
-        """Classes that instances in a snapshot may have, by their full name: those bound in the workflow's module, and in
-        the modules of the functions and classes that its code reads. Python's own are not among them."""
+        """Classes that instances in a snapshot may have, by their full name: those bound in the workflow's module, and
+        in the modules of the functions and classes that its code reads. Python's own are not among them."""
         if self._instance_classes is None:
             self._compute()
-            read = {getattr(thing, "__module__", None) for thing in self._things.values() if _is_own_code(thing)}
+            read = {
+                getattr(thing, "__module__", None) for thing in self._things.values() if _is_own_code(thing)
+            }
             spaces = [self._surroundings.bound()]
             spaces.extend(vars(module) for name in read if (module := sys.modules.get(str(name))) is not None)
             self._instance_classes = {
@@ -307,8 +309,9 @@ class Reach:
 def _is_own_code(thing: Any) -> bool:
     """Whether it is a function or class that is not Python's own."""
     module = getattr(thing, "__module__", None)
-    is_code = isinstance(thing, FunctionType | type) and isinstance(module, str)
-    return is_code and module.partition(".")[0] not in (*sys.stdlib_module_names, "dalsegno")
+    if not isinstance(thing, FunctionType | type) or not isinstance(module, str):
+        return False
+    return module.partition(".")[0] not in (*sys.stdlib_module_names, "dalsegno")
 
 
 def _classes_in(space: Mapping[str, Any]) -> Iterator[type]:

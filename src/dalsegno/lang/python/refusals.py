@@ -94,14 +94,15 @@ class Refusals:
                 f"the async function '{node.name}' stands inside a plain function: define it directly in the workflow, "
                 "or make it a task",
             )
-        for decorator in node.decorator_list if isinstance(node, ast.AsyncFunctionDef) else []:
+        decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+        if isinstance(node, ast.AsyncFunctionDef) and decorators:
             self.refuse(
-                decorator,
+                decorators[0],
                 f"the decorator of the async function '{node.name}' is not supported: its body is run by the workflow "
                 "itself, and what a decorator gives back could not be. Decorate a plain 'def', or write what the "
                 "decorator does into the function",
             )
-        for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else []:
+        for decorator in decorators:
             self.look(decorator)
         self.look(node.args)
         self._body(node)

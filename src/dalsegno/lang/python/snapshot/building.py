@@ -414,8 +414,8 @@ def _closure(reader: Reader, row: Row) -> types.FunctionType:
     fits = code is not None and code.co_qualname == row[3] and len(code.co_freevars) == len(cells)
     if code is None or not fits or not all(isinstance(cell, CellType) for cell in cells):
         raise SnapshotError(
-            f"the stored workflow holds the function '{row[3]}', which '{row[1]}' no longer makes: run the execution with "
-            "the code it was started with"
+            f"the stored workflow holds the function '{row[3]}', which '{row[1]}' no longer makes: run the execution "
+            "with the code it was started with"
         )
     return types.FunctionType(code, maker.__globals__, code.co_name, None, cells)
 
@@ -425,7 +425,7 @@ def _fill_closure(reader: Reader, made: types.FunctionType, row: Row) -> None:
 
 
 def _stored_iterator(reader: Reader, row: Row) -> Any:
-    kind = CLASSES.get(row[1])
+    kind: Any = CLASSES.get(row[1])
     if kind is None or len(row) - 2 != len(slots_of(kind)):
         raise SnapshotError(f"the snapshot holds an iterator that this version does not know: '{row[1]}'")
     return kind.__new__(kind)

@@ -51,7 +51,7 @@ def _type_name(value: Any) -> str:
 
 def _cure(value: Any, role: str) -> str:
     """``role``: what the value itself is to the workflow, where that is known."""
-    kind = type(value)
+    kind: type = type(value)
     if isinstance(value, types.GeneratorType):
         return "Use a list instead: list(…) or […]."
     if hasattr(kind, "__next__") and (role == LOOPED or not hasattr(kind, "__exit__")):
@@ -68,8 +68,8 @@ def _cure(value: Any, role: str) -> str:
         )
     if hasattr(kind, "__del__") and role != MANAGED and not kind.__module__.startswith("_"):
         return (
-            f"{kind.__name__} frees something when an instance goes (__del__). Make it again after the await, or use it "
-            f"inside a task; or say how it is stored: {_registering(kind)}"
+            f"{kind.__name__} frees something when an instance goes (__del__). Make it again after the await, or use "
+            f"it inside a task; or say how it is stored: {_registering(kind)}"
         )
     if layout_of(kind) is not None:
         return (
@@ -96,7 +96,11 @@ def path_of(chain: Sequence[tuple[Any, Any]]) -> str:
 def _step(container: Any, item: Any) -> str:
     if isinstance(container, types.CellType):
         return ""
-    if type(item) in (dict, list, set, tuple) and type(container) is not type(item) and _is_content(container, item):
+    if (
+        type(item) in (dict, list, set, tuple)
+        and type(container) is not type(item)
+        and _is_content(container, item)
+    ):
         return ""
     if isinstance(container, dict):
         return next((f"[{key!r:.40}]" for key, value in container.items() if value is item), " (a key)")

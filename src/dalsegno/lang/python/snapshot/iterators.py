@@ -215,7 +215,7 @@ class DequeIterator(StoredIterator):
         return self.owner[-self.place if self.reverse else self.place - 1]
 
 
-_END = object()
+_END: Any = object()
 
 
 ITERABLE: tuple[type, ...] = (

@@ -1,7 +1,7 @@
 """Where an iterator of `itertools`, or of another kind that Python describes only in part, has come to.
 
-Each becomes an iterator of `itertools_classes` in the same place, which is then stored. Nothing is consumed. Python tells
-the place by ``__reduce__`` up to 3.13, and what an iterator refers to by the garbage collector.
+Each becomes an iterator of `itertools_classes` in the same place, which is then stored. Nothing is consumed. Python
+tells the place by ``__reduce__`` up to 3.13, and what an iterator refers to by the garbage collector.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dalsegno.lang.python.snapshot import iterators
 
 _one_at_a_time = threading.Lock()
 _grouper = type(next(itertools.groupby("a"))[1])
-_tee = type(itertools.tee(())[0])
+_tee: type = type(itertools.tee(())[0])
 _tee_data = getattr(itertools, "_tee_dataobject")  # noqa: B009 - not in the stubs
 
 
@@ -70,7 +70,7 @@ def slots_of(kind: type) -> tuple[str, ...]:
     return tuple(name for each in reversed(kind.__mro__) for name in each.__dict__.get("__slots__", ()))
 
 
-def made(kind: type, **state: Any) -> Any:
+def made(kind: Any, **state: Any) -> Any:
     """An iterator in the middle of its way."""
     found = kind.__new__(kind)
     for name in slots_of(kind):
@@ -151,7 +151,10 @@ def _choices(kind: type) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         _, arguments, *state = _reduced(value)
         pools, length = (arguments, len(arguments)) if kind is own.Product else (arguments[:1], arguments[1])
-        indices, cycles = state[0] if state and kind is own.Permutations else (*state, None)[:1] + ((),)
+        if kind is own.Permutations and state:
+            indices, cycles = state[0]
+        else:
+            indices, cycles = (state[0] if state else None), ()
         fresh = kind(*arguments)
         return made(
             kind,
@@ -288,5 +291,10 @@ CONVERTERS: dict[type, Callable[[Any], Any]] = {
 """From Python's iterators to ours."""
 if "__reduce__" not in vars(itertools.cycle):  # Python 3.14: the places of most are hidden
     for _kind in [*CONVERTERS]:
-        if _kind.__module__ == "itertools" and CONVERTERS[_kind] not in (_accumulate, _group, _group_by, _pairwise):
+        if _kind.__module__ == "itertools" and CONVERTERS[_kind] not in (
+            _accumulate,
+            _group,
+            _group_by,
+            _pairwise,
+        ):
             del CONVERTERS[_kind]

@@ -105,9 +105,13 @@ class Layout:
     """Whether the class says itself what its state is, or how it is set."""
 
 
-@functools.lru_cache(maxsize=2048)
 def layout_of(kind: type) -> Layout | None:
     """None for classes whose instances cannot be stored."""
+    return _layout_of(kind)
+
+
+@functools.lru_cache(maxsize=2048)
+def _layout_of(kind: Any) -> Layout | None:
     base = _base_of(kind)
     is_library = is_of_library(kind) and f"{kind.__module__}.{kind.__qualname__}" not in _PLAIN_LIBRARY
     if base is None or is_library or kind in CONTENTS or hasattr(kind, "__del__"):
@@ -151,12 +155,12 @@ def _is_plain(kind: type, slots: int) -> bool:
 
 
 def _slots(kind: type) -> dict[str, MemberDescriptorType]:
-    found: dict[str, MemberDescriptorType] = {}
-    for each in reversed(kind.__mro__):
-        for name, member in each.__dict__.items():
-            if isinstance(member, MemberDescriptorType):
-                found[name] = member
-    return found
+    return {
+        name: member
+        for each in reversed(kind.__mro__)
+        for name, member in each.__dict__.items()
+        if isinstance(member, MemberDescriptorType)
+    }
 
 
 def _defines(kind: type, *names: str) -> bool:
@@ -232,7 +236,7 @@ def _attributes(value: Any, layout: Layout) -> tuple[list[str] | None, list[Any]
 # -- put together -----------------------------------------------------------------------------------------------
 
 
-def _layout(reader: Reader, name: str, base: str, tag: str) -> tuple[type, Layout]:
+def _layout(reader: Reader, name: str, base: str, tag: str) -> tuple[Any, Layout]:
     kind = reader.instance_class(name)
     layout = layout_of(kind)
     wanted = object if not base else _BY_NAME.get(base)
@@ -250,7 +254,7 @@ def object_shell(reader: Reader, row: Row) -> Any:
         return object.__new__(kind)
     content = CONTENTS[layout.base]
     if content.make is None:
-        return layout.base.__new__(kind)
+        return _new(layout.base, kind)
     written = row[3] if row[0] == Tag.STATEFUL else row[5 + row[4]]
     given = reader.value(written)
     if type(given) is not layout.base:
@@ -258,12 +262,16 @@ def object_shell(reader: Reader, row: Row) -> Any:
     return content.make(kind, given)
 
 
+def _new(base: Any, kind: type) -> Any:
+    """Empty, past a ``__new__`` of the class."""
+    return base.__new__(kind)
+
+
 def fill_object(reader: Reader, made: Any, row: Row) -> None:
     count = row[4]
     names, content = row[5 : 5 + count], row[5 + count]
     values = [reader.value(part) for part in row[6 + count :]]
-    layout = layout_of(type(made))
-    assert layout is not None
+    layout = _layout(reader, row[1], row[2], row[0])[1]
     _fill_content(reader, made, layout, content)
     if row[3]:
         object.__setattr__(made, "__dict__", made)
@@ -271,8 +279,7 @@ def fill_object(reader: Reader, made: Any, row: Row) -> None:
 
 
 def fill_stateful(reader: Reader, made: Any, row: Row) -> None:
-    layout = layout_of(type(made))
-    assert layout is not None
+    layout = _layout(reader, row[1], row[2], row[0])[1]
     _fill_content(reader, made, layout, row[3])
     state = reader.value(row[4])
     reader.wait_for_all()
@@ -288,7 +295,9 @@ def _fill_content(reader: Reader, made: Any, layout: Layout, written: Any) -> No
     try:
         content.fill(made, given)
     except (TypeError, ValueError, AttributeError) as error:
-        raise SnapshotError(f"the snapshot is damaged: a {type(made).__name__} holds no such content") from error
+        raise SnapshotError(
+            f"the snapshot is damaged: a {type(made).__name__} holds no such content"
+        ) from error
 
 
 def reduced_shell(reader: Reader, row: Row) -> Any:

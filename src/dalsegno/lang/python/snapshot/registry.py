@@ -32,11 +32,12 @@ _by_name: dict[str, StoredType] = {}
 
 
 def register_type(kind: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -> None:
-    """Objects of exactly this class are stored as what ``dump`` gives, which may be anything that can be stored, and are
-    made again by ``load``. Registering a class again replaces its functions."""
-    if not isinstance(kind, type):
-        raise UsageError(f"register_type() takes a class, not {type(kind).__name__}")
-    if not callable(dump) or not callable(load):
+    """Objects of exactly this class are stored as what ``dump`` gives, which may be anything that can be stored, and
+    are made again by ``load``. Registering a class again replaces its functions."""
+    given: Any = (kind, dump, load)
+    if not isinstance(given[0], type):
+        raise UsageError(f"register_type() takes a class, not {type(given[0]).__name__}")
+    if not all(map(callable, given)):
         raise UsageError(f"register_type({kind.__name__}): give two functions, dump and load")
     found = StoredType(kind, f"{home_of(kind.__module__)}.{kind.__qualname__}", dump, load)
     _by_class[kind] = _by_name[found.name] = found

@@ -297,7 +297,9 @@ class Writer:
     def _closure(self, value: FunctionType) -> Parts:
         """Not of Python's library: what its functions make depends on more than they show."""
         code = value.__code__
-        maker_name = f"{home_of(str(value.__globals__.get('__name__')))}.{code.co_qualname.partition('.<locals>.')[0]}"
+        maker_name = (
+            f"{home_of(str(value.__globals__.get('__name__')))}.{code.co_qualname.partition('.<locals>.')[0]}"
+        )
         maker = self._program.naming.find(maker_name)
         path = code_path(maker.__code__, code) if makes_functions(maker) else None
         if path is None:
