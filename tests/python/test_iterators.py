@@ -107,7 +107,7 @@ async def groups(words):
         await echo(letter)
         found.append([letter, next(group)])
         await echo(1)
-        for word in group:
+        for word in group:  # noqa: B031 - what is left of it
             await echo(word)
             found.append(word)
             if len(word) > 3:

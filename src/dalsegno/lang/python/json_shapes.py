@@ -238,7 +238,8 @@ def _typed_dict(name: str, fields: dict[str, tuple[Any, bool]]) -> Any:
 @lru_cache(maxsize=1024)
 def _named_tuple_shape(kind: Any) -> Any:
     defaults = [kind._field_defaults[name] for name in kind._fields if name in kind._field_defaults]
-    made: Any = collections.namedtuple(kind.__name__, kind._fields, defaults=defaults)  # noqa: PYI024  # type: ignore[misc]
+    make: Any = collections.namedtuple  # noqa: PYI024 - the fields are known only now
+    made = make(kind.__name__, kind._fields, defaults=defaults)
     hints = hints_of(kind)
     made.__annotations__ = {name: shape_of(hints.get(name, Any)) for name in kind._fields}
     return made

@@ -10,7 +10,7 @@ import collections
 import gc
 import itertools
 import operator
-import threading
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from dalsegno.lang.python import itertools_classes as own
 from dalsegno.lang.python.snapshot import iterators
 
-_one_at_a_time = threading.Lock()
+_WARNING = "Pickle, copy, and deepcopy support will be removed from itertools"
 _grouper = type(next(itertools.groupby("a"))[1])
 _tee: type = type(itertools.tee(())[0])
 _tee_data = getattr(itertools, "_tee_dataobject")  # noqa: B009 - not in the stubs
@@ -79,10 +79,11 @@ def made(kind: Any, **state: Any) -> Any:
 
 
 def _reduced(value: Any) -> tuple[Any, ...]:
-    """Python warns that this will go; here it is asked for only where it is."""
-    with _one_at_a_time, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        found: tuple[Any, ...] = value.__reduce__()
+    """Python 3.12 warns that this will go; here it is asked for only where it is. Segments run in threads, so that
+    warnings cannot be caught: this one is ignored for good."""
+    if sys.version_info >= (3, 12):
+        warnings.filterwarnings("ignore", _WARNING, DeprecationWarning)
+    found: tuple[Any, ...] = value.__reduce__()
     return found
 
 
