@@ -44,7 +44,10 @@ def register_type(kind: type[T], dump: Callable[[T], Any], load: Callable[[Any],
 
 
 def registered(kind: type) -> StoredType | None:
-    return _by_class.get(kind) or _of_library(f"{kind.__module__}.{kind.__qualname__}", kind)
+    found = _by_class.get(kind)
+    if found is not None or kind.__module__ == "builtins":
+        return found
+    return _of_library(f"{kind.__module__}.{kind.__qualname__}", kind)
 
 
 def load_registered(name: str, plain: Any) -> Any:
