@@ -38,7 +38,7 @@ def nothing_called():
     ],
 )
 def test_an_instance_comes_back_as_it_was(workflow, value, result, mode):
-    machine = drive(workflow, value, mode)
+    machine = drive(workflow, value, mode, lossy=True)  # a set may come back in another order
     assert (machine.status, machine.result) == ("completed", result), machine.error
 
 
