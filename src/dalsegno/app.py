@@ -19,7 +19,7 @@ from dalsegno.graph.workflow_limit import front_matter_limit
 from dalsegno.handle import Handle
 from dalsegno.hosting import Host
 from dalsegno.lang.durations import parse_duration
-from dalsegno.lang.python import DurableTask, DurableWorkflow
+from dalsegno.lang.python import DurableTask, DurableWorkflow, register_type
 from dalsegno.model.definition import Definition
 from dalsegno.model.limits import Concurrency, read_concurrency
 from dalsegno.model.retry import RetryPolicy
@@ -201,6 +201,11 @@ class App:
             return function
 
         return register
+
+    def register_type(self, kind: type[R], dump: Callable[[R], Any], load: Callable[[Any], R]) -> None:
+        """Objects of this class may live across an ``await`` of a Python workflow: stored as what ``dump`` gives, made
+        again by ``load``. It holds for the whole process; every worker registers what its workflows keep."""
+        register_type(kind, dump, load)
 
     # -- running ----------------------------------------------------------------------------------------------
 

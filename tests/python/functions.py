@@ -1,9 +1,10 @@
 """Workflows with functions of their own: closures, recursion, nested ``async def``."""
 
-# ruff: noqa: B023, E731, F821, UP037 - odd on purpose
+# ruff: noqa: B008, B023, E731, F821, UP037 - odd on purpose
 
 from __future__ import annotations
 
+from tests.python.library import scaled
 from tests.python.tasks import double, echo, fail
 
 
@@ -55,6 +56,27 @@ async def functions_with_all_parameters(x):
     f.note = "kept"
     await echo(1)
     return [f(1, d=4), f(1, 2, 3, 4, 5, d=6, z=7), f.note, f.__name__]
+
+
+async def decorators_that_await(x):
+    @scaled(await echo(3))
+    @scaled(await double(x))
+    def total(*numbers, start=await echo(100), **named):
+        """Adds all up."""
+        return start + sum(numbers) + sum(named.values())
+
+    await echo(1)
+    first = total(1, 2, a=3)
+    await echo(2)
+    return [first, total.__name__, total.__doc__, total.__wrapped__.__wrapped__(1)]
+
+
+async def nested_async_with_star_parameters(x):
+    async def collect(first, *rest, flag=False, **named):
+        await echo(first)
+        return [first, rest, flag, named]
+
+    return [await collect(x), await collect(1, 2, 3, flag=True, a=await echo(4))]
 
 
 async def recursive_function(x):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from dalsegno.lang.python import DurableTask
@@ -23,6 +24,17 @@ def _raise_declared(value: Any) -> None:
 
 def raising(value: Any) -> None:
     raise Hidden("from the library", data=object())
+
+
+def scaled(by: int) -> Any:
+    def decorate(function: Any) -> Any:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return by * function(*args, **kwargs)
+
+        return wrapper
+
+    return decorate
 
 
 @DurableTask

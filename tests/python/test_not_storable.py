@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import re
 import threading
@@ -19,7 +20,10 @@ from tests.python.tasks import echo
 
 
 class Client:
-    """Neither a dataclass nor anything else that could be rebuilt."""
+    """Frees something when it goes, so it cannot be rebuilt."""
+
+    def __del__(self):
+        pass
 
     def get(self, value):
         return value
@@ -61,10 +65,8 @@ async def alive_generator(x):
 
 
 async def alive_native_iterator(x):
-    import itertools
-
-    for item in itertools.count():
-        await echo(item)
+    for row in csv.reader(["a,b"]):
+        await echo(row)
 
 
 async def alive_match(x):
@@ -172,7 +174,7 @@ COMPLAINTS = [
         "",
     ),
     (alive_generator, "the iterator of a 'for' loop is of type generator", "Use a list instead: list(…)"),
-    (alive_native_iterator, "the iterator of a 'for' loop is of type itertools.count", "Loop over a list"),
+    (alive_native_iterator, "the iterator of a 'for' loop is of type _csv.reader", "Loop over a list"),
     (alive_match, "variable 'found' is of type re.Match", "Make it again after the await"),
     (
         alive_lock,

@@ -178,6 +178,24 @@ def test_objects_are_built_of_nothing_but_their_own_kind(row):
         PythonMachine.loads(program, data)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [*FORBIDDEN, *UNREACHED, "contextlib.contextmanager", "functools.singledispatch", f"{HOME}.harmless"],
+)
+def test_a_function_is_made_by_no_other_than_reached_code(name):
+    program, document = suspended(snapshot_workflows.calls_after_await, "x")
+    row_of(document, "n")[:] = ["cl", name, "0", "helper", 0, None, None, None]
+    with pytest.raises(SnapshotError, match="no longer makes"):
+        PythonMachine.loads(program, edited(document))
+
+
+@pytest.mark.parametrize("row", [["lc", [0], None, False, 0, 0, [0], [0]], ["lc"], ["mf", "x"], ["mf", [0]]])
+def test_caches_and_managers_are_those_of_functions(row):
+    program, data = looping_over(row, ["n", "builtins.len"])
+    with pytest.raises(SnapshotError):
+        PythonMachine.loads(program, data)
+
+
 def test_a_property_is_not_set_by_a_snapshot():
     snapshot_workflows.CALLED.clear()
     program, document = suspended(snapshot_workflows.calls_a_method, "a")
@@ -270,6 +288,25 @@ ROWS = st.one_of(
     st.just(["P", "PosixPath", f"{tempfile.gettempdir()}/dalsegno-canary"]),
     st.sampled_from(["Parcel", "Label", "harmless"]).map(lambda name: ["o", f"{HOME}.{name}", "weight", "x"]),
     st.just(["l", "__import__('os').system('true')"]),
+    st.tuples(
+        st.sampled_from(["ob", "os"]),
+        st.sampled_from([*FORBIDDEN, *UNREACHED, f"{HOME}.Parcel"]),
+        st.integers(0, 6),
+    ).map(lambda three: [three[0], three[1], "", False, 1, "text", None, [three[2]]]),
+    st.tuples(st.sampled_from([*FORBIDDEN, f"{HOME}.Label"]), st.integers(0, 6)).map(
+        lambda pair: ["or", pair[0], "call", [pair[1]], None]
+    ),
+    st.tuples(st.sampled_from([*FORBIDDEN, *UNREACHED]), st.integers(0, 6)).map(
+        lambda pair: ["rt", pair[0], [pair[1]]]
+    ),
+    st.tuples(st.sampled_from(["Map", "StarMap", "TakeWhile"]), st.integers(0, 6), st.integers(0, 6)).map(
+        lambda three: ["is", three[0], [three[1]], [three[2]]]
+    ),
+    st.integers(0, 6).map(lambda place: ["lc", [place], None, False, 0, 0, [place], [place]]),
+    st.sampled_from([*FORBIDDEN, *UNREACHED, "functools.wraps", "contextlib.contextmanager"]).map(
+        lambda name: ["cl", name, "0", f"{name}.<locals>.helper", 0, None, None, None]
+    ),
+    st.integers(0, 6).map(lambda place: ["mf", [place]]),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime as dt
 import decimal
@@ -9,9 +10,11 @@ import enum
 import fractions
 import pathlib
 import types
+import typing
 import uuid
+from collections import abc
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Optional, TypedDict, TypeVar
 
 import msgspec
 import pydantic
@@ -125,6 +128,10 @@ ROUND_TRIPS: list[tuple[Any, Any, Any]] = [
     ([1], Sequence[int], [1]),
     ({"a": 1}, Mapping[str, int], {"a": 1}),
     (4, Annotated[int, msgspec.Meta(ge=0)], 4),
+    (collections.deque([1, 2]), collections.deque[int], [1, 2]),
+    (collections.Counter("aab"), collections.Counter[str], {"a": 2, "b": 1}),
+    (collections.OrderedDict(b=1, a=2), collections.OrderedDict[str, int], {"b": 1, "a": 2}),
+    (collections.ChainMap({"a": 1}), collections.ChainMap[str, int], {"a": 1}),
 ]
 
 
@@ -135,7 +142,162 @@ def test_values_go_out_as_json_and_come_back_by_annotation(value, annotation, pl
     assert to_plain(value, "value") == plain
     back = from_plain(plain, annotation)
     assert back == value
-    assert type(back) is type(value) or annotation is float
+    assert type(back) is type(value)
+
+
+# -- abstract collections ----------------------------------------------------------------------------------------
+
+ITEMS = [
+    abc.Collection,
+    abc.Container,
+    abc.Iterable,
+    abc.MutableSequence,
+    abc.Reversible,
+    abc.Sequence,
+    abc.ValuesView,
+    typing.Collection,
+    typing.Container,
+    typing.Iterable,
+    typing.MutableSequence,
+    typing.Reversible,
+    typing.Sequence,
+]
+SETS = [abc.KeysView, abc.MutableSet, abc.Set, typing.AbstractSet, typing.MutableSet]
+ENTRIES = [abc.Mapping, abc.MutableMapping, typing.Mapping, typing.MutableMapping]
+
+
+@pytest.mark.parametrize("kind", ITEMS, ids=str)
+def test_an_abstract_collection_is_a_list_whose_items_are_converted(kind):
+    assert from_plain(["2024-01-02"], kind[dt.date]) == [dt.date(2024, 1, 2)]
+    assert from_plain([[1]], kind[kind[int]]) == [[1]]
+    assert from_plain([1, "a"], kind) == [1, "a"]
+    assert from_plain(["2024-01-02"], Optional[kind[dt.date]]) == [dt.date(2024, 1, 2)]  # noqa: UP045
+    assert from_plain(None, kind[int] | None) is None
+    assert from_plain({"a": 1}, kind[int] | dict[str, int]) == {"a": 1}
+    with pytest.raises(InvalidInput, match=r"Expected `int`, got `str` - at `\$\[1\]`"):
+        from_plain([1, "a"], kind[int])
+    with pytest.raises(InvalidInput, match="got `int`"):
+        from_plain(5, kind[int])
+
+
+@pytest.mark.parametrize("kind", SETS, ids=str)
+def test_an_abstract_set_is_a_set_whose_items_are_converted(kind):
+    assert from_plain(["2024-01-02"], kind[dt.date]) == {dt.date(2024, 1, 2)}
+    assert type(from_plain([1], kind)) is set
+    assert from_plain([1], kind[int] | None) == {1}
+
+
+@pytest.mark.parametrize("kind", ENTRIES, ids=str)
+def test_an_abstract_mapping_is_a_dict_whose_entries_are_converted(kind):
+    assert from_plain({"1": "2024-01-02"}, kind[int, dt.date]) == {1: dt.date(2024, 1, 2)}
+    assert from_plain({"a": [1]}, kind) == {"a": [1]}
+    assert from_plain({"a": 1}, kind[str, int] | None) == {"a": 1}
+    with pytest.raises(InvalidInput, match="Expected `object`, got `array`"):
+        from_plain([1], kind[str, int])
+
+
+@pytest.mark.parametrize("kind", [abc.Iterator, abc.Generator, typing.Iterator])
+def test_an_iterator_goes_through_the_converted_items(kind):
+    given = kind[dt.date] if kind is not abc.Generator else kind[dt.date, None, None]
+    assert next(from_plain(["2024-01-02"], given)) == dt.date(2024, 1, 2)
+    assert list(from_plain(["2024-01-02"], given | None)) == [dt.date(2024, 1, 2)]
+
+
+@pytest.mark.parametrize("kind", [abc.Iterable[str], abc.Sequence[str], abc.Sequence, abc.Collection[Any]])
+def test_a_text_is_a_sequence_of_texts(kind):
+    assert from_plain("abc", kind) == "abc"
+
+
+@pytest.mark.parametrize("kind", [abc.Callable[[int], int], abc.Hashable, abc.Sized, typing.SupportsInt])
+def test_protocols_say_nothing_about_json(kind):
+    assert from_plain(1, kind) == 1
+
+
+def test_a_default_dict_makes_missing_values_as_its_annotation_says():
+    found = from_plain({"a": [1]}, collections.defaultdict[str, list[int]])
+    assert (found["a"], found["b"]) == ([1], [])
+
+
+def test_sequences_and_views_go_out_as_lists():
+    assert to_plain([range(3), collections.deque("ab"), {"a": 1}.values(), {"a": 1}.keys()], "x") == [
+        [0, 1, 2],
+        ["a", "b"],
+        [1],
+        ["a"],
+    ]
+
+
+@dataclasses.dataclass
+class Track:
+    length: float
+    marks: abc.Iterable[float]
+    label: abc.Sequence[str] | str = ""
+    parts: list[Track] = dataclasses.field(default_factory=list)
+    twice: float = dataclasses.field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.twice = self.length * 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FrozenTrack:
+    length: float = 1
+
+
+class Place(NamedTuple):
+    x: float
+    y: float = 2
+
+
+class Settings(TypedDict):
+    ratio: float
+    inner: NotRequired[list[Settings]]
+
+
+def test_fields_of_classes_are_converted_by_the_same_rules():
+    found = from_plain({"length": 6, "marks": [1, 2.0], "parts": [{"length": 1.0, "marks": []}]}, Track)
+    assert repr(found) == (
+        "Track(length=6, marks=[1, 2.0], label='', "
+        "parts=[Track(length=1.0, marks=[], label='', parts=[], twice=2.0)], twice=12)"
+    )
+    assert repr(from_plain([{"length": 6}, {}], list[FrozenTrack])) == (
+        "[FrozenTrack(length=6), FrozenTrack(length=1)]"
+    )
+    assert repr(from_plain([6], Place)) == "Place(x=6, y=2)"
+    assert repr(from_plain({"ratio": 6, "inner": [{"ratio": 6.0}]}, Settings)) == (
+        "{'ratio': 6, 'inner': [{'ratio': 6.0}]}"
+    )
+    with pytest.raises(
+        InvalidInput, match=r"Expected `float`, got `str` - at `\$\[0\]\.parts\[0\]\.marks\[1\]`"
+    ):
+        from_plain([{"length": 1, "marks": [], "parts": [{"length": 1, "marks": [1, "a"]}]}], list[Track])
+    with pytest.raises(InvalidInput, match="missing required field `length`"):
+        from_plain({}, Track)
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "annotation", [float, float | None, Annotated[float, msgspec.Meta(ge=0)], float | str]
+)
+def test_a_float_takes_integers_as_they_are(annotation):
+    assert repr(from_plain(6, annotation)) == "6"
+    assert repr(from_plain(6.0, annotation)) == "6.0"
+    assert repr(from_plain(10**400, annotation)) == repr(10**400)
+
+
+def test_numbers_inside_collections_stay_what_they_are():
+    assert repr(from_plain([6, 6.0], list[float])) == "[6, 6.0]"
+    assert repr(from_plain([6, 6.0], tuple[float, float])) == "(6, 6.0)"
+    assert repr(from_plain({"a": 6}, dict[str, float])) == "{'a': 6}"
+    assert repr(from_plain([6], set[float])) == "{6}"
+
+
+@pytest.mark.parametrize("value", ["a", True])
+def test_a_float_takes_nothing_but_numbers(value):
+    with pytest.raises(InvalidInput, match="does not fit float: Expected `float`, got `"):
+        from_plain(value, float)
 
 
 @pytest.mark.parametrize(
@@ -271,9 +433,63 @@ def test_one_parameter_takes_the_whole_input():
     assert no_parameters.bind() is None
 
 
+@DurableWorkflow
+async def many(*numbers: float):
+    await echo(1)
+    return [type(numbers).__name__, *numbers]
+
+
+@DurableWorkflow
+async def settings(**named: dt.date):
+    await echo(1)
+    return {name: value.year for name, value in named.items()}
+
+
+@DurableWorkflow
+async def all_kinds(
+    first: int, second: dt.date | None = None, /, *rest: dt.date, flag: bool = False, **named: int
+):
+    await echo(1)
+    return [first, second, [each.year for each in rest], flag, named]
+
+
+def test_star_parameters_take_what_is_left():
+    assert many.bind(1, 2.0) == [1, 2.0]
+    assert many.bind() is None
+    assert repr(drive(many, [1, 2.0]).result) == "['tuple', 1, 2.0]"
+    assert drive(many, None).result == ["tuple"]
+    assert settings.bind(start=dt.date(2024, 1, 2)) == {"start": "2024-01-02"}
+    assert drive(settings, {"start": "2024-01-02", "named": "2025-01-01"}).result == {
+        "start": 2024,
+        "named": 2025,
+    }
+    assert drive(settings, None).result == {}
+
+
+def test_star_parameters_stand_beside_others():
+    inputs = all_kinds.bind(
+        1, dt.date(2023, 1, 1), dt.date(2024, 1, 2), dt.date(2025, 1, 2), flag=True, more=3
+    )
+    assert inputs == {
+        "first": 1,
+        "second": "2023-01-01",
+        "rest": ["2024-01-02", "2025-01-02"],
+        "flag": True,
+        "more": 3,
+    }
+    assert drive(all_kinds, inputs).result == [1, "2023-01-01", [2024, 2025], True, {"more": 3}]
+    assert drive(all_kinds, {"first": 1}).result == [1, None, [], False, {}]
+    with pytest.raises(TypeError, match=r"'rest' in '\*\*named' is the name of another parameter"):
+        all_kinds.bind(1, rest=2)
+
+
 @pytest.mark.parametrize(
     ("workflow", "inputs", "said"),
     [
+        (many, 5, "workflow 'many': 'numbers' does not fit list[float]: Expected `array`, got `int`"),
+        (many, [1, "a"], "Expected `float`, got `str` - at `$[1]`"),
+        (settings, [1], "workflow 'settings': 'named' does not fit"),
+        (all_kinds, {"first": 1, "more": "a"}, "workflow 'all_kinds': 'named' does not fit"),
         (typed, [1], "workflow 'typed' takes 'order', 'at', 'limit': give an object with these fields"),
         (typed, {"limit": 1}, "workflow 'typed' needs 'order', which is not in its input"),
         (typed, {"order": ORDER_JSON, "speed": 1}, "takes 'order', 'at', 'limit', not 'speed'"),

@@ -5,10 +5,25 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import decimal
+import itertools
+import threading
+from collections.abc import Iterable, Sequence
 
 import pytest
 
-from dalsegno import TaskError, WorkflowFailed, first, gather, race, run, signal, sleep, start, timeout
+from dalsegno import (
+    TaskContext,
+    TaskError,
+    WorkflowFailed,
+    first,
+    gather,
+    race,
+    run,
+    signal,
+    sleep,
+    start,
+    timeout,
+)
 from tests.scenarios.stage import Stage
 
 
@@ -37,6 +52,108 @@ def test_arguments_and_results_are_typed_across_tasks(stage: Stage) -> None:
 
     order = Order(1, decimal.Decimal("10.50"), dt.date(2026, 1, 2))
     assert stage.app.start(checkout, order, factor=3).result(10) == decimal.Decimal("63.00")
+
+
+def test_numbers_stay_what_they_are_on_every_way(stage: Stage) -> None:
+    @stage.app.task
+    def half(value: float) -> float:
+        assert type(value) is int or value != int(value) or value == 6.0
+        return value // 2 if type(value) is int else value / 2
+
+    @stage.app.workflow
+    async def child(value: float) -> float:
+        return value
+
+    @stage.app.workflow
+    async def numbers(whole: float, real: float, more: Iterable[float]) -> list[str]:
+        kept = [whole, real, *more]
+        found = [await half(whole), await half(real), await child(whole), await child(real)]
+        return [repr(each) for each in (*kept, *found)]
+
+    @stage.app.workflow
+    async def whole(value: float) -> float:
+        return value
+
+    found = stage.app.start(numbers, 6, 6.0, (1, 2.0)).result(10)
+    assert found == ["6", "6.0", "1", "2.0", "3", "3.0", "6", "6.0"]
+    assert repr(stage.app.start(whole, 6).result(10)) == "6"
+    assert repr(stage.app.start(whole, 6.0).result(10)) == "6.0"
+    assert repr(stage.app.start("whole", 6.0).result(10)) == "6.0"
+
+
+def test_star_parameters_of_workflows_and_tasks(stage: Stage) -> None:
+    @stage.app.task
+    def joined(*words: str, sep: str = "-", **marks: int) -> str:
+        return sep.join([*words, *(f"{name}{value}" for name, value in marks.items())])
+
+    @stage.app.task
+    def total(*numbers: decimal.Decimal) -> decimal.Decimal:
+        return sum(numbers, decimal.Decimal(0))
+
+    @stage.app.task
+    def named(**marks: int) -> int:
+        return sum(marks.values())
+
+    @stage.app.task
+    def placed(first: int, second: int = 2, /, *rest: int, ctx: TaskContext) -> list[int]:
+        assert ctx.execution_id
+        return [first, second, *rest]
+
+    @stage.app.workflow
+    async def listed(*days: dt.date, **options: int) -> list[object]:
+        return [
+            [day.year for day in days],
+            options,
+            await joined("a", "b", x=1),
+            await joined("a", sep="+"),
+            str(await total(decimal.Decimal("1.5"), decimal.Decimal(2))),
+            str(await total()),
+            await named(a=1),
+            await named(),
+            await placed(1),
+            await placed(1, 3, 4, 5),
+        ]
+
+    expected = ["a-b-x1", "a", "3.5", "0", 1, 0, [1, 2], [1, 3, 4, 5]]
+    day = dt.date(2026, 1, 2)
+    assert stage.app.start(listed, day, day, more=1).result(10) == [[2026, 2026], {"more": 1}, *expected]
+    assert stage.app.start("listed", days=["2025-01-02"], more=2).result(10) == [
+        [2025],
+        {"more": 2},
+        *expected,
+    ]
+    assert stage.app.start(listed).result(10) == [[], {}, *expected]
+
+
+class Basket:
+    def __init__(self) -> None:
+        self.items: list[str] = []
+        self.owner = self
+
+
+class Connection:
+    """Nothing that could be stored by itself."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.lock = url, threading.Lock()
+
+
+def test_instances_and_registered_types_live_across_awaits(stage: Stage) -> None:
+    stage.app.register_type(Connection, lambda connection: connection.url, Connection)
+
+    @stage.app.workflow
+    async def collecting(names: Sequence[str]) -> list[object]:
+        basket, connection = Basket(), Connection("db")
+        numbers = itertools.count(1)
+        for name in itertools.chain(names, ["end"]):
+            await signal("next")
+            basket.items.append(f"{next(numbers)} {name}")
+        return [basket.items, basket.owner is basket, connection.url]
+
+    handle = stage.app.start(collecting, ["a", "b"])
+    for _ in range(3):
+        handle.signal("next")
+    assert handle.result(10) == [["1 a", "2 b", "3 end"], True, "db"]
 
 
 def test_objects_keep_their_identity_across_awaits(stage: Stage) -> None:

@@ -59,6 +59,8 @@ class Task:
     """Annotations of those parameters that have one which says something."""
     defaults: frozenset[str] = frozenset()
     """Parameters that need not be given."""
+    signature: inspect.Signature | None = None
+    """Of a function with parameters that cannot be given by name: ``*rest``, ``**named``, and those before ``/``."""
 
 
 class TaskTimedOut(NodeError):
@@ -76,6 +78,7 @@ def make_task(function: Callable[..., Any], **options: Any) -> Task:
     context = next((each.name for each in parameters if _is_context(each)), None)
     rest = tuple(each.name for each in parameters if each.name != context)
     name = options.pop("name", None) or function.__name__
+    by_name = all(each.kind in _BY_NAME for each in parameters)
     return Task(
         name,
         function,
@@ -84,6 +87,7 @@ def make_task(function: Callable[..., Any], **options: Any) -> Task:
         context_parameter=context,
         hints=_input_hints(function, parameters),
         defaults=frozenset(each.name for each in parameters if each.default is not inspect.Parameter.empty),
+        signature=None if by_name else inspect.signature(function),
         **options,
     )
 
@@ -91,17 +95,19 @@ def make_task(function: Callable[..., Any], **options: Any) -> Task:
 def _input_hints(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> dict[str, Any]:
     """What inputs are checked by. A default of None is an annotation too: people write ``x: int = None``."""
     hints = hints_of(function)
-    found = {}
+    found: dict[str, Any] = {}
     for each in parameters:
         hint = hints.get(each.name, Any)
-        if each.kind in _COLLECTING or _is_context(each) or hint in UNCHECKED:
+        if each.kind is inspect.Parameter.VAR_POSITIONAL:
+            found[each.name] = list[hint]  # type: ignore[valid-type]
+            continue
+        if _is_context(each) or hint in UNCHECKED:
             continue
         found[each.name] = Optional[hint] if each.default is None else hint  # noqa: UP045 - a hint may be no class
     return found
 
 
-_COLLECTING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-"""Their annotations are those of single items."""
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def _is_context(parameter: inspect.Parameter) -> bool:
@@ -367,18 +373,52 @@ def _arguments(task: Task, payload: Any, ctx: NodeContext) -> tuple[list[Any], d
         return [], keywords
     if payload is None and task.defaults.issuperset(task.parameters):
         return [], keywords
+    if task.signature is not None:
+        return _by_signature(task, task.signature, payload, keywords)
     if task.hints:
         payload = _typed(task, payload)
     if len(task.parameters) == 1:
         # By name where there is a context, which may stand before it.
         return ([payload], {}) if not keywords else ([], {task.parameters[0]: payload, **keywords})
     if not isinstance(payload, dict):
+        raise _no_object(task)
+    return [], {**payload, **keywords}
+
+
+def _by_signature(
+    task: Task, signature: inspect.Signature, payload: Any, keywords: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """A single ``*rest`` takes a list, ``**named`` the fields that no parameter has the name of."""
+    kinds = {name: signature.parameters[name].kind for name in task.parameters}
+    named = next((name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD), None)
+    if len(kinds) == 1 and named is None:
+        fields = {} if payload is None else {task.parameters[0]: payload}
+    elif isinstance(payload, dict) or payload is None:
+        fields = dict(payload or {})
+    else:
+        raise _no_object(task)
+    known = {name: value for name, value in fields.items() if name in kinds and name != named}
+    further = {name: value for name, value in fields.items() if name not in known}
+    if further and named is None:
         raise NodeError(
-            f"task '{task.name}' takes {', '.join(task.parameters)}; give its input as an object with these fields",
+            f"task '{task.name}' takes {', '.join(task.parameters)}, not '{next(iter(further))}'",
             code="BAD_TASK_INPUT",
             retryable=False,
         )
-    return [], {**payload, **keywords}
+    arguments = {name: _fitting(task, name, value) for name, value in known.items()}
+    if named is not None:
+        arguments[named] = {name: _fitting(task, named, value) for name, value in further.items()}
+    bound = inspect.BoundArguments(signature, {**arguments, **keywords})
+    bound.apply_defaults()
+    return list(bound.args), bound.kwargs
+
+
+def _no_object(task: Task) -> NodeError:
+    return NodeError(
+        f"task '{task.name}' takes {', '.join(task.parameters)}; give its input as an object with these fields",
+        code="BAD_TASK_INPUT",
+        retryable=False,
+    )
 
 
 def _typed(task: Task, payload: Any) -> Any:
@@ -393,7 +433,7 @@ def _typed(task: Task, payload: Any) -> Any:
 
 
 def _fitting(task: Task, name: str, value: Any) -> Any:
-    return from_plain(value, task.hints[name], f"task '{task.name}': '{name}'")
+    return from_plain(value, task.hints.get(name, Any), f"task '{task.name}': '{name}'")
 
 
 @dataclass(frozen=True, slots=True)

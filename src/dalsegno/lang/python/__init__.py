@@ -14,6 +14,7 @@ from dalsegno.lang.python.exceptions import error_value
 from dalsegno.lang.python.inputs import arguments_for
 from dalsegno.lang.python.machine import PythonMachine
 from dalsegno.lang.python.program import PythonProgram
+from dalsegno.lang.python.snapshot.registry import register_type
 from dalsegno.lang.python.typed import from_plain, to_plain
 from dalsegno.lang.python.verbs import cancel, first, gather, log, race, run, signal, sleep, start, timeout
 from dalsegno.lang.python.workflows import DurableWorkflow
@@ -40,6 +41,7 @@ __all__ = [
     "gather",
     "log",
     "race",
+    "register_type",
     "run",
     "signal",
     "sleep",

@@ -111,24 +111,38 @@ class Durable(Generic[P, R]):
         return hints_of(self.function, _closure_names(self.function))
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """The arguments of a call as the input: one parameter's value as it is, several as an object by name."""
+        """The arguments of a call as the input: one parameter's value as it is, several as an object by name.
+
+        ``*rest`` is a list, and what ``**named`` takes are fields beside the others.
+        """
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{self.kind} '{self.name}': {error}") from None
         given: dict[str, Any] = {}
+        parameters = self.signature.parameters
         for name, value in bound.arguments.items():
-            match self.signature.parameters[name].kind:
+            match parameters[name].kind:
                 case inspect.Parameter.VAR_KEYWORD:
+                    self._check_further(value, name)
                     given.update(value)
                 case inspect.Parameter.VAR_POSITIONAL:
                     given[name] = list(value)
                 case _:
                     given[name] = value
         plain = {name: to_plain(value, f"{self.kind} '{self.name}': {name}") for name, value in given.items()}
-        if len(self.signature.parameters) == 1 and len(plain) == 1:
+        takes_whole = [each for each in parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        if len(parameters) == 1 and takes_whole and plain:
             return next(iter(plain.values()))
         return plain or None
+
+    def _check_further(self, further: Mapping[str, Any], name: str) -> None:
+        """The input has one field of each name."""
+        for key in further:
+            if key in self.signature.parameters and key != name:
+                raise TypeError(
+                    f"{self.kind} '{self.name}': '{key}' in '**{name}' is the name of another parameter"
+                )
 
     def decode_result(self, value: Any) -> Any:
         """A result as the function's return annotation says."""

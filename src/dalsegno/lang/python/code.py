@@ -45,3 +45,7 @@ class FunctionCode(Struct, frozen=True):
     """Mask of the variables that a nested function may hold as well."""
     syntax: list[object]
     """The fragments: one wrapper module as written by `syntax_trees`."""
+    rest: str = ""
+    """The parameter that takes all further positional arguments (``*rest``), if there is one."""
+    named: str = ""
+    """The parameter that takes all further keyword arguments (``**named``), if there is one."""

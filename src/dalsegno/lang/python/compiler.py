@@ -73,6 +73,8 @@ class Compiler:
             live=tuple(f"{mask:x}" for mask in masks),
             shared=f"{_mask(shared, variables.all):x}",
             syntax=pack(assembly.writer.module()),
+            rest=node.args.vararg.arg if node.args.vararg is not None else "",
+            named=node.args.kwarg.arg if node.args.kwarg is not None else "",
         )
 
     def _variables(self, waiting: _Waiting) -> _Variables:

@@ -16,6 +16,7 @@ from dalsegno.lang.python.code import FunctionCode
 from dalsegno.lang.python.compiler import Compiler
 from dalsegno.lang.python.errors import Problem, UnsupportedPython
 from dalsegno.lang.python.homes import home_of
+from dalsegno.lang.python.itertools_spellings import ItertoolsSpellings
 from dalsegno.lang.python.natives import futures_of
 from dalsegno.lang.python.program import FORMAT, PythonProgram, StoredProgram
 from dalsegno.lang.python.refusals import Refusals
@@ -124,6 +125,7 @@ def _prepare(definition: ast.AsyncFunctionDef, source: Source, surroundings: Sur
     if refusals.problems:
         problems = sorted(refusals.problems, key=lambda problem: (problem.line, problem.column))
         raise UnsupportedPython(definition.name, problems)
+    ItertoolsSpellings(surroundings.known).replace_in(definition, names_of_function(definition).own)
     name_comprehension_variables(definition)
 
 

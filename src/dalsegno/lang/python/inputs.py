@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from dalsegno.errors import Finding, InvalidInput
+from dalsegno.lang.python.code import FunctionCode
 from dalsegno.lang.python.outcomes import copied
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.typed import from_plain
@@ -15,13 +16,17 @@ MISSING = inspect.Parameter.empty
 
 def arguments_for(program: PythonProgram, inputs: Any) -> list[Any]:
     """In the order of the parameters, typed by their annotations; raises `InvalidInput` if they do not fit."""
-    parameters = program.functions[0].parameters
-    given = _by_name(program, parameters, inputs)
-    return [_argument(program, name, given.get(name, MISSING)) for name in parameters]
+    code = program.functions[0]
+    given = _by_name(program, code, inputs)
+    return [_argument(program, code, name, given.get(name, MISSING)) for name in code.parameters]
 
 
-def _by_name(program: PythonProgram, parameters: tuple[str, ...], inputs: Any) -> dict[str, Any]:
-    """One parameter takes the whole input, several take the fields of an object."""
+def _by_name(program: PythonProgram, code: FunctionCode, inputs: Any) -> dict[str, Any]:
+    """One parameter takes the whole input, several take the fields of an object. Fields that no parameter has the name
+    of are those of ``**named``."""
+    parameters = code.parameters
+    if parameters in ((code.rest,), (code.named,)):
+        return {} if inputs is None else {parameters[0]: inputs}
     if len(parameters) == 1:
         use_default = inputs is None and program.surroundings.default(parameters[0]) is not MISSING
         return {} if use_default else {parameters[0]: inputs}
@@ -30,7 +35,10 @@ def _by_name(program: PythonProgram, parameters: tuple[str, ...], inputs: Any) -
         raise _misfit(
             "", f"workflow '{program.name}' takes {_listed(parameters)}: give an object with these fields"
         )
-    unknown = [name for name in given if name not in parameters]
+    unknown = [name for name in given if name not in parameters or name == code.named]
+    if code.named:
+        further = {name: given[name] for name in unknown}
+        return {**{name: given[name] for name in given if name not in further}, code.named: further}
     if unknown:
         message = f"workflow '{program.name}' takes {_listed(parameters)}, not '{unknown[0]}'"
         raise _misfit(_pointer(unknown[0]), message)
@@ -41,17 +49,22 @@ def _listed(parameters: tuple[str, ...]) -> str:
     return ", ".join(f"'{name}'" for name in parameters) or "no input"
 
 
-def _argument(program: PythonProgram, name: str, value: Any) -> Any:
+def _argument(program: PythonProgram, code: FunctionCode, name: str, value: Any) -> Any:
+    annotation = program.surroundings.hints.get(name, Any)
+    what = f"workflow '{program.name}': '{name}'"
+    if name == code.rest:
+        return tuple(from_plain([] if value is MISSING else copied(value), list[annotation], what))  # type: ignore[valid-type]
+    if name == code.named:
+        return from_plain({} if value is MISSING else copied(value), dict[str, annotation], what)  # type: ignore[valid-type]
     if value is MISSING:
         default = program.surroundings.default(name)
         if default is MISSING:
             raise _misfit("", f"workflow '{program.name}' needs '{name}', which is not in its input")
         return default
-    annotation = program.surroundings.hints.get(name, Any)
     try:
-        return from_plain(copied(value), annotation, f"workflow '{program.name}': '{name}'")
+        return from_plain(copied(value), annotation, what)
     except InvalidInput as error:
-        alone = len(program.functions[0].parameters) == 1
+        alone = len(code.parameters) == 1
         if alone and isinstance(value, dict) and name in value:
             message = (
                 f"{error}; the whole input is '{name}': give the value itself, not an object that holds it"

@@ -5,6 +5,7 @@ still runs."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from types import CellType
 from typing import TYPE_CHECKING, Any
@@ -143,7 +144,13 @@ def _true_or_pop(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
 
 
 def _iterate(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
-    frame.stack[-1] = iter(frame.stack[-1])
+    """Enums give generators, which cannot be stored; their members never change."""
+    value = frame.stack[-1]
+    is_enum = isinstance(value, enum.EnumMeta | enum.Flag) and type(value).__iter__ in _ITERATIONS_OF_ENUMS
+    frame.stack[-1] = iter(tuple(value) if is_enum else value)
+
+
+_ITERATIONS_OF_ENUMS = (enum.EnumMeta.__iter__, enum.Flag.__iter__)
 
 
 _EXHAUSTED = object()

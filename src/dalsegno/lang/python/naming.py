@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
-from dalsegno.lang.python import verbs
+from dalsegno.lang.python import itertools_spellings, verbs
 from dalsegno.lang.python.annotations import classes_in
 from dalsegno.lang.python.calls import Durable
 from dalsegno.lang.python.homes import home_of
@@ -25,6 +25,7 @@ from dalsegno.lang.python.surroundings import Surroundings
 _VERBS = {
     f"{verb.__module__}.{verb.__qualname__}": verb
     for verb in (
+        *itertools_spellings.OURS.values(),
         verbs.first,
         verbs.gather,
         verbs.log,
@@ -78,7 +79,19 @@ class Naming:
         if name is not None and self.find(name) is thing:
             return name
         alias = self._aliases.get(id(thing))
-        return alias if alias is not None and self.find(alias) is thing else None
+        if alias is not None and self.find(alias) is thing:
+            return alias
+        return self._name_in_modules(thing)
+
+    def _name_in_modules(self, thing: Any) -> str | None:
+        """Of what is read from a module that did not define it, such as ``operator.add`` and ``functools.reduce``."""
+        own = getattr(thing, "__name__", None)
+        if not isinstance(own, str):
+            return None
+        for home, module in self._modules.items():
+            if vars(module).get(own) is thing and self.find(f"{home}.{own}") is thing:
+                return f"{home}.{own}"
+        return None
 
     def module_name(self, module: ModuleType) -> str | None:
         name = module.__name__
@@ -117,6 +130,18 @@ class Naming:
         is_own = isinstance(holder, type) and self.reach.permits(holder) and _is_defined_with(holder, found)
         is_imported = prefix in self._imports and self.reach.mentions(rest.rpartition(".")[2])
         return found if (is_own or is_imported) and not is_forbidden(found) else None
+
+    def instance_class_name(self, kind: type) -> str | None:
+        """A name under which `find_instance_class` finds this very class."""
+        name = dotted_name(kind)
+        if name is not None and self.find_instance_class(name) is kind:
+            return name
+        return self.name_of(kind)
+
+    def find_instance_class(self, name: str) -> type | None:
+        """A class of stored instances. There are more of them than classes that are values, which could be called."""
+        found = self.find_class(name)
+        return found if found is not None else self.reach.instance_classes().get(name)
 
     def find_class(self, name: str) -> type | None:
         found = self.find(name)

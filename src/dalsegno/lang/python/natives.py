@@ -4,10 +4,12 @@ from __future__ import annotations
 import __future__
 
 import ast
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FunctionType
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -94,6 +96,26 @@ def _find_nested(code: CodeType, path: CodePath, found: dict[CodePath, CodeType]
         place = (*path, ordinal)
         found[place] = inner
         _find_nested(inner, place, found)
+
+
+def makes_functions(maker: Any) -> TypeGuard[FunctionType]:
+    """Whether functions that it makes may be stored: not those of Python's library and ours."""
+    root = str(getattr(maker, "__module__", "")).partition(".")[0]
+    return isinstance(maker, FunctionType) and root not in sys.stdlib_module_names and root != "dalsegno"
+
+
+def code_path(outer: CodeType, inner: CodeType) -> CodePath | None:
+    """How to get from a function's code to that of a function it makes."""
+    found: dict[CodePath, CodeType] = {}
+    _find_nested(outer, (), found)
+    return next((path for path, code in found.items() if code is inner), None)
+
+
+def nested_code(maker: FunctionType, path: str) -> CodeType | None:
+    """The code of a function that another one makes, or None."""
+    found: dict[CodePath, CodeType] = {}
+    _find_nested(maker.__code__, (), found)
+    return found.get(tuple(int(part) for part in path.split(".") if part.isdigit()))
 
 
 def _functions_in(code: CodeType) -> Iterator[CodeType]:

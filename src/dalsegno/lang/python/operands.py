@@ -56,6 +56,8 @@ def _other_parts(node: ast.AST) -> Iterator[Part]:
         case ast.JoinedStr():
             yield from _texts(node)
         case ast.Lambda() | ast.FunctionDef():
+            if isinstance(node, ast.FunctionDef):
+                yield from _items(node.decorator_list)
             yield from _items(node.args.defaults)
             yield from _items(node.args.kw_defaults)
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():

@@ -190,6 +190,7 @@ def content_of(stored: StoredProgram) -> bytes:
                 code.captured,
             ),
             *(code.live, code.shared, pack(unpack(code.syntax), positions=False)),
+            *((code.rest, code.named) if code.rest or code.named else ()),
         ]
         for code in stored.functions
     ]

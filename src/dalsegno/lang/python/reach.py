@@ -27,7 +27,7 @@ import sys
 import types
 import uuid
 import zoneinfo
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -160,6 +160,7 @@ _DESCRIPTORS = (
     types.ClassMethodDescriptorType,
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
+    type(lru_cache(lambda: None)),
 )
 _MOST_CONTAINED = 10_000
 _DEEPEST = 5
@@ -200,10 +201,12 @@ class Reach:
         self._modules: frozenset[str] = frozenset()
         self._things: dict[int, Any] = {}
         """By identity, and kept alive: what the code reads, and what containers that it reads hold."""
+        self._instance_classes: dict[str, type] | None = None
 
     def forget(self) -> None:
         """The module has got other names."""
         self._is_computed = False
+        self._instance_classes = None
 
     def permits(self, thing: Any) -> bool:
         """Whether a snapshot may name a class or function that stands in, or below, the workflow's module."""
@@ -232,6 +235,23 @@ class Reach:
             return True
         self._compute()
         return name in self._attributes
+
+    def instance_classes(self) -> dict[str, type]:
+        """Classes that instances in a snapshot may have, by their full name: those bound in the workflow's module, and
+        in the modules of the functions and classes that its code reads. Python's own are not among them."""
+        if self._instance_classes is None:
+            self._compute()
+            read = {
+                getattr(thing, "__module__", None) for thing in self._things.values() if _is_own_code(thing)
+            }
+            spaces = [self._surroundings.bound()]
+            spaces.extend(vars(module) for name in read if (module := sys.modules.get(str(name))) is not None)
+            self._instance_classes = {
+                f"{home_of(kind.__module__)}.{kind.__qualname__}": kind
+                for space in spaces
+                for kind in _classes_in(space)
+            }
+        return self._instance_classes
 
     def mentions(self, name: str) -> bool:
         """Whether the code reads an attribute, or imports something, of this name."""
@@ -284,6 +304,29 @@ class Reach:
             found = getattr(found, "__func__", found)  # of a static or class method
         if not rest:
             yield from _callables_in(found)
+
+
+def _is_own_code(thing: Any) -> bool:
+    """Whether it is a function or class that is not Python's own."""
+    module = getattr(thing, "__module__", None)
+    if not isinstance(thing, FunctionType | type) or not isinstance(module, str):
+        return False
+    return module.partition(".")[0] not in (*sys.stdlib_module_names, "dalsegno")
+
+
+def _classes_in(space: Mapping[str, Any]) -> Iterator[type]:
+    """Those bound there, and those defined inside them."""
+    waiting = list(space.values())
+    while waiting:
+        kind = waiting.pop()
+        if isinstance(kind, type) and _is_own_code(kind) and not is_forbidden(kind):
+            yield kind
+            prefix = f"{kind.__qualname__}."
+            waiting.extend(
+                inner
+                for inner in vars(kind).values()
+                if isinstance(inner, type) and inner.__qualname__.startswith(prefix)
+            )
 
 
 def _callables_in(container: Any) -> Iterator[Any]:

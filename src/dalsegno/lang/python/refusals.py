@@ -66,13 +66,6 @@ class Refusals:
         self.problems: list[Problem] = []
 
     def check(self, workflow: ast.AsyncFunctionDef) -> None:
-        for extra, stars, kind in ((workflow.args.vararg, "*", "list"), (workflow.args.kwarg, "**", "dict")):
-            if extra is not None:
-                self.refuse(
-                    extra,
-                    f"a workflow cannot take '{stars}{extra.arg}': its input is stored by parameter name. "
-                    f"Take one parameter that is a {kind}",
-                )
         self._body(workflow)
 
     def refuse(self, node: ast.AST, message: str) -> None:
@@ -101,12 +94,16 @@ class Refusals:
                 f"the async function '{node.name}' stands inside a plain function: define it directly in the workflow, "
                 "or make it a task",
             )
-        for decorator in [] if isinstance(node, ast.Lambda) else node.decorator_list:
+        decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+        if isinstance(node, ast.AsyncFunctionDef) and decorators:
             self.refuse(
-                decorator,
-                "decorators inside a workflow are not supported: define the function at the top of the module, "
-                "or call the decorator where you use it",
+                decorators[0],
+                f"the decorator of the async function '{node.name}' is not supported: its body is run by the workflow "
+                "itself, and what a decorator gives back could not be. Decorate a plain 'def', or write what the "
+                "decorator does into the function",
             )
+        for decorator in decorators:
+            self.look(decorator)
         self.look(node.args)
         self._body(node)
 

@@ -12,14 +12,17 @@ from functools import cached_property
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 
-from dalsegno.lang.python import verbs
+from dalsegno.lang.python import itertools_spellings, verbs
 from dalsegno.lang.python.annotations import hints_of
 from dalsegno.lang.python.asyncio_spellings import OURS, special
 from dalsegno.lang.python.homes import home_of, imported
 from dalsegno.lang.snapshots import SnapshotError
 
-SPECIALS: Mapping[str, CellType] = {special(name): CellType(getattr(verbs, name)) for name in sorted(OURS)}
-"""The verbs that stand for asyncio's."""
+SPECIALS: Mapping[str, CellType] = {
+    **{special(name): CellType(getattr(verbs, name)) for name in sorted(OURS)},
+    **{itertools_spellings.special(name): CellType(made) for name, made in itertools_spellings.OURS.items()},
+}
+"""The verbs that stand for asyncio's, and the iterators that stand for those of itertools."""
 
 
 class Surroundings:

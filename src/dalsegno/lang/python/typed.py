@@ -10,10 +10,11 @@ import enum
 import fractions
 import math
 import pathlib
+import re
 import types
 import typing
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any
@@ -25,6 +26,7 @@ from dalsegno.lang.limits import MAX_NESTING
 from dalsegno.lang.promises import Group, Promise, Settled
 from dalsegno.lang.python.annotations import classes_in, has_declared_fields, is_model
 from dalsegno.lang.python.defaults import has_plain_defaults, with_defaults
+from dalsegno.lang.python.json_shapes import Rebuilt, shape_of
 
 # -- outwards ---------------------------------------------------------------------------------------------------
 
@@ -103,7 +105,7 @@ def _other(value: Any, path: str, depth: int) -> Any:
             return _plain(convert(value), path, depth + 1)
     if isinstance(value, Mapping):
         return _object(value, path, depth)
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | Sequence | ValuesView) and not isinstance(value, memoryview):
         return _plain(list(value), path, depth)
     if isinstance(value, AbstractSet):
         return _plain(_in_order(value), path, depth)
@@ -169,7 +171,18 @@ def from_plain(value: Any, annotation: Any, what: str = "the value") -> Any:
     try:
         return decode(value)
     except (ValueError, TypeError, RecursionError) as error:  # both libraries' own errors are ValueErrors
-        raise InvalidInput(f"{what} does not fit {_shown(annotation)}: {error}") from error
+        raise InvalidInput(f"{what} does not fit {_shown(annotation)}: {_told(error)}") from error
+
+
+_INNER_PLACE = re.compile(r" - at `\$([^`]*)`(?= - at `\$([^`]*)`$)")
+
+
+def _told(error: Exception) -> str:
+    """With one place, from the outside inwards, and with the names that the annotation uses."""
+    text = str(error)
+    while (found := _INNER_PLACE.search(text)) is not None:
+        text = f"{text[: found.start()]} - at `${found[2]}{found[1]}`"
+    return text.replace("int | float", "float")
 
 
 def _shown(annotation: Any) -> str:
@@ -184,28 +197,41 @@ def _decoder(annotation: Any) -> Callable[[Any], Any] | None:
 def _make_decoder(annotation: Any) -> Callable[[Any], Any] | None:
     if annotation in (Any, object, typing.Optional, None) or isinstance(annotation, str | typing.TypeVar):
         return None
-    if _understood(annotation):
-        return _msgspec_decoder(annotation)
+    for shape in (shape_of(annotation), annotation):
+        if _understood(annotation, shape):
+            return _msgspec_decoder(annotation, shape)
     return _pydantic_decoder(annotation) if _involves(annotation, is_model) else None
 
 
-def _msgspec_decoder(annotation: Any) -> Callable[[Any], Any]:
+def _msgspec_decoder(annotation: Any, shape: Any) -> Callable[[Any], Any]:
     def decode(value: Any) -> Any:
-        return msgspec.convert(value, annotation, str_keys=True, dec_hook=_rebuild)
+        return msgspec.convert(value, shape, str_keys=True, dec_hook=_rebuild)
 
     if not _involves(annotation, has_plain_defaults):
         return decode
     return lambda value: with_defaults(decode(value))
 
 
-def _understood(annotation: Any) -> bool:
+def _understood(annotation: Any, shape: Any) -> bool:
     """Whether msgspec can rebuild it: custom classes without fields it cannot, except those of `_rebuild`. (Nor can it
     choose between models.)"""
     try:
-        msgspec.json.Decoder(annotation, dec_hook=_rebuild)
+        for each in _shapes_in(shape):
+            msgspec.json.Decoder(each, dec_hook=_rebuild)
         return not _involves(annotation, _is_opaque)
     except (TypeError, NameError):
         return False
+
+
+def _shapes_in(shape: Any) -> list[Any]:
+    """The shape, and those of what is rebuilt in it."""
+    found, seen = [shape], set()
+    for each in found:
+        for kind in classes_in(each):
+            if isinstance(kind, Rebuilt) and kind not in seen:
+                seen.add(kind)
+                found.append(kind.shape)
+    return found
 
 
 def _involves(annotation: Any, test: Callable[[type], bool]) -> bool:
@@ -224,12 +250,25 @@ def _pydantic_decoder(annotation: Any) -> Callable[[Any], Any]:
 _model_decoder = lru_cache(maxsize=1024)(_pydantic_decoder)
 
 
-def _rebuild(kind: type, value: Any) -> Any:
+def _rebuild(kind: Any, value: Any) -> Any:
+    if isinstance(kind, Rebuilt):
+        return kind.finish(_converted(value, kind.shape))
+    shape = shape_of(kind)
+    if shape is not kind:
+        return _converted(value, shape)
     if is_model(kind):
         return _model_decoder(kind)(value)
     if issubclass(kind, pathlib.PurePath | fractions.Fraction) and isinstance(value, str):
         return kind(value)
     raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
+
+
+def _converted(value: Any, shape: Any) -> Any:
+    """A part of a value. msgspec adds the place of the part to every error but its own."""
+    try:
+        return msgspec.convert(value, shape, str_keys=True, dec_hook=_rebuild)
+    except msgspec.ValidationError as error:
+        raise TypeError(str(error)) from error
 
 
 _KNOWN = (

@@ -28,10 +28,21 @@ import msgspec
 from dalsegno.lang.effects import GroupKind
 from dalsegno.lang.promises import Group, Promise, Settled
 from dalsegno.lang.python.annotations import is_model, is_named_tuple
+from dalsegno.lang.python.natives import makes_functions, nested_code
 from dalsegno.lang.python.nested import NestedCall, NestedFunction
+from dalsegno.lang.python.snapshot.caches import LruCache
 from dalsegno.lang.python.snapshot.exceptions import exception_shell, fill_exception
 from dalsegno.lang.python.snapshot.iterators import ITERABLE, MAKERS, DictIterator, SetIterator
-from dalsegno.lang.python.snapshot.stored import Row, Tag
+from dalsegno.lang.python.snapshot.itertools_state import CLASSES, slots_of
+from dalsegno.lang.python.snapshot.objects import (
+    fill_object,
+    fill_reduced,
+    fill_stateful,
+    object_shell,
+    reduced_shell,
+)
+from dalsegno.lang.python.snapshot.registry import load_registered
+from dalsegno.lang.python.snapshot.stored import FUNCTION_NAMES, Row, Tag
 from dalsegno.lang.python.timeouts import Timeout
 from dalsegno.lang.snapshots import SnapshotError
 
@@ -52,11 +63,11 @@ class NotYet(Exception):
 def _name(reader: Reader, row: Row) -> Any:
     found = reader.program.naming.find(row[1])
     if found is None:
-        raise _unknown(row[1])
+        raise unknown(row[1])
     return found
 
 
-def _unknown(name: str) -> SnapshotError:
+def unknown(name: str) -> SnapshotError:
     return SnapshotError(
         f"the stored workflow uses '{name}', which its module does not know in this process, or its code does not "
         "reach: import it there under its old name, or run the execution with the code it was started with"
@@ -66,7 +77,7 @@ def _unknown(name: str) -> SnapshotError:
 def _class(reader: Reader, name: str, test: Callable[[type], bool]) -> Any:
     found = reader.program.naming.find_class(name)
     if found is None:
-        raise _unknown(name)
+        raise unknown(name)
     if not test(found):
         raise SnapshotError(
             f"the class '{name}' has changed: it is not of the kind it was when it was stored"
@@ -77,7 +88,7 @@ def _class(reader: Reader, name: str, test: Callable[[type], bool]) -> Any:
 def _durable(reader: Reader, row: Row) -> Any:
     found = reader.program.naming.durable(row[1], row[2])
     if found is None:
-        raise _unknown(row[2])
+        raise unknown(row[2])
     options = reader.value(row[3])
     return found if options is None else found.with_options(**options)
 
@@ -85,7 +96,7 @@ def _durable(reader: Reader, row: Row) -> Any:
 def _module(reader: Reader, row: Row) -> Any:
     found = reader.program.naming.stored_module(row[1])
     if found is None:
-        raise _unknown(row[1])
+        raise unknown(row[1])
     return found
 
 
@@ -201,6 +212,25 @@ def _group(reader: Reader, row: Row) -> Group:
     return Group(kind, items, shape=shape)
 
 
+def _frozen_set(reader: Reader, row: Row) -> frozenset[Any]:
+    items = reader.values(row[1:])
+    reader.wait_for_keys(items)
+    return frozenset(items)
+
+
+def _registered(reader: Reader, row: Row) -> Any:
+    plain = reader.value(row[2])
+    reader.wait_for(row[2])
+    return load_registered(row[1], plain)
+
+
+def _manager(reader: Reader, row: Row) -> Any:
+    function = reader.value(row[1])
+    if not isinstance(function, types.FunctionType):
+        raise SnapshotError("the snapshot is damaged: a context manager is made by something else")
+    return contextlib.contextmanager(function)
+
+
 BUILDERS: dict[str, Build] = {
     Tag.BIG_INT: lambda reader, row: int(row[1], 16),
     Tag.SPECIAL_FLOAT: lambda reader, row: float(row[1]),
@@ -210,7 +240,7 @@ BUILDERS: dict[str, Build] = {
     Tag.COMPLEX: lambda reader, row: complex(row[1]),
     Tag.BYTES: lambda reader, row: base64.b64decode(row[1]),
     Tag.TUPLE: lambda reader, row: tuple(reader.values(row[1:])),
-    Tag.FROZENSET: lambda reader, row: frozenset(reader.values(row[1:])),
+    Tag.FROZENSET: _frozen_set,
     Tag.DECIMAL: lambda reader, row: decimal.Decimal(row[1]),
     Tag.UUID: lambda reader, row: uuid.UUID(row[1]),
     Tag.FRACTION: lambda reader, row: fractions.Fraction(row[1]),
@@ -239,6 +269,8 @@ BUILDERS: dict[str, Build] = {
     Tag.ITERATOR: _iterator,
     Tag.DICT_VIEW: _dict_view,
     Tag.SUPPRESS: _suppress,
+    Tag.MANAGER: _manager,
+    Tag.REGISTERED: _registered,
 }
 
 
@@ -251,6 +283,7 @@ def _fill_list(reader: Reader, made: list[Any], row: Row) -> None:
 
 def _fill_dict(reader: Reader, made: dict[Any, Any], row: Row) -> None:
     entries = list(reader.entries(row[1:]))
+    reader.wait_for_keys(key for key, _ in entries)
     made.clear()
     made.update(entries)
 
@@ -261,11 +294,15 @@ def _fill_default_dict(reader: Reader, made: collections.defaultdict[Any, Any], 
 
 
 def _fill_counter(reader: Reader, made: collections.Counter[Any], row: Row) -> None:
-    made.update(dict(reader.entries(row[1:])))
+    entries = list(reader.entries(row[1:]))
+    reader.wait_for_keys(key for key, _ in entries)
+    made.update(dict(entries))
 
 
 def _fill_set(reader: Reader, made: set[Any], row: Row) -> None:
-    made.update(reader.values(row[1:]))
+    items = reader.values(row[1:])
+    reader.wait_for_keys(items)
+    made.update(items)
 
 
 def _fill_deque(reader: Reader, made: collections.deque[Any], row: Row) -> None:
@@ -355,10 +392,56 @@ def _function(reader: Reader, row: Row) -> types.FunctionType:
 
 
 def _fill_function(reader: Reader, made: types.FunctionType, row: Row) -> None:
-    defaults, keyword_defaults, attributes = (reader.value(part) for part in row[4 + row[3] :])
+    _fill_settings(reader, made, row[4 + row[3] :])
+
+
+def _fill_settings(reader: Reader, made: types.FunctionType, written: Row) -> None:
+    """Names only if they are not those of the definition."""
+    defaults, keyword_defaults, attributes, *names = (reader.value(part) for part in written)
     made.__defaults__ = defaults
     made.__kwdefaults__ = keyword_defaults
     made.__dict__.update(attributes or {})
+    for name, value in names[0].items() if names else ():
+        if name in FUNCTION_NAMES and (value is None or isinstance(value, str)):
+            setattr(made, name, value)
+
+
+def _closure(reader: Reader, row: Row) -> types.FunctionType:
+    """A function that another one has made: its code is found in that one."""
+    maker = reader.program.naming.find(row[1])
+    code = nested_code(maker, row[2]) if makes_functions(maker) else None
+    cells = tuple(reader.value(part) for part in row[5 : 5 + row[4]])
+    fits = code is not None and code.co_qualname == row[3] and len(code.co_freevars) == len(cells)
+    if code is None or not fits or not all(isinstance(cell, CellType) for cell in cells):
+        raise SnapshotError(
+            f"the stored workflow holds the function '{row[3]}', which '{row[1]}' no longer makes: run the execution "
+            "with the code it was started with"
+        )
+    return types.FunctionType(code, maker.__globals__, code.co_name, None, cells)
+
+
+def _fill_closure(reader: Reader, made: types.FunctionType, row: Row) -> None:
+    _fill_settings(reader, made, row[5 + row[4] :])
+
+
+def _stored_iterator(reader: Reader, row: Row) -> Any:
+    kind: Any = CLASSES.get(row[1])
+    if kind is None or len(row) - 2 != len(slots_of(kind)):
+        raise SnapshotError(f"the snapshot holds an iterator that this version does not know: '{row[1]}'")
+    return kind.__new__(kind)
+
+
+def _fill_stored_iterator(reader: Reader, made: Any, row: Row) -> None:
+    for name, part in zip(slots_of(type(made)), row[2:], strict=True):
+        setattr(made, name, reader.value(part))
+
+
+def _fill_cache(reader: Reader, made: LruCache, row: Row) -> None:
+    state = [reader.value(part) for part in row[1:]]
+    if len(state) != 7 or not isinstance(state[0], types.FunctionType):
+        raise SnapshotError("the snapshot is damaged: a cache has no function")
+    reader.wait_for_keys(state[5])
+    made.restore(state)
 
 
 def _fill_nested(reader: Reader, made: NestedFunction, row: Row) -> None:
@@ -421,4 +504,10 @@ SHELLS: dict[str, tuple[Build, Fill]] = {
     Tag.DICT_ITERATOR: (_dict_iterator, _fill_dict_iterator),
     Tag.SET_ITERATOR: (_set_iterator, _fill_set_iterator),
     Tag.EXCEPTION: (exception_shell, fill_exception),
+    Tag.CLOSURE: (_closure, _fill_closure),
+    Tag.STORED_ITERATOR: (_stored_iterator, _fill_stored_iterator),
+    Tag.CACHE: (lambda reader, row: LruCache(), _fill_cache),
+    Tag.OBJECT: (object_shell, fill_object),
+    Tag.STATEFUL: (object_shell, fill_stateful),
+    Tag.REDUCED: (reduced_shell, fill_reduced),
 }

@@ -12,13 +12,14 @@ from dalsegno.lang.python.annotations import is_model
 from dalsegno.lang.python.frames import Frame
 from dalsegno.lang.python.opcodes import Op
 from dalsegno.lang.python.reach import is_forbidden
+from dalsegno.lang.python.snapshot.objects import layout_of
 
 LOOPED = "the iterator of a 'for' loop"
 MANAGED = "the context manager of a 'with' block"
 
 _KINDS = (
     "plain data, tuples, sets, bytes, dates, Decimal, UUID, Enum members, dataclasses, Pydantic models, named tuples, "
-    "functions, promises"
+    "instances of classes that the workflow's module names, functions, promises"
 )
 
 
@@ -50,7 +51,7 @@ def _type_name(value: Any) -> str:
 
 def _cure(value: Any, role: str) -> str:
     """``role``: what the value itself is to the workflow, where that is known."""
-    kind = type(value)
+    kind: type = type(value)
     if isinstance(value, types.GeneratorType):
         return "Use a list instead: list(…) or […]."
     if hasattr(kind, "__next__") and (role == LOOPED or not hasattr(kind, "__exit__")):
@@ -65,9 +66,26 @@ def _cure(value: Any, role: str) -> str:
         return (
             f"Import the class {kind.__name__} in the workflow's module, so that another process can find it."
         )
+    if hasattr(kind, "__del__") and role != MANAGED and not kind.__module__.startswith("_"):
+        return (
+            f"{kind.__name__} frees something when an instance goes (__del__). Make it again after the await, or use "
+            f"it inside a task; or say how it is stored: {_registering(kind)}"
+        )
+    if layout_of(kind) is not None:
+        return (
+            f"Import the class {kind.__name__} in the workflow's module, so that another process can find it; "
+            f"or say how it is stored: {_registering(kind)}"
+        )
     if role == MANAGED:
         return "Use it inside a task, or let its 'with' block end before the await."
-    return f"Make it again after the await, or use it inside a task: what lives across an await must be {_KINDS}."
+    return (
+        f"Make it again after the await, or use it inside a task: what lives across an await must be {_KINDS}. "
+        f"Or say how it is stored: {_registering(kind)}"
+    )
+
+
+def _registering(kind: type) -> str:
+    return f"app.register_type({kind.__name__}, dump, load)."
 
 
 def path_of(chain: Sequence[tuple[Any, Any]]) -> str:
@@ -78,6 +96,12 @@ def path_of(chain: Sequence[tuple[Any, Any]]) -> str:
 def _step(container: Any, item: Any) -> str:
     if isinstance(container, types.CellType):
         return ""
+    if (
+        type(item) in (dict, list, set, tuple)
+        and type(container) is not type(item)
+        and _is_content(container, item)
+    ):
+        return ""
     if isinstance(container, dict):
         return next((f"[{key!r:.40}]" for key, value in container.items() if value is item), " (a key)")
     if isinstance(container, list | tuple):
@@ -86,6 +110,11 @@ def _step(container: Any, item: Any) -> str:
         if value is item:
             return f".{name}"
     return f" ({type(container).__name__})"
+
+
+def _is_content(container: Any, item: Any) -> bool:
+    """Whether it is what a subclass of a builtin holds."""
+    return isinstance(container, type(item)) and len(container) == len(item) and container == item
 
 
 def _attributes(container: Any) -> Iterator[tuple[str, Any]]:

@@ -25,8 +25,11 @@ from typing import Any, TypeAlias
 
 from dalsegno.lang.promises import Group, Settled
 from dalsegno.lang.python.annotations import is_model, is_named_tuple
+from dalsegno.lang.python.itertools_classes import Filter
 from dalsegno.lang.python.nested import NestedCall, NestedFunction
 from dalsegno.lang.python.snapshot import iterators
+from dalsegno.lang.python.snapshot.caches import LruCache
+from dalsegno.lang.python.snapshot.itertools_state import CLASSES, CONVERTERS, made, slots_of
 from dalsegno.lang.python.snapshot.stored import Tag
 from dalsegno.lang.python.timeouts import Timeout
 
@@ -98,7 +101,39 @@ def _call(value: NestedCall) -> Parts:
 def _iterator(value: Any) -> Parts:
     maker, arguments, *state = value.__reduce__()
     place = state[0] if state else None
+    combine = _COMBINED.get(type(value))
+    if combine is not None and not all(map(_is_plain_source, _sources(value, arguments))):
+        return _stored_iterator(combine(arguments, place))
     return [Tag.ITERATOR, maker.__name__], [place, *arguments]
+
+
+def _sources(value: Any, arguments: Sequence[Any]) -> Sequence[Any]:
+    if type(value) is enumerate:
+        return arguments[:1]
+    return arguments if type(value) is zip else arguments[1:]
+
+
+def _is_plain_source(source: Any) -> bool:
+    """Whether Python's iterators can be made over it again without running code of a user."""
+    return isinstance(source, iterators.ITERABLE) or type(source) in _BY_TYPE
+
+
+_COMBINED: dict[type, Callable[[Any, Any], Any]] = {
+    enumerate: lambda arguments, _: made(iterators.Enumerate, source=arguments[0], place=arguments[1]),
+    zip: lambda arguments, strict: made(iterators.Zip, sources=tuple(arguments), strict=bool(strict)),
+    map: lambda arguments, _: made(iterators.Map, function=arguments[0], sources=tuple(arguments[1:])),
+    filter: lambda arguments, _: made(Filter, predicate=arguments[0], source=arguments[1], wanted=True),
+}
+"""Python's iterators over others, as ours."""
+
+
+def _stored_iterator(value: Any) -> Parts:
+    kind = type(value)
+    return [Tag.STORED_ITERATOR, kind.__name__], [getattr(value, name) for name in slots_of(kind)]
+
+
+def _converted(convert: Callable[[Any], Any]) -> Callable[[Any], Parts]:
+    return lambda value: _stored_iterator(convert(value))
 
 
 _EXHAUSTED: Parts = [Tag.ITERATOR, "iter"], [0, ()]
@@ -176,6 +211,9 @@ _BY_TYPE: dict[type, Callable[[Any], Parts]] = {
     iterators.SET_ITERATOR: _set_iterator,
     contextlib.suppress: _suppress,
     **dict.fromkeys(iterators.REDUCIBLE, _iterator),
+    **dict.fromkeys(CLASSES.values(), _stored_iterator),
+    **{kind: _converted(convert) for kind, convert in CONVERTERS.items()},
+    LruCache: lambda value: ([Tag.CACHE], value.state()),
     **dict.fromkeys(iterators.DICT_ITERATORS, _dict_iterator),
     **dict.fromkeys(iterators.DICT_VIEWS, _dict_view),
     **dict.fromkeys(iterators.REVERSED_DICT_ITERATORS, _rest_of_iterator),

@@ -6,10 +6,13 @@ its order, and the order of a set is another one in another process, so what rem
 
 from __future__ import annotations
 
+import collections
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Literal, TypeAlias
+
+from dalsegno.lang.python.itertools_classes import StoredIterator
 
 View: TypeAlias = Literal["keys", "values", "items"]
 
@@ -44,8 +47,14 @@ DICT_ITERATORS: dict[type, View] = {
     type(iter({}.items())): "items",
 }
 REVERSED_DICT_ITERATORS: frozenset[type] = frozenset(
-    (type(reversed({})), type(reversed({}.values())), type(reversed({}.items())))
+    (
+        type(reversed({})),
+        type(reversed({}.values())),
+        type(reversed({}.items())),
+        type(iter(collections.OrderedDict())),
+    )
 )
+"""And those of ordered dicts: they describe themselves by what is left."""
 SET_ITERATOR: type = type(iter(set()))
 
 DICT_VIEWS: dict[type, View] = {
@@ -105,6 +114,110 @@ class SetIterator:
         return self.remaining.pop()
 
 
+class Enumerate(StoredIterator):
+    __slots__ = ("place", "source")
+    place: int
+    source: Iterator[Any]
+
+    def __next__(self) -> Any:
+        item = next(self.source)
+        self.place += 1
+        return self.place - 1, item
+
+
+class Zip(StoredIterator):
+    __slots__ = ("sources", "strict")
+    sources: tuple[Iterator[Any], ...]
+    strict: bool
+
+    def __next__(self) -> Any:
+        found = []
+        for number, source in enumerate(self.sources):
+            item = next(source, _END)
+            if item is _END:
+                self._check(number)
+                raise StopIteration
+            found.append(item)
+        if not found:
+            raise StopIteration
+        return tuple(found)
+
+    def _check(self, ended: int) -> None:
+        if not self.strict:
+            return
+        if ended:
+            raise ValueError(f"zip() argument {ended + 1} is shorter than argument{_before(ended)}")
+        for number, source in enumerate(self.sources[1:], 1):
+            if next(source, _END) is not _END:
+                raise ValueError(f"zip() argument {number + 1} is longer than argument{_before(number)}")
+
+
+def _before(number: int) -> str:
+    return " 1" if number == 1 else f"s 1-{number}"
+
+
+class Map(StoredIterator):
+    __slots__ = ("function", "sources")
+    function: Callable[..., Any]
+    sources: tuple[Iterator[Any], ...]
+
+    def __next__(self) -> Any:
+        return self.function(*[next(source) for source in self.sources])
+
+
+class SequenceIterator(StoredIterator):
+    """Goes through an object by index, because it has no iterator of its own."""
+
+    __slots__ = ("place", "sequence")
+    place: int
+    sequence: Any
+
+    def __next__(self) -> Any:
+        if self.sequence is None:
+            raise StopIteration
+        try:
+            item = self.sequence[self.place]
+        except (IndexError, StopIteration):
+            self.sequence = None
+            raise StopIteration from None
+        self.place += 1
+        return item
+
+
+class CallIterator(StoredIterator):
+    """``iter(function, sentinel)``."""
+
+    __slots__ = ("function", "sentinel")
+    function: Callable[[], Any] | None
+    sentinel: Any
+
+    def __next__(self) -> Any:
+        item = self.sentinel if self.function is None else self.function()
+        if item == self.sentinel:
+            self.function = None
+            raise StopIteration
+        return item
+
+
+class DequeIterator(StoredIterator):
+    __slots__ = ("owner", "place", "reverse", "size")
+    owner: collections.deque[Any]
+    place: int
+    reverse: bool
+    size: int
+
+    def __next__(self) -> Any:
+        if len(self.owner) != self.size:
+            raise RuntimeError("deque mutated during iteration")
+        if self.place >= self.size:
+            raise StopIteration
+        self.place += 1
+        return self.owner[-self.place if self.reverse else self.place - 1]
+
+
+_END: Any = object()
+
+
 ITERABLE: tuple[type, ...] = (
     list,
     tuple,
@@ -119,6 +232,8 @@ ITERABLE: tuple[type, ...] = (
     *DICT_VIEWS,
     DictIterator,
     SetIterator,
+    StoredIterator,
+    collections.deque,
 )
 """What a stored iterator may go through."""
 

@@ -13,11 +13,12 @@ from typing import Any, get_args
 from dalsegno.lang.effects import LeafKind
 from dalsegno.lang.promises import Promise
 from dalsegno.lang.python.program import PythonProgram
-from dalsegno.lang.python.snapshot.building import BUILDERS, SHELLS, NotYet
+from dalsegno.lang.python.snapshot.building import BUILDERS, SHELLS, NotYet, unknown
 from dalsegno.lang.python.snapshot.stored import MOST_PROMISES, Row, Tag, Written
 from dalsegno.lang.snapshots import SnapshotError
 
 _ABSENT = object()
+_SCALARS = frozenset((bool, bytes, float, int, str, type(None)))
 _LEAF_KINDS = frozenset(get_args(LeafKind))
 
 
@@ -33,25 +34,65 @@ class Reader:
         self._made = made
         self._built: list[Any] = [_ABSENT] * len(rows)
         self._last: list[Callable[[], None]] = []
+        self._unfilled: set[int] = set()
+        """Rows whose objects have been made and are still empty."""
+        self._is_last_round = False
         self._promises_left = MOST_PROMISES
 
     def read(self) -> None:
-        waiting: list[int] = []
-        for index, row in enumerate(self._rows):
-            builder = BUILDERS.get(row[0])
-            if builder is not None:
-                self._built[index] = builder(self, row)
-            elif row[0] == Tag.DICT and self._built[index] is _ABSENT and list not in map(type, row):
-                self._built[index] = dict(zip(row[1::2], row[2::2], strict=True))
-            elif not self._filled(index):
-                waiting.append(index)
-        for index in waiting:
-            if not self._filled(index):
-                raise SnapshotError(
-                    "the snapshot is damaged: objects in it cannot be built one after the other"
-                )
+        """Until nothing is left. What waits for others in a ring is built at the end, in order."""
+        left = list(range(len(self._rows)))
+        while left:
+            waiting = [index for index in left if not self._done(index)]
+            if len(waiting) == len(left):
+                if self._is_last_round:
+                    raise SnapshotError(
+                        "the snapshot is damaged: objects in it cannot be built one after the other"
+                    )
+                self._is_last_round = True
+            left = waiting
         for finish in self._last:
             finish()
+
+    def _done(self, index: int) -> bool:
+        """Builds or fills an object; False if that must wait."""
+        row = self._rows[index]
+        builder = BUILDERS.get(row[0])
+        if builder is not None:
+            try:
+                self._built[index] = builder(self, row)
+            except NotYet:
+                return False
+            return True
+        if row[0] == Tag.DICT and self._built[index] is _ABSENT and list not in map(type, row):
+            self._built[index] = dict(zip(row[1::2], row[2::2], strict=True))
+            return True
+        return self._filled(index)
+
+    # -- what must not be used before it is complete ------------------------------------------------------------
+
+    def wait_for(self, written: Written) -> None:
+        """Until this object is complete."""
+        is_row = type(written) is list and len(written) == 1
+        if is_row and written[0] in self._unfilled and not self._is_last_round:
+            raise NotYet
+
+    def wait_for_all(self) -> None:
+        """Until all objects are complete, as far as they are not in a ring with the one that is being filled."""
+        if len(self._unfilled) > 1 and not self._is_last_round:
+            raise NotYet
+
+    def wait_for_keys(self, keys: Iterable[Any]) -> None:
+        """Before hashes are asked for: that of an object may depend on all of its attributes."""
+        if len(self._unfilled) > 1 and any(type(key) not in _SCALARS for key in keys):
+            self.wait_for_all()
+
+    def instance_class(self, name: str) -> type:
+        """The class of a stored instance, if the workflow's code reaches it."""
+        found = self.program.naming.find_instance_class(name)
+        if found is None:
+            raise unknown(name)
+        return found
 
     def value(self, written: Written) -> Any:
         if type(written) is not list:
@@ -93,6 +134,7 @@ class Reader:
         if kind is None:
             raise NotYet
         made = self._built[index] = kind[0](self, row)
+        self._unfilled.add(index)
         return made
 
     def _filled(self, index: int) -> bool:
@@ -104,6 +146,7 @@ class Reader:
             kind[1](self, self._object(index), row)
         except NotYet:
             return False
+        self._unfilled.discard(index)
         return True
 
     def _promises(self, written: list[Any]) -> list[Promise]:

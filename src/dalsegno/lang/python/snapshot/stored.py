@@ -82,6 +82,10 @@ class StoredMachine(Struct, frozen=True, omit_defaults=True):
     logs: list[tuple[str, str]] = []
 
 
+FUNCTION_NAMES = frozenset(("__doc__", "__module__", "__name__", "__qualname__"))
+"""What ``functools.wraps`` changes of a function."""
+
+
 class Tag:
     """What a row is."""
 
@@ -141,6 +145,14 @@ class Tag:
     DICT_VIEW = "dv"
     SET_ITERATOR = "si"
     SUPPRESS = "cm"
+    STORED_ITERATOR = "is"
+    CACHE = "lc"
+    OBJECT = "ob"
+    STATEFUL = "os"
+    REDUCED = "or"
+    REGISTERED = "rt"
+    CLOSURE = "cl"
+    MANAGER = "mf"
     ROWS = "R"
     BLOB = "B"
     """``["B", tag, name]``: a long text, long bytes, or many rows (``R``), kept outside."""

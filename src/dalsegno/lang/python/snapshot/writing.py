@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
@@ -14,15 +15,22 @@ from dalsegno.lang.promises import Promise
 from dalsegno.lang.python.calls import Durable
 from dalsegno.lang.python.errors import NotStorable
 from dalsegno.lang.python.exceptions import arguments_of, class_names
+from dalsegno.lang.python.homes import home_of
+from dalsegno.lang.python.natives import code_path, makes_functions
 from dalsegno.lang.python.program import PythonProgram
+from dalsegno.lang.python.snapshot.caches import WRAPPER, state_of
 from dalsegno.lang.python.snapshot.complaints import complaint, path_of
 from dalsegno.lang.python.snapshot.explode import Parts, base64_text, explode
-from dalsegno.lang.python.snapshot.stored import DEAD, MOST_PROMISES, Row, Tag, Written
+from dalsegno.lang.python.snapshot.objects import explode_object
+from dalsegno.lang.python.snapshot.registry import registered
+from dalsegno.lang.python.snapshot.stored import DEAD, FUNCTION_NAMES, MOST_PROMISES, Row, Tag, Written
 from dalsegno.lang.python.traces import RECORD, TRACE, record_of, text_of, trace_of
 
 _UNKNOWN = object()
 _MAX_PLAIN_INT = 2**53
 _LONG_TEXT = 32 * 1024
+_MANAGER_CODE = contextlib.contextmanager(lambda: iter(())).__code__
+"""Of every function that ``contextlib.contextmanager`` has made."""
 
 
 class _Unnamed(Exception):
@@ -72,6 +80,7 @@ class Writer:
             ModuleType: self._module,
             CellType: self._cell,
             FunctionType: self._function,
+            WRAPPER: self._cache,
         }
 
     def write(self, value: Any, what: str) -> Written:
@@ -205,7 +214,17 @@ class Writer:
             return [Tag.NAME, self._name(value)], ()
         if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType | type | None):
             return self._builtin(value)
-        return explode(value, self._name, self._program.naming.reach.permits_method)
+        stored_type = registered(type(value))
+        if stored_type is not None:
+            return [Tag.REGISTERED, stored_type.name], [stored_type.dump(value)]
+        parts = explode(value, self._name, self._program.naming.reach.permits_method)
+        return parts if parts is not None else explode_object(value, self._class_name)
+
+    def _class_name(self, kind: type) -> str:
+        name = self._program.naming.instance_class_name(kind)
+        if name is None:
+            raise _Unnamed
+        return name
 
     def _name(self, thing: Any) -> str:
         name = self._program.naming.name_of(thing)
@@ -261,14 +280,42 @@ class Writer:
             return [Tag.CELL], ()
 
     def _function(self, value: FunctionType) -> Parts:
-        """A nested function by its code and variables; any other by its name."""
+        """A nested function by its code and variables; one that another function has made by that one's name; any other
+        by its own name."""
+        cells = value.__closure__ or ()
         for number, natives in enumerate(self._program.natives):
             path = natives.paths.get(id(value.__code__))
             if path is not None:
-                cells = value.__closure__ or ()
-                settings = (value.__defaults__, value.__kwdefaults__, value.__dict__ or None)
-                return [Tag.FUNCTION, number, ".".join(map(str, path)), len(cells)], [*cells, *settings]
-        return [Tag.NAME, self._name(value)], ()
+                return [Tag.FUNCTION, number, dotted_path(path), len(cells)], [*cells, *_settings(value)]
+        name = self._program.naming.name_of(value)
+        if name is not None:
+            return [Tag.NAME, name], ()
+        if value.__code__ is _MANAGER_CODE and isinstance(value.__dict__.get("__wrapped__"), FunctionType):
+            return [Tag.MANAGER], [value.__dict__["__wrapped__"]]
+        return self._closure(value)
+
+    def _closure(self, value: FunctionType) -> Parts:
+        """Not of Python's library: what its functions make depends on more than they show."""
+        code = value.__code__
+        maker_name = (
+            f"{home_of(str(value.__globals__.get('__name__')))}.{code.co_qualname.partition('.<locals>.')[0]}"
+        )
+        maker = self._program.naming.find(maker_name)
+        path = code_path(maker.__code__, code) if makes_functions(maker) else None
+        if path is None:
+            raise _Unnamed
+        cells = value.__closure__ or ()
+        head = [Tag.CLOSURE, maker_name, dotted_path(path), code.co_qualname, len(cells)]
+        return head, [*cells, *_settings(value)]
+
+    def _cache(self, value: Any) -> Parts:
+        """Of the module by its name; of the workflow itself with what it has remembered."""
+        name = self._program.naming.name_of(value)
+        if name is not None:
+            return [Tag.NAME, name], ()
+        if not isinstance(value.__wrapped__, FunctionType):
+            raise _Unnamed
+        return [Tag.CACHE], state_of(value)
 
     # -- exceptions -------------------------------------------------------------------------------------------
 
@@ -303,6 +350,22 @@ class Writer:
         except NotStorable:
             return False
         return True
+
+
+def dotted_path(path: tuple[int, ...]) -> str:
+    return ".".join(map(str, path))
+
+
+def _settings(function: FunctionType) -> list[Any]:
+    """What a function has beside its code and variables; names only if they are not those of its definition."""
+    found = [function.__defaults__, function.__kwdefaults__, function.__dict__ or None]
+    plain = FunctionType(function.__code__, function.__globals__, None, None, function.__closure__)
+    names = {
+        name: getattr(function, name)
+        for name in sorted(FUNCTION_NAMES)
+        if getattr(function, name) != getattr(plain, name)
+    }
+    return [*found, names] if names else found
 
 
 def _is_whole(text: str) -> bool:
