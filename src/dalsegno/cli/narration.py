@@ -76,6 +76,13 @@ def _child_ended(event: Event, data: Mapping[str, Any]) -> str:
     return f"workflow {event.node} failed: {said}" if said else f"workflow {event.node} completed"
 
 
+def _tags(_event: Event, data: Mapping[str, Any]) -> str:
+    tags = data.get("tags")
+    given = tags if isinstance(tags, Mapping) else {}
+    told = [f"{name}={tag}" if tag is not None else f"{name} removed" for name, tag in given.items()]
+    return f"tags: {', '.join(told)}"
+
+
 def _cancel(_event: Event, data: Mapping[str, Any]) -> str:
     reason = data.get("reason")
     return f"asked to end: {reason}" if reason else "asked to end"
@@ -95,6 +102,7 @@ _SENTENCES: dict[str, Sentence] = {
         f"workflow {event.node} started: execution {data.get('execution', '')}"
     ),
     "ChildEnded": _child_ended,
+    "TagsChanged": _tags,
     "CancelRequested": _cancel,
 }
 

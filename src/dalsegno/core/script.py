@@ -27,6 +27,7 @@ from dalsegno.model.effect import (
     CreateExecution,
     DropTokens,
     Effect,
+    ReplaceTags,
     SaveMachine,
     SettlePromise,
     SpawnToken,
@@ -106,6 +107,9 @@ def commit_turn(lease: Lease, turn: Turn, now: float, events: Sequence[NewEvent]
         told = tuple(events)
     if StartWorkflow in kinds:
         told = (*told, *_children(lease, turn, now))
+    if turn.tags is not None:
+        effects.insert(0, turn.tags)  # before an ending
+        told = (_tagged(turn.tags, now), *told)
     return Transition(
         lease.execution,
         tuple(effects),
@@ -141,6 +145,13 @@ def _told(turn: Turn, now: float, events: Sequence[NewEvent]) -> tuple[NewEvent,
     then = b'"then":{"line":%d,"awaits":%b%b}' % (turn.line, encode_body(turn.awaited), _limits(turn))
     data = b"{%b}" % then if first.data is None else b"%b,%b}" % (first.data[:-1], then)
     return (msgspec.structs.replace(first, data=data), *events[1:])
+
+
+def _tagged(change: ReplaceTags, now: float) -> NewEvent:
+    """Tags that went are null."""
+    names = [name for name, _ in change.new]
+    gone = {name: None for name, _ in change.gone if name not in names}
+    return NewEvent("TagsChanged", "", "", now, encode_body({"tags": {**gone, **dict(change.new)}}))
 
 
 def _limits(turn: Turn) -> bytes:

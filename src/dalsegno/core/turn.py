@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from dalsegno.lang.effects import Effect as Request
 from dalsegno.lang.effects import ErrorValue
+from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.machine import CancelReason, Completion, Ranges, TakenSignal, Wake
 
 TurnStatus = Literal["suspended", "completed", "failed"]
@@ -40,5 +41,7 @@ class Turn(Struct, gc=False):
     """Bytes that the machine takes while it waits: its snapshot, and blobs beside it."""
     blobs: frozenset[str] = frozenset()
     """Names in the snapshot."""
+    tags: ReplaceTags | None = None
+    """Other tags of the execution."""
     dropped: tuple[str, ...] = ()
     """Tokens of timers that nothing waits for any more."""

@@ -13,6 +13,7 @@ from dalsegno.lang.effects import (
     Cancel,
     Effect,
     LeafKind,
+    SetTags,
     StartTask,
     StartTimer,
     StartWorkflow,
@@ -67,6 +68,9 @@ class Requests:
 
     def cancel(self, promise: Promise) -> None:
         self.effects.append(Cancel(promise.id, promise.kind))
+
+    def set_tags(self, tags: Mapping[str, str | None]) -> None:
+        self.effects.append(SetTags(tags))
 
     def log(self, level: str, message: str) -> None:
         self.logs.append((level, message))

@@ -12,7 +12,7 @@ from dalsegno.lang.flow.unpacking import decoded
 from dalsegno.lang.frames import Frame
 from dalsegno.lang.limits import MAX_NESTING
 from dalsegno.lang.numerals import number_text
-from dalsegno.lang.promises import Group, Promise, describe
+from dalsegno.lang.promises import Group, Promise, describe, in_words
 from dalsegno.lang.values import UNSET, Builtin, Cell, Configured, FunctionValue, Vacant, Value
 
 if TYPE_CHECKING:
@@ -84,10 +84,8 @@ def _first(items: list[Value] | dict[str, Value], left: list[int]) -> list[Value
 
 def _word_for(value: Value) -> Any:
     match value:
-        case Promise():
-            return value.id
-        case Group():
-            return f"<promise of {value.size} promises: {value.kind}>"
+        case Promise() | Group():
+            return in_words(value)
         case FunctionValue():
             return f"<function {value.code.name}>"
         case Builtin():

@@ -1,7 +1,8 @@
 """Durable callables, and how they know that they are called by a workflow.
 
 While a machine runs, it is the *current machine* of its context. A task called then does not run: the call becomes a
-promise, and the machine asks for the task by effect. Called anywhere else, a task is the ordinary function it was.
+promise, and the machine asks for the task by effect. Called anywhere else, a task is the ordinary function it was, and
+a workflow is for its application to run.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Caller(Protocol):
     def wait_for_signal(self, name: str, due: float | None) -> Promise: ...
 
     def cancel(self, promise: Promise) -> None: ...
+
+    def set_tags(self, tags: Mapping[str, str | None]) -> None: ...
 
     def log(self, level: str, message: str) -> None: ...
 

@@ -279,6 +279,9 @@ class Interpreter:
         if promise.number not in self.known:
             self.requests.cancel(promise)
 
+    def set_tags(self, tags: Mapping[str, str | None]) -> None:
+        self.requests.set_tags(tags)
+
     def log(self, level: str, message: str) -> None:
         self.requests.log(level, message)
 

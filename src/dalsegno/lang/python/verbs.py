@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn, TypeVar, cast, overload
 
 from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.effects import GroupKind
+from dalsegno.lang.options import read_tag_changes
 from dalsegno.lang.promises import Group, Promise, leaves
 from dalsegno.lang.python.calls import Caller, CallKind, Durable, current_machine
 from dalsegno.lang.python.coroutines import no_promise, not_a_task
@@ -38,6 +39,12 @@ def _machine(verb: str) -> Caller:
             f"{verb}() works only inside a running workflow; tasks and ordinary code use asyncio's or their own means"
         )
     return machine
+
+
+def now() -> dt.datetime:
+    """The time on the clock that durable timers run on, in UTC: that of the store, as it was when the workflow went on
+    after its last await. It is never before a timer that has fired; a test that skips time moves it."""
+    return dt.datetime.fromtimestamp(_machine("now").now, dt.UTC)
 
 
 def sleep(delay: Delay) -> Awaitable[None]:
@@ -115,9 +122,17 @@ def first(*promises: Awaitable[A]) -> Awaitable[A]:
     return cast(Awaitable[A], _group("first", "any", _some("first", promises)))
 
 
-def race(*promises: Awaitable[A]) -> Awaitable[A]:
-    """Whichever is settled first, success or failure."""
-    return cast(Awaitable[A], _group("race", "race", _some("race", promises)))
+@overload
+def race(promise: Awaitable[A], /, *promises: Awaitable[A]) -> Awaitable[A]: ...
+@overload
+def race(**named: Awaitable[Any]) -> Awaitable[tuple[str, Any]]: ...
+def race(*promises: Any, **named: Any) -> Any:
+    """Whichever is settled first, success or failure. ``race(paid=…, late=…)`` gives its name and its value."""
+    if promises and named:
+        raise TypeError("race(): name all promises or none of them")
+    if named:
+        return _group("race", "race", tuple(named.values()), keys=tuple(named))
+    return _group("race", "race", _some("race", promises))
 
 
 def cancel(*promises: Awaitable[Any]) -> None:
@@ -137,15 +152,21 @@ def _some(verb: str, promises: tuple[Any, ...]) -> tuple[Any, ...]:
     return promises
 
 
-def _group(verb: str, kind: GroupKind, promises: tuple[Any, ...], shape: str = "") -> Group:
+def _group(
+    verb: str,
+    kind: GroupKind,
+    promises: tuple[Any, ...],
+    shape: str = "",
+    keys: tuple[str, ...] | None = None,
+) -> Group:
     _machine(verb)
-    for number, promise in enumerate(promises, 1):
+    for number, promise in enumerate(promises):
         if not isinstance(promise, Promise | Group):
-            _refuse(verb, number, promise)
-    return Group(kind, promises, shape=shape)
+            _refuse(verb, number + 1 if keys is None else f"'{keys[number]}'", promise)
+    return Group(kind, promises, keys, shape)
 
 
-def _refuse(verb: str, number: int, value: Any) -> NoReturn:
+def _refuse(verb: str, number: int | str, value: Any) -> NoReturn:
     place = f"{verb}(): argument {number}"
     if isinstance(value, list | tuple | set) and value:
         raise TypeError(f"{place} is a {type(value).__name__}; unpack it: {verb}(*promises)")
@@ -192,6 +213,17 @@ def _target(
     return workflow, to_plain(inputs, f"workflow '{workflow}': input"), {}
 
 
-def log(message: object, *, level: str = "info") -> None:
+def set_tags(tags: Mapping[str, str | None] | None = None, /, **named: str | None) -> None:
+    """Changes tags of this execution, by which lists are filtered: ``set_tags(stage="documents")``; None takes one
+    away. They change with the commit at the next await, or at the end of the workflow, and not at all without it."""
+    machine = _machine("set_tags")
+    given = {**(tags or {}), **named}
+    try:
+        machine.set_tags(read_tag_changes(given))
+    except ValueError as error:
+        raise ValueError(f"set_tags(): {error}") from None
+
+
+def log(message: object, level: str = "info") -> None:
     """A line in the execution's log; it is kept once, however often the code around it runs."""
     _machine("log").log(level, str(message))

@@ -13,7 +13,7 @@ from dalsegno.lang.effects import GroupKind
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded, wrong_argument
 from dalsegno.lang.leaving import plain
 from dalsegno.lang.limits import BYTES_PER_OBJECT
-from dalsegno.lang.options import read_option
+from dalsegno.lang.options import read_option, read_tag_changes
 from dalsegno.lang.promises import AnyPromise, Group, Promise, Settled
 from dalsegno.lang.requests import Requests
 from dalsegno.lang.stdlib.arguments import Arguments
@@ -216,7 +216,17 @@ def _item(value: Value) -> AnyPromise:
     return value if type(value) is Promise or type(value) is Group else Settled(value)
 
 
-# log
+# tags and log
+
+
+def _set_tags(host: Host, given: Given) -> Value:
+    tags = plain(host, Arguments("set_tags", given).object(0), "set_tags()")
+    try:
+        changes = read_tag_changes(tags)
+    except ValueError as problem:
+        raise wrong_argument(f"set_tags(): {problem}") from None
+    requests_of(host).set_tags(changes)
+    return None
 
 
 def _log(host: Host, given: Given) -> Value:
@@ -251,6 +261,7 @@ _PLAIN_CALLS: dict[str, Callable[[Host, Given], Value]] = {
     "Task.all": _join("Task.all", "all"),
     "Task.any": _join("Task.any", "any", "item"),
     "Task.race": _join("Task.race", "race", "item"),
+    "set_tags": _set_tags,
     "log": _log,
 }
 

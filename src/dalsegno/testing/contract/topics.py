@@ -51,6 +51,7 @@ from dalsegno.testing.contract.ledger_signals import LedgerSignalledTokens, Ledg
 from dalsegno.testing.contract.ledger_sleeping_joins import LedgerSleepingJoins
 from dalsegno.testing.contract.ledger_split import LedgerSplitBarriers
 from dalsegno.testing.contract.ledger_sweep import LedgerReconciling, LedgerSweep
+from dalsegno.testing.contract.ledger_tags import LedgerTags
 from dalsegno.testing.contract.ledger_time import (
     LedgerDeadlines,
     LedgerLateTimers,
@@ -120,6 +121,7 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerCancelRequests,
     LedgerDroppedTokens,
     LedgerScriptSweep,
+    LedgerTags,
     BrokerDelivery,
     BrokerHints,
     ArchiveDefinitions,
