@@ -1,4 +1,4 @@
-"""A workflow that measures its waits with the local clock is warned of at import; one that only writes it down is not."""
+"""A workflow that measures its waits by the local clock is warned of at import; one that only writes it down is not."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from dalsegno.errors import LimitExceeded
 from dalsegno.lang.effects import SetTags
-from dalsegno.lang.options import MOST_TAGS
 from dalsegno.model.effect import ReplaceTags
+from dalsegno.model.tags import MOST_TAGS
 
 
 def united(asked: Iterable[SetTags]) -> dict[str, str | None]:

@@ -11,7 +11,6 @@ from typing import Any, Literal, NoReturn, TypeVar, cast, overload
 
 from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.effects import GroupKind
-from dalsegno.lang.options import read_tag_changes
 from dalsegno.lang.promises import Group, Promise, leaves
 from dalsegno.lang.python.calls import Caller, CallKind, Durable, current_machine
 from dalsegno.lang.python.coroutines import no_promise, not_a_task
@@ -19,6 +18,7 @@ from dalsegno.lang.python.errors import OutsideWorkflow
 from dalsegno.lang.python.nested import NestedCall
 from dalsegno.lang.python.timeouts import Timeout
 from dalsegno.lang.python.typed import to_plain
+from dalsegno.model.tags import read_tag_changes
 
 A = TypeVar("A")
 B = TypeVar("B")

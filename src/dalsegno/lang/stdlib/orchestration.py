@@ -13,7 +13,7 @@ from dalsegno.lang.effects import GroupKind
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded, wrong_argument
 from dalsegno.lang.leaving import plain
 from dalsegno.lang.limits import BYTES_PER_OBJECT
-from dalsegno.lang.options import read_option, read_tag_changes
+from dalsegno.lang.options import read_option
 from dalsegno.lang.promises import AnyPromise, Group, Promise, Settled
 from dalsegno.lang.requests import Requests
 from dalsegno.lang.stdlib.arguments import Arguments
@@ -26,6 +26,7 @@ from dalsegno.lang.stdlib.orchestration_names import (
 )
 from dalsegno.lang.text import to_text
 from dalsegno.lang.values import Builtin, Configured, Host, Value, is_number, kind_of
+from dalsegno.model.tags import read_tag_changes
 
 MAX_GROUP = 100_000
 """Promises that one group may join, those of its groups included."""
