@@ -35,6 +35,7 @@ from dalsegno.model.effect import (
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.ids import child_execution_id, promise_token_id, resume_token_id
+from dalsegno.model.limits import as_option
 from dalsegno.model.machine import reaches
 from dalsegno.model.token import (
     DEFAULT_QUEUE,
@@ -256,4 +257,5 @@ def _child_order(lease: Lease, request: StartWorkflow, inputs: bytes) -> StartOr
         notice,
         dict(options.tags),
         options.priority,
+        concurrency=as_option(options.concurrency) if options.concurrency is not None else None,
     )

@@ -27,6 +27,7 @@ from dalsegno.errors import InternalError, InvalidInput, LimitExceeded, NotJson
 from dalsegno.lang import Machine
 from dalsegno.lang.effects import AwaitSignal, Effect, ErrorValue, SetTags, StartTask, StartWorkflow
 from dalsegno.lang.limits import Heavy
+from dalsegno.lang.requests import OTHER_LIMIT, is_gathered
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.blobs import Blobs
 
@@ -221,6 +222,8 @@ class Turns:
                 _check_name(name)
                 _check_options(task_options, options, f"task '{name}'")
                 if asked := self._options_of(name):
+                    if asked.get("concurrency") is not None and is_gathered(options):
+                        raise InvalidInput(f"the task '{name}' {OTHER_LIMIT}")
                     effect = msgspec.structs.replace(effect, options={**asked, **options})
                 return effect, self._input(name, effect.inputs)
             case StartWorkflow(name=name, options=options):

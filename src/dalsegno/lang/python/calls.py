@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, Token
 from typing import Any, ClassVar, Generic, Literal, ParamSpec, Protocol, TypeVar, cast
 
@@ -38,6 +38,8 @@ class Caller(Protocol):
     def timer(self, due: float) -> Promise: ...
 
     def wait_for_signal(self, name: str, due: float | None) -> Promise: ...
+
+    def share_limit(self, promises: Sequence[Promise], most: int) -> None: ...
 
     def cancel(self, promise: Promise) -> None: ...
 

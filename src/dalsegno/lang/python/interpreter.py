@@ -6,7 +6,7 @@ which Ctrl+C does not interrupt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import CellType
 from typing import Any, Literal, TypeAlias
 
@@ -274,6 +274,9 @@ class Interpreter:
 
     def wait_for_signal(self, name: str, due: float | None) -> Promise:
         return self.requests.signal(name, due)
+
+    def share_limit(self, promises: Sequence[Promise], most: int) -> None:
+        self.requests.share_limit(promises, most)
 
     def cancel(self, promise: Promise) -> None:
         if promise.number not in self.known:

@@ -83,16 +83,24 @@ def timeout(limit: float | str | dt.timedelta | None) -> Timeout:
 
 
 @overload
-def gather(*, return_exceptions: bool = ...) -> Awaitable[list[Any]]: ...
-@overload
-def gather(a: Awaitable[A], /, *, return_exceptions: Literal[False] = ...) -> Awaitable[tuple[A]]: ...
+def gather(*, return_exceptions: bool = ..., limit: int | None = ...) -> Awaitable[list[Any]]: ...
 @overload
 def gather(
-    a: Awaitable[A], b: Awaitable[B], /, *, return_exceptions: Literal[False] = ...
+    a: Awaitable[A], /, *, return_exceptions: Literal[False] = ..., limit: int | None = ...
+) -> Awaitable[tuple[A]]: ...
+@overload
+def gather(
+    a: Awaitable[A], b: Awaitable[B], /, *, return_exceptions: Literal[False] = ..., limit: int | None = ...
 ) -> Awaitable[tuple[A, B]]: ...
 @overload
 def gather(
-    a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /, *, return_exceptions: Literal[False] = ...
+    a: Awaitable[A],
+    b: Awaitable[B],
+    c: Awaitable[C],
+    /,
+    *,
+    return_exceptions: Literal[False] = ...,
+    limit: int | None = ...,
 ) -> Awaitable[tuple[A, B, C]]: ...
 @overload
 def gather(
@@ -103,18 +111,33 @@ def gather(
     /,
     *,
     return_exceptions: Literal[False] = ...,
+    limit: int | None = ...,
 ) -> Awaitable[tuple[A, B, C, D]]: ...
 @overload
-def gather(*promises: Awaitable[A], return_exceptions: Literal[False] = ...) -> Awaitable[list[A]]: ...
+def gather(
+    *promises: Awaitable[A], return_exceptions: Literal[False] = ..., limit: int | None = ...
+) -> Awaitable[list[A]]: ...
 @overload
 def gather(
-    *promises: Awaitable[A], return_exceptions: Literal[True]
+    *promises: Awaitable[A], return_exceptions: Literal[True], limit: int | None = ...
 ) -> Awaitable[list[A | BaseException]]: ...
-def gather(*promises: Any, return_exceptions: bool = False) -> Any:
-    """All results as a list. The first failure is raised at once, unless failures are asked for as values."""
-    if return_exceptions:
-        return _group("gather", "all_settled", promises, EXCEPTIONS)
-    return _group("gather", "all", promises)
+def gather(*promises: Any, return_exceptions: bool = False, limit: int | None = None) -> Any:
+    """All results as a list. The first failure is raised at once, unless failures are asked for as values. ``limit``:
+    at most so many of the calls run at a time; the others stand in line in the store."""
+    shape: tuple[GroupKind, str] = ("all_settled", EXCEPTIONS) if return_exceptions else ("all", "")
+    group = _group("gather", shape[0], promises, shape[1])
+    if limit is not None:
+        _limit_calls(group, limit)
+    return group
+
+
+def _limit_calls(group: Group, limit: int) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise ValueError(f"gather(): the limit must be a whole number, at least 1, not {limit!r}")
+    try:
+        _machine("gather").share_limit(leaves(group), limit)
+    except ValueError as error:
+        raise ValueError(f"gather(): {error}") from None
 
 
 def first(*promises: Awaitable[A]) -> Awaitable[A]:
