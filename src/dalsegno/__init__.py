@@ -81,7 +81,9 @@ if TYPE_CHECKING:
         start,
         timeout,
     )
+    from dalsegno.lang.snapshots import SnapshotError
     from dalsegno.model.retry import RetryPolicy
+    from dalsegno.nodes.egress import EgressPolicy
     from dalsegno.nodes.parameters import NodeParameters
     from dalsegno.ports.node import NodeContext, NodeError
     from dalsegno.ports.node import NodeContext as TaskContext
@@ -100,6 +102,7 @@ __all__ = [
     "DalSegnoError",
     "DalSegnoWarning",
     "DefinitionNotApproved",
+    "EgressPolicy",
     "EngineLimits",
     "EngineSettings",
     "ExecutionEnded",
@@ -136,6 +139,7 @@ __all__ = [
     "SecretUnreadable",
     "ServerUnreachable",
     "SignatureRefused",
+    "SnapshotError",
     "SnapshotRefused",
     "StaleDelivery",
     "StoreCorrupt",
@@ -174,6 +178,7 @@ __all__ = [
 _HOMES = {
     "App": "dalsegno.app",
     "Client": "dalsegno.client",
+    "EgressPolicy": "dalsegno.nodes.egress",
     "EngineLimits": "dalsegno.engine.settings",
     "EngineSettings": "dalsegno.engine.settings",
     "ExpressionError": "dalsegno.lang.errors",
@@ -189,6 +194,7 @@ _HOMES = {
     "OutsideWorkflow": "dalsegno.lang.python.errors",
     "RetryPolicy": "dalsegno.model.retry",
     "ServerUnreachable": "dalsegno.client.problems",
+    "SnapshotError": "dalsegno.lang.snapshots",
     "TaskContext": "dalsegno.ports.node",
     "TaskError": "dalsegno.lang.python.errors",
     "TransactionLost": "dalsegno.ports.transactions",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
+from dalsegno.cli.facts import changed_tags
 from dalsegno.cli.output import span
 from dalsegno.cli.script_progress import event_data
 from dalsegno.cli.tree import countdown
@@ -77,10 +78,7 @@ def _child_ended(event: Event, data: Mapping[str, Any]) -> str:
 
 
 def _tags(_event: Event, data: Mapping[str, Any]) -> str:
-    tags = data.get("tags")
-    given = tags if isinstance(tags, Mapping) else {}
-    told = [f"{name}={tag}" if tag is not None else f"{name} removed" for name, tag in given.items()]
-    return f"tags: {', '.join(told)}"
+    return f"tags: {changed_tags(data)}"
 
 
 def _cancel(_event: Event, data: Mapping[str, Any]) -> str:

@@ -131,7 +131,7 @@ def gather(*promises: Any, return_exceptions: bool = False, limit: int | None = 
     return group
 
 
-def _limit_calls(group: Group, limit: int) -> None:
+def _limit_calls(group: Group, limit: object) -> None:
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise ValueError(f"gather(): the limit must be a whole number, at least 1, not {limit!r}")
     try:
