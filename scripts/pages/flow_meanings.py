@@ -22,7 +22,7 @@ PROMISES = {
     "Signal.next": "`(name)`: promise of the payload of the next signal of that name; early ones are kept",
     "Signal.when": "`(name, {timeout})`: the same; `TimeoutError` if none comes in time",
     "wait_for_signal": "another name for `Signal.when`",
-    "Promise.all": "all results in the shape given; the first failure throws at once; `{limit: 2}`: at most two of the calls run at a time",
+    "Promise.all": "all results in the shape given; the first failure throws at once; `{limit: 2}`: two at a time",
     "Promise.allSettled": "`{status: \"fulfilled\", value}` or `{status: \"rejected\", reason}` of each; never throws",
     "Promise.any": "the first success in time order; `AggregateError` if there is none",
     "Promise.race": "whichever is settled first; throws if that failed",
