@@ -49,7 +49,7 @@ FRAGILE = """\
 name: fragile
 nodes:
   - {id: each, type: split, parameters: {input_array: [1, 2, 3], on_item_error: collect}}
-  - {id: work, type: edit, parameters: {assignments: [{name: n, value: "{{ $item == 2 ? nothing.there : 1 }}"}]}}
+  - {id: work, type: edit, parameters: {assignments: [{name: n, value: "{{ $item == 2 ? $item.missing.there : 1 }}"}]}}
   - {id: all, type: aggregator}
 edges: [{src: each, dst: work}, {src: work, dst: all}]
 """
