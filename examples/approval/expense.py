@@ -14,10 +14,9 @@ The same as a script is expense.flow; expense.yaml does it with the `approval` n
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TypedDict
 
-from dalsegno import App, TaskContext, race, signal, sleep
+from dalsegno import App, TaskContext, race, signal, sleep, timeout
 
 app = App()
 
@@ -37,16 +36,19 @@ async def expense(
     who: str, cents: int, remind_every: float = 24 * 3600, deadline: float = 3 * 24 * 3600
 ) -> dict[str, str]:
     amount = f"{cents / 100:.2f} EUR"
-    end = datetime.now(UTC) + timedelta(seconds=deadline)
-    await mail("boss@example.com", f"{who} asks for {amount}")
-
     decision = signal("decision")
-    while True:
-        answer: Decision | None = await race(decision, sleep(remind_every), sleep(end))
-        if answer is not None:
-            verdict = "approved" if answer["approved"] else "rejected"
-            await mail(f"{who.lower()}@example.com", f"{amount} {verdict} by {answer['by']}")
-            return {"status": verdict, "by": answer["by"]}
-        if datetime.now(UTC) >= end:
-            return {"status": "expired"}
-        await mail("boss@example.com", f"reminder: {who} waits for {amount}")
+    try:
+        with timeout(deadline):
+            await mail("boss@example.com", f"{who} asks for {amount}")
+            while True:
+                came, value = await race(decision=decision, reminder=sleep(remind_every))
+                if came == "decision":
+                    break
+                await mail("boss@example.com", f"reminder: {who} waits for {amount}")
+    except TimeoutError:
+        return {"status": "expired"}
+
+    answer: Decision = value
+    verdict = "approved" if answer["approved"] else "rejected"
+    await mail(f"{who.lower()}@example.com", f"{amount} {verdict} by {answer['by']}")
+    return {"status": verdict, "by": answer["by"]}

@@ -22,7 +22,7 @@ PROMISES = {
     "Signal.next": "`(name)`: promise of the payload of the next signal of that name; early ones are kept",
     "Signal.when": "`(name, {timeout})`: the same; `TimeoutError` if none comes in time",
     "wait_for_signal": "another name for `Signal.when`",
-    "Promise.all": "all results in the shape given; the first failure throws at once",
+    "Promise.all": "all results in the shape given; the first failure throws at once; `{limit: 2}`: two at a time",
     "Promise.allSettled": "`{status: \"fulfilled\", value}` or `{status: \"rejected\", reason}` of each; never throws",
     "Promise.any": "the first success in time order; `AggregateError` if there is none",
     "Promise.race": "whichever is settled first; throws if that failed",
@@ -31,6 +31,7 @@ PROMISES = {
     "Task.all": "another name for `Promise.all`",
     "Task.any": "as `Promise.any`, as `{item_id, result}`; an `item_id` equals the promise it names",
     "Task.race": "as `Promise.race`, as `{item_id, status, result}` or `{item_id, status, error}`; does not throw",
+    "set_tags": "`({stage: \"documents\"})`: changes tags of the execution; null takes one away",
     "log": "`(value, …)` or `(level, value, …)` with `debug`, `info`, `warning` or `error`: a line in the log; null",
 }  # fmt: skip
 
@@ -81,7 +82,7 @@ LIBRARY = {
     "Object.assign": "a new object with the keys of all arguments, later ones win; null is passed over",
     "Object.has": "`(object, key)`: whether it has the key",
     "Array.isArray": "whether it is a list",
-    "Date.now": "Unix time in milliseconds",
+    "Date.now": "Unix time in milliseconds, on the clock that timers run on",
     "Date.parse": "milliseconds of an ISO 8601 text",
     "Date.format": "`(time, format, zone)`: strftime directives, an IANA zone; without a format ISO 8601; null is now",
     "add": "`a + b`",

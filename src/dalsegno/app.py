@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
+from dalsegno.core.task_options import child_options
 from dalsegno.engine.client import Client
 from dalsegno.engine.delays import Duration, Moment
 from dalsegno.engine.engine import Engine
+from dalsegno.engine.filters import ExecutionFilters, filter_of
 from dalsegno.engine.scripting.sources import compile_checked
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.starting import StartOptions
@@ -19,7 +21,7 @@ from dalsegno.graph.workflow_limit import front_matter_limit
 from dalsegno.handle import Handle
 from dalsegno.hosting import Host
 from dalsegno.lang.durations import parse_duration
-from dalsegno.lang.python import DurableTask, DurableWorkflow, register_type
+from dalsegno.lang.python import DurableTask, DurableWorkflow, OutsideWorkflow, register_type
 from dalsegno.model.definition import Definition
 from dalsegno.model.limits import Concurrency, read_concurrency
 from dalsegno.model.retry import RetryPolicy
@@ -181,7 +183,10 @@ class App:
         """Compiles an ``async def`` to a durable workflow. What cannot be made durable is refused here, with file and
         line and what to write instead. ``concurrency``: how many executions run at once, or ``{"key":
         "$trigger.customer", "limit": 1}`` for so many per value of the input; the others are PENDING.
-        ``cancel_grace``: how long it may clean up after a cancel or its timeout; without one, until it is done."""
+        ``cancel_grace``: how long it may clean up after a cancel or its timeout; without one, until it is done.
+
+        In a workflow, a call is a child. Elsewhere ``await order(2)`` starts an execution and gives its result, as long
+        as the application runs in this process; where it does not, the call raises OutsideWorkflow."""
 
         def register(function: Callable[..., Any]) -> DurableWorkflow[..., Any]:
             said = {"timeout": timeout, "concurrency": concurrency, "cancel_grace": cancel_grace}
@@ -189,6 +194,7 @@ class App:
             durable = DurableWorkflow(function, name, front_matter=front_matter)
             front_matter_limit(front_matter, durable.program.name)  # here, and not only at a start
             self.workflows.register(durable.program, function)
+            durable.run_outside = self._run_outside
             return durable
 
         return register(function) if function is not None else register
@@ -267,15 +273,15 @@ class App:
         return Handle(self, execution)
 
     def executions(
-        self, workflow: str | None = None, *, tags: Mapping[str, str] | None = None, limit: int = 50
+        self, workflow: str | None = None, *, limit: int = 50, **filters: Unpack[ExecutionFilters]
     ) -> list[Handle]:
-        """Newest first."""
-        return self.host.call(self._executions(workflow, tags or {}, limit))
+        """Newest first; the filters are those of ``Client.executions``: states, tags, times …"""
+        return self.host.call(self._executions(filter_of(workflow, filters), limit))
 
     async def aexecutions(
-        self, workflow: str | None = None, *, tags: Mapping[str, str] | None = None, limit: int = 50
+        self, workflow: str | None = None, *, limit: int = 50, **filters: Unpack[ExecutionFilters]
     ) -> list[Handle]:
-        return await self.host.acall(self._executions(workflow, tags or {}, limit))
+        return await self.host.acall(self._executions(filter_of(workflow, filters), limit))
 
     def close(self) -> None:
         """Closes the store. Leaving ``running()`` does so too."""
@@ -289,6 +295,37 @@ class App:
             await host.aclose()
 
     # -- inside -----------------------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its worker or its timers run in this process, in ``running()`` or under a command."""
+        host = self._guest_of or self._host
+        return (
+            host is not None
+            and host.engine is not None
+            and (host is self._guest_of or host.engine.is_running)
+        )
+
+    def _run_outside(
+        self, workflow: DurableWorkflow[..., Any], args: tuple[Any, ...], fields: Mapping[str, Any]
+    ) -> Coroutine[Any, Any, Any]:
+        """A call of a workflow by ordinary code."""
+        if not self.is_running:
+            raise OutsideWorkflow(
+                f"workflow '{workflow.name}' is called where no workflow runs, and its application does not run in "
+                f"this process, so nothing would make it durable. Start it: app.start({workflow.name}, …), or 'await "
+                f"app.astart(…)' in async code; or await it inside 'async with app.running():'. In a test, use the "
+                f"fixture 'workflows' or {workflow.name}.function(…), the plain coroutine"
+            )
+        return self._started_result(workflow, args, fields)
+
+    async def _started_result(
+        self, workflow: DurableWorkflow[..., Any], args: tuple[Any, ...], fields: Mapping[str, Any]
+    ) -> Any:
+        options = child_options(workflow.options)
+        chosen = StartOptions(options.version, tags=options.tags, priority=options.priority)
+        handle = await Starter(self, chosen).astart(workflow, *args, **fields)
+        return await handle.aresult()
 
     @contextlib.contextmanager
     def guest_of(self, host: Host) -> Iterator[None]:
@@ -356,8 +393,7 @@ class App:
         found: Task | None = self.tasks.find(task)
         return found.queue if found is not None else None
 
-    async def _executions(self, workflow: str | None, tags: Mapping[str, str], limit: int) -> list[Handle]:
-        where = ExecutionFilter(workflow, tags=tuple(sorted(tags.items())))
+    async def _executions(self, where: ExecutionFilter, limit: int) -> list[Handle]:
         return [Handle(self, view.id) for view in await self.client.executions(where, limit=limit)]
 
 

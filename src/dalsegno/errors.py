@@ -70,6 +70,10 @@ class DalSegnoError(Exception):
     code: ClassVar[str] = "DS-000"
 
 
+class DalSegnoWarning(UserWarning):
+    """Something that runs, but hardly as its author meant it; silence it with Python's own ``warnings`` filters."""
+
+
 class UsageError(DalSegnoError):
     code = "DS-100"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -14,12 +16,17 @@ from dalsegno.engine.approvals import Approval
 from dalsegno.engine.delays import Duration, seconds_of
 from dalsegno.engine.pending import UNCHANGED
 from dalsegno.engine.scripting.looking import Picture
-from dalsegno.errors import WorkflowCancelled, WorkflowFailed
+from dalsegno.errors import DalSegnoError, WorkflowCancelled, WorkflowFailed
 from dalsegno.hosting import LoopHost
 from dalsegno.model.event import Event
 from dalsegno.model.execution import Ending, ExecutionView
 
 T = TypeVar("T")
+
+REASONS_TOLD = 3
+"""Reasons why an execution has not ended that a TimeoutError quotes."""
+PATIENCE_FOR_REASONS = 2.0
+"""Seconds for asking for them."""
 
 
 class Calls(Protocol):
@@ -111,7 +118,13 @@ class Handle:
         """The ended execution, however it ended."""
         return self._call(self._wait(timeout))
 
+    async def await_(self, timeout: Duration | None = None) -> ExecutionView:  # noqa: ASYNC109 - twin of ``wait``
+        """The async twin of ``wait``: with the prefix alone it would be a keyword of Python."""
+        return await self._acall(self._wait(timeout))
+
     async def await_end(self, timeout: Duration | None = None) -> ExecutionView:  # noqa: ASYNC109 - twin of ``wait``
+        """The former name of ``await_``; it goes with the next release."""
+        warnings.warn("Handle.await_end is called await_ now", DeprecationWarning, stacklevel=2)
         return await self._acall(self._wait(timeout))
 
     def status(self) -> ExecutionView:
@@ -254,7 +267,7 @@ class Handle:
         try:
             ending = await self._client().ending(self.id, seconds)
         except TimeoutError:
-            raise self._too_late(seconds) from None
+            raise await self._too_late(seconds) from None
         if ending.state == "COMPLETED":
             value = decode_value(ending.output) if ending.output is not None else None
             return self._decode(value) if self._decode is not None else value
@@ -266,10 +279,20 @@ class Handle:
         try:
             return await self._client().wait(self.id, seconds)
         except TimeoutError:
-            raise self._too_late(seconds) from None
+            raise await self._too_late(seconds) from None
 
-    def _too_late(self, timeout: float | None) -> TimeoutError:
-        return TimeoutError(f"execution {self.id} did not end within {timeout:g} s")
+    async def _too_late(self, timeout: float | None) -> TimeoutError:  # noqa: ASYNC109 - it has passed already
+        said = f"execution {self.id} did not end within {timeout:g} s"
+        try:
+            waits = await asyncio.wait_for(self._client().why(self.id), PATIENCE_FOR_REASONS)
+        except (
+            DalSegnoError,
+            TimeoutError,
+        ):  # a store that is away is no reason to hide that the time is over
+            return TimeoutError(said)
+        reasons = [wait.sentence for wait in waits]
+        more = f", and {len(reasons) - REASONS_TOLD} more" if len(reasons) > REASONS_TOLD else ""
+        return TimeoutError(f"{said}: {'; '.join(reasons[:REASONS_TOLD])}{more}" if reasons else said)
 
     async def _rerun(
         self, nodes: Sequence[str] | None, context: Mapping[str, Any] | None, key: str | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
@@ -56,6 +57,7 @@ class Starter:
         self, workflow: Target, args: tuple[Any, ...], fields: Mapping[str, Any], *, pending: bool = False
     ) -> Handle:
         if not isinstance(workflow, str):
+            _refuse_other(workflow)
             return await self._start_own(workflow, args, fields, pending=pending)
         if len(args) > 1 or (fields and args and args[0] is not None):
             raise UsageError("give the input either as one value or as keywords, not both")
@@ -94,3 +96,24 @@ class Starter:
             create = client.submit if pending else client.start
             execution = await create(target.name, raw, options)
         return Handle(self._app, execution, target.decode_result)
+
+
+def _refuse_other(target: object) -> None:
+    """Whatever is neither a name nor one of the application's functions, with what to write instead."""
+    if isinstance(target, DurableTask | DurableWorkflow):
+        return
+    name = getattr(target, "__name__", type(target).__name__)
+    if inspect.iscoroutine(target):
+        target.close()
+        advice = (
+            f"give the workflow and its arguments apart: app.start({name}, …) instead of app.start({name}(…))"
+        )
+        raise InvalidInput(f"start() takes a workflow, not a call of '{name}': {advice}")
+    if inspect.isfunction(target):
+        raise InvalidInput(
+            f"'{name}' is an ordinary function, which cannot be started: write @app.workflow above its 'async def' to "
+            "make it a workflow, or @app.task to make it a task, and start what the decorator gives"
+        )
+    raise InvalidInput(
+        f"start() takes a workflow or a task of this application, or the name of a deployed workflow, not {name}"
+    )

@@ -202,7 +202,7 @@ class Computer:
             storage,
             definitions,
             TaskRunner(types, {}, parent.log, limits),
-            Turns(storage, turn_limits(limits), script_log, self._task_options),
+            Turns(storage, turn_limits(limits), script_log, self._task_options, port),
             limits,
             None,
             cast(Any, None),  # only Python workflows have code elsewhere

@@ -60,7 +60,7 @@ def test_a_failed_workflow_raises_as_it_does_without_a_server(client: Client) ->
 def test_signals_and_waiting(client: Client) -> None:
     client.deploy(WAITS)
     run = client.start("waits")
-    with pytest.raises(TimeoutError, match=r"did not end within 0\.2 s"):
+    with pytest.raises(TimeoutError, match=r"did not end within 0\.2 s: .*signal 'go'"):
         run.result(timeout=0.2)
     assert [wait.kind for wait in run.why()] == ["signal"]
     run.signal("go", {"by": "Ann"})

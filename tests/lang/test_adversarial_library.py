@@ -217,6 +217,11 @@ ASKING: Table = {
     "Promise.all": ("Promise.all(l)", "Promise.all(o)", "await Promise.all(s)"),
     "Promise.allSettled": ("Promise.allSettled(l)", "await Promise.allSettled([1, 2])"),
     **{name: (f"{name}(l)",) for name in _JOINED},
+    "set_tags": (
+        "set_tags({a: 'b'});",
+        "(() => { try { return set_tags({a: s}) } catch (e) { return e.message } })()",
+        "(() => { try { return set_tags(o) } catch (e) { return e.message } })()",
+    ),
     "log": ("log('error', s);",),
 }
 OPERATORS: Table = {

@@ -192,7 +192,7 @@ def test_variables_by_name_innermost_first() -> None:
     """
     machine = Machine.start(compile(source), now=0.0)
     shown = machine.variables()
-    assert shown == {"g": 1, "x": "inner", "big": [1, 2], "p": 5, "q": "p0", "f": "<function f>"}
+    assert shown == {"g": 1, "x": "inner", "big": [1, 2], "p": 5, "q": "<task t>", "f": "<function f>"}
     assert machine.line == 4
 
 
@@ -207,7 +207,7 @@ def test_variables_of_all_kinds_can_be_shown() -> None:
     assert shown.pop("e")["code"] == "ReferenceError"
     assert shown == {
         "nan": "NaN",
-        "all": "<promise of 1 promises: all>",
+        "all": "<all of task a>",
         "w": "<Task with options>",
         "m": "<function Math.max>",
         "unset": None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -105,11 +105,19 @@ def _about(event: Event) -> str:
     data = msgspec.json.decode(event.data) if event.data is not None else {}
     data = data if isinstance(data, dict) else {}
     error = data.get("error")
-    said = str(error.get("message", "")) if isinstance(error, dict) else ""
+    said = str(error.get("message", "")) if isinstance(error, dict) else changed_tags(data)
     line = f" (line {data['line']})" if data.get("line") else ""
     # What an execution as a whole suffers has no node to be named before it.
     about = f"{event.node}{item}{count}{line}".strip()
     return " ".join(": ".join(part for part in (about, said) if part).split())
+
+
+def changed_tags(data: Mapping[str, Any]) -> str:
+    """What an execution has set while it ran, as its event says."""
+    tags = data.get("tags")
+    given = tags if isinstance(tags, Mapping) else {}
+    told = [f"{name}={tag}" if tag is not None else f"{name} removed" for name, tag in given.items()]
+    return ", ".join(told)
 
 
 def _short(text: str, length: int = 300) -> str:

@@ -13,9 +13,10 @@ from dalsegno.cli.output import STYLES, execution_names, iso, moment, print_tabl
 from dalsegno.cli.problems import Refusal
 from dalsegno.model.execution import ENDED, ExecutionKind, ExecutionState, ExecutionView
 from dalsegno.model.ids import ID_LENGTH
+from dalsegno.model.tags import RESERVED_TAGS
 from dalsegno.ports.archive import ExecutionFilter
 
-LEAST_NEEDED = ("took", "kind", "started")
+LEAST_NEEDED = ("tags", "took", "kind", "started")
 """Columns that a narrow screen does without, the least needed first."""
 READABLE = 16
 """Characters of a workflow's name and version that are worth another column."""
@@ -71,7 +72,8 @@ def print_list(views: Sequence[ExecutionView], now: float, limit: int) -> None:
         console.print("no executions", style="dim")
         return
     signs = signs_for(console)
-    rows = [_row(view, now) for view in views[:limit]]
+    tagged = any(_tags(view) for view in views[:limit])
+    rows = [_row(view, now, tagged=tagged) for view in views[:limit]]
     names, room = _fitting(rows, console.width if console.is_terminal else None)
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True, min_width=1)
@@ -93,15 +95,21 @@ def print_list(views: Sequence[ExecutionView], now: float, limit: int) -> None:
         console.print(f"the newest {limit}; --limit shows more", style="dim")
 
 
-def _row(view: ExecutionView, now: float) -> dict[str, str]:
+def _tags(view: ExecutionView) -> str:
+    """Those that people and workflows set."""
+    return ", ".join(f"{name}={tag}" for name, tag in view.tags if not name.startswith(RESERVED_TAGS))
+
+
+def _row(view: ExecutionView, now: float, *, tagged: bool) -> dict[str, str]:
     ended = view.ended_at if view.state in ENDED and view.ended_at else now
-    return {
+    row = {
         "execution": view.id,
         "workflow": f"{view.workflow} v{view.version}" if view.version else view.workflow,
         "kind": view.kind,
         "started": moment(view.created_at)[5:-3],
         "took": span(ended - view.created_at),
     }
+    return row | {"tags": _tags(view)} if tagged else row
 
 
 def _fitting(rows: Sequence[dict[str, str]], width: int | None) -> tuple[list[str], int | None]:
@@ -111,7 +119,7 @@ def _fitting(rows: Sequence[dict[str, str]], width: int | None) -> tuple[list[st
     if width is None:
         return names, None
     wide = {name: max(len(name), *(cell_len(row[name]) for row in rows)) for name in names}
-    for least in LEAST_NEEDED:
+    for least in (name for name in LEAST_NEEDED if name in names):
         if _room(wide, names, width) >= min(wide["workflow"], READABLE):
             break
         names.remove(least)

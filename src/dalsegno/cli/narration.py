@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
+from dalsegno.cli.facts import changed_tags
 from dalsegno.cli.output import span
 from dalsegno.cli.script_progress import event_data
 from dalsegno.cli.tree import countdown
@@ -76,6 +77,10 @@ def _child_ended(event: Event, data: Mapping[str, Any]) -> str:
     return f"workflow {event.node} failed: {said}" if said else f"workflow {event.node} completed"
 
 
+def _tags(_event: Event, data: Mapping[str, Any]) -> str:
+    return f"tags: {changed_tags(data)}"
+
+
 def _cancel(_event: Event, data: Mapping[str, Any]) -> str:
     reason = data.get("reason")
     return f"asked to end: {reason}" if reason else "asked to end"
@@ -95,6 +100,7 @@ _SENTENCES: dict[str, Sentence] = {
         f"workflow {event.node} started: execution {data.get('execution', '')}"
     ),
     "ChildEnded": _child_ended,
+    "TagsChanged": _tags,
     "CancelRequested": _cancel,
 }
 

@@ -11,12 +11,13 @@ from dalsegno.wiring import default_store, open_stack
 
 
 async def listed(
-    store: str | None, server: str | None, where: ExecutionFilter, limit: int
+    store: str | None, server: str | None, where: ExecutionFilter, limit: int, app: str | None = None
 ) -> tuple[Sequence[ExecutionView], float]:
-    """The newest executions, and what time it is where they are."""
+    """The newest executions, and what time it is where they are. ``app``: an application, in whose store they are where
+    nothing else names one."""
     if server_of(server, store) is not None:
         return await _listed_there(store, server, where, limit)
-    url = store if store is not None else default_store()
+    url = _store_of(app, store) if app is not None else store if store is not None else default_store()
     require_url(url)
     await require_store(url)
     stack = await open_stack(url)
@@ -24,6 +25,12 @@ async def listed(
         return await stack.archive.executions(where, limit=limit), stack.clock.now()
     finally:
         await stack.close()
+
+
+def _store_of(app: str, store: str | None) -> str:
+    from dalsegno.cli.opening import make_app  # noqa: PLC0415 - only who names an application pays for it
+
+    return make_app(store, app).url
 
 
 async def _listed_there(

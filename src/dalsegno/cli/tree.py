@@ -15,6 +15,7 @@ from dalsegno.cli.asking import ways_on
 from dalsegno.cli.output import STYLES, Signs, signs_for, span
 from dalsegno.cli.progress import Snapshot
 from dalsegno.cli.result import Command
+from dalsegno.core.summary import NodeSummary
 from dalsegno.graph.plan import Node, Plan
 from dalsegno.model.execution import ENDED, ExecutionView
 
@@ -105,13 +106,12 @@ class TreeView:
         if node.control == "split" and node.id in snapshot.counts:
             return self._bar(*snapshot.counts[node.id], failed=self._failed_inside(node, snapshot))
         if summary.state in ("SKIPPED", "CANCELLED", "FAILED") and not summary.waiting:
-            return _counted(summary.state.lower(), summary.runs, STYLES[summary.state])
+            return _counted(summary, STYLES[summary.state])
         activity = snapshot.activities.get(node.id)
         if activity is not None and snapshot.execution.state not in ENDED:
             return self._activity(node, activity, snapshot)
         if summary.runs > 1:
-            failed = f", {summary.failed} failed" if summary.failed else ""
-            return Text(f"{summary.runs:,} runs{failed}", "dim")
+            return Text(failed_runs(summary) or f"{summary.runs:,} runs", "dim")
         return Text(node.type if summary.state == "PENDING" else "", "dim")
 
     def _activity(self, node: Node, activity: Activity, snapshot: Snapshot) -> Text:
@@ -119,10 +119,12 @@ class TreeView:
         parts = busy_words(activity, paused=snapshot.execution.state == "PAUSED")
         if activity.sleeping:
             parts.append(self._sleeping(node, activity, snapshot))
-        runs = snapshot.summaries[node.id].runs
-        if runs:
-            parts.append(f"{runs:,} done")
-        return Text(f" {self.signs.dot} ".join(parts), STYLES[snapshot.summaries[node.id].state])
+        summary = snapshot.summaries[node.id]
+        if summary.runs > summary.failed:
+            parts.append(f"{summary.runs - summary.failed:,} done")
+        if summary.failed:
+            parts.append(f"{summary.failed:,} failed")
+        return Text(f" {self.signs.dot} ".join(parts), STYLES[summary.state])
 
     def _sleeping(self, node: Node, activity: Activity, snapshot: Snapshot) -> str:
         count = f"{activity.sleeping:,} " if activity.sleeping > 1 else ""
@@ -220,5 +222,13 @@ def countdown(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _counted(word: str, runs: int, style: str) -> Text:
-    return Text(f"{word} ({runs:,} runs)" if runs > 1 else word, style)
+def failed_runs(summary: NodeSummary) -> str:
+    """Of a node that ran several times; empty where no run failed."""
+    return f"{summary.failed:,} of {summary.runs:,} runs failed" if summary.failed else ""
+
+
+def _counted(summary: NodeSummary, style: str) -> Text:
+    word = summary.state.lower()
+    if summary.runs <= 1:
+        return Text(word, style)
+    return Text(failed_runs(summary) or f"{word} ({summary.runs:,} runs)", style)

@@ -22,6 +22,7 @@ from dalsegno.model.definition import (
     Definition,
     Version,
     check_alias,
+    is_part,
     no_such_version,
     parse_target,
     read_version,
@@ -124,6 +125,68 @@ def print_versions(lines: Sequence[VersionLine], now: float) -> None:
             moment(definition.created_at),
             span(now - definition.created_at),
             f"{line.unfinished:,}{more}" if line.unfinished else "",
+        )
+    print_table(console, table)
+
+
+# -- all workflows --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowLine:
+    """A deployed workflow: its current version, and how many there are."""
+
+    current: Definition
+    versions: tuple[int, ...]
+    """Their numbers, newest first."""
+    aliases: dict[str, int]
+
+    def as_object(self) -> dict[str, Any]:
+        return {
+            "name": self.current.name,
+            "kind": self.current.kind,
+            "version": self.current.version,
+            "versions": list(self.versions),
+            "aliases": self.aliases,
+            "deployed_at": iso(self.current.created_at),
+        }
+
+
+async def read_workflows(archive: DeskArchive) -> list[WorkflowLine]:
+    """By name. Scripts that are part of a graph go with it."""
+    found: list[WorkflowLine] = []
+    after = ""
+    while page := await archive.definitions(after):
+        for each in page:
+            if not is_part(each):
+                numbers = tuple(version.version for version in await archive.versions(each.name))
+                found.append(WorkflowLine(each, numbers, await archive.aliases(each.name)))
+        after = page[-1].name
+    return found
+
+
+def print_workflows(lines: Sequence[WorkflowLine], now: float) -> None:
+    console = stdout()
+    if not lines:
+        console.print("no workflows; `dalsegno deploy` stores some", style="dim")
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("workflow", "kind", "version", "aliases"):
+        table.add_column(title, no_wrap=title != "aliases")
+    table.add_column("versions", no_wrap=True, justify="right")
+    table.add_column("deployed", no_wrap=True, style="dim")
+    table.add_column("age", no_wrap=True, justify="right", style="dim")
+    for line in lines:
+        aliases = ", ".join(f"{alias} ({version})" for alias, version in sorted(line.aliases.items()))
+        deployed = line.current.created_at
+        table.add_row(
+            Text(line.current.name, "bold"),
+            line.current.kind,
+            str(line.current.version),
+            Text(aliases),
+            f"{len(line.versions):,}",
+            moment(deployed),
+            span(now - deployed),
         )
     print_table(console, table)
 

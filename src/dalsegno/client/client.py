@@ -10,11 +10,11 @@ import httpx
 
 from dalsegno.client.archive import Checked, ServerArchive, Source
 from dalsegno.client.calls import ServerCalls
-from dalsegno.client.filters import ExecutionFilters, filter_of
 from dalsegno.client.schedules import ClientSchedules, ServerBook
 from dalsegno.client.stream import stream_events
 from dalsegno.client.transport import Transport
 from dalsegno.engine.delays import Duration, Moment
+from dalsegno.engine.filters import ExecutionFilters, filter_of
 from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import UsageError
 from dalsegno.handle import Handle

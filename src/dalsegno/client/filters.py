@@ -1,48 +1,11 @@
-"""Which executions are meant, in the words of a program."""
+"""Which executions are meant, as a query of the API."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import Any
 
-from dalsegno.engine.delays import Moment, read_moment
-from dalsegno.model.execution import ExecutionKind, ExecutionState
 from dalsegno.ports.archive import ExecutionFilter
-
-
-class ExecutionFilters(TypedDict, total=False):
-    """All that are given must fit; of several states, kinds or relations one."""
-
-    states: Sequence[ExecutionState]
-    kinds: Sequence[ExecutionKind]
-    """Without it: all but schedules."""
-    tags: Mapping[str, str]
-    parent: str
-    relations: Sequence[str]
-    created_since: Moment
-    created_until: Moment
-    """Before this moment."""
-    ended_since: Moment
-    ended_until: Moment
-    text: str
-    """The beginning of an id, an idempotency key, part of a workflow's name, a tag's value, words of an error."""
-
-
-def filter_of(workflow: str | None, given: ExecutionFilters) -> ExecutionFilter:
-    return ExecutionFilter(
-        workflow,
-        tuple(given.get("states", ())),
-        tuple(sorted(given.get("tags", {}).items())),
-        given.get("parent"),
-        tuple(given.get("kinds", ())),
-        tuple(given.get("relations", ())),
-        created_since=_seconds(given.get("created_since")),
-        created_until=_seconds(given.get("created_until")),
-        ended_since=_seconds(given.get("ended_since")),
-        ended_until=_seconds(given.get("ended_until")),
-        text=given.get("text"),
-    )
 
 
 def query_of(where: ExecutionFilter) -> dict[str, Any]:
@@ -60,10 +23,6 @@ def query_of(where: ExecutionFilter) -> dict[str, Any]:
         "text": where.text,
     }
     return {name: each for name, each in found.items() if each}
-
-
-def _seconds(moment: Moment | None) -> float | None:
-    return None if moment is None else read_moment(moment)
 
 
 def _iso(at: float | None) -> str | None:

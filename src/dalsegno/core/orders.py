@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -37,6 +37,8 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     idempotency_key: str | None = None
     definition: str | None = None
     """Content hash of the very definition that is meant; without it, ``workflow`` and ``version`` say."""
+    concurrency: dict[str, Any] | None = None
+    """Limits how many of the calls that are gathered together run at a time."""
 
 
 class CancelOrder(Struct, frozen=True, omit_defaults=True):

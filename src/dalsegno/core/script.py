@@ -27,6 +27,7 @@ from dalsegno.model.effect import (
     CreateExecution,
     DropTokens,
     Effect,
+    ReplaceTags,
     SaveMachine,
     SettlePromise,
     SpawnToken,
@@ -34,6 +35,7 @@ from dalsegno.model.effect import (
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.ids import child_execution_id, promise_token_id, resume_token_id
+from dalsegno.model.limits import as_option
 from dalsegno.model.machine import reaches
 from dalsegno.model.token import (
     DEFAULT_QUEUE,
@@ -110,6 +112,9 @@ def commit_turn(lease: Lease, turn: Turn, now: float, events: Sequence[NewEvent]
         told = tuple(events)
     if StartWorkflow in kinds:
         told = (*told, *_children(lease, turn, now))
+    if turn.tags is not None:
+        effects.insert(0, turn.tags)  # before an ending
+        told = (_tagged(turn.tags, now), *told)
     return Transition(
         lease.execution,
         tuple(effects),
@@ -145,6 +150,13 @@ def _told(turn: Turn, now: float, events: Sequence[NewEvent]) -> tuple[NewEvent,
     then = b'"then":{"line":%d,"awaits":%b%b}' % (turn.line, encode_body(turn.awaited), _limits(turn))
     data = b"{%b}" % then if first.data is None else b"%b,%b}" % (first.data[:-1], then)
     return (msgspec.structs.replace(first, data=data), *events[1:])
+
+
+def _tagged(change: ReplaceTags, now: float) -> NewEvent:
+    """Tags that went are null."""
+    names = [name for name, _ in change.new]
+    gone = {name: None for name, _ in change.gone if name not in names}
+    return NewEvent("TagsChanged", "", "", now, encode_body({"tags": {**gone, **dict(change.new)}}))
 
 
 def _limits(turn: Turn) -> bytes:
@@ -249,4 +261,5 @@ def _child_order(lease: Lease, request: StartWorkflow, inputs: bytes) -> StartOr
         notice,
         dict(options.tags),
         options.priority,
+        concurrency=as_option(options.concurrency) if options.concurrency is not None else None,
     )

@@ -19,7 +19,8 @@ from dalsegno.model.limits import Allowance, Concurrency
 from dalsegno.model.retry import RetryPolicy
 
 KNOWN = OPTIONS["Task"]
-KNOWN_OF_CHILDREN = OPTIONS["Workflow"]
+KNOWN_OF_CHILDREN = (*OPTIONS["Workflow"], "concurrency")
+"""The last one is set by a gather that limits how many run at a time."""
 
 
 class TaskOptions(Struct, frozen=True, gc=False):
@@ -50,6 +51,7 @@ class ChildOptions(Struct, frozen=True, gc=False):
     version: Version = None
     tags: Mapping[str, str] = {}
     priority: int = 0
+    concurrency: Concurrency | None = None
 
 
 NO_OPTIONS = TaskOptions()
@@ -77,7 +79,12 @@ def child_options(given: Mapping[str, Any] | None) -> ChildOptions:
     if not given:
         return NO_CHILD_OPTIONS
     _refuse_unknown(given, KNOWN_OF_CHILDREN)
-    return ChildOptions(_read(given, "version"), _read(given, "tags") or {}, _read(given, "priority") or 0)
+    return ChildOptions(
+        _read(given, "version"),
+        _read(given, "tags") or {},
+        _read(given, "priority") or 0,
+        _read(given, "concurrency"),
+    )
 
 
 def _refuse_unknown(given: Mapping[str, Any], known: tuple[str, ...]) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from dalsegno.lang.effects import Effect as Request
 from dalsegno.lang.effects import ErrorValue
-from dalsegno.model.effect import Effect
+from dalsegno.model.effect import Effect, ReplaceTags
 from dalsegno.model.machine import CancelReason, Completion, Ranges, TakenSignal, Wake
 
 TurnStatus = Literal["suspended", "completed", "failed"]
@@ -47,5 +47,7 @@ class Turn(Struct, gc=False):
     """When a clean-up is cut off."""
     carried: Sequence[Effect] = ()
     """What it waits for since another execution did."""
+    tags: ReplaceTags | None = None
+    """Other tags of the execution."""
     dropped: tuple[str, ...] = ()
     """Tokens of timers that nothing waits for any more."""

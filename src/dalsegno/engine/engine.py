@@ -124,7 +124,7 @@ class Engine:
             self.storage,
             self.definitions,
             TaskRunner(types, self.services, self._log, limits),
-            Turns(self.storage, turn_limits(limits), log, self._task_options),
+            Turns(self.storage, turn_limits(limits), log, self._task_options, stack.archive),
             limits,
             self._tasks,
             Elsewhere(Colleagues(stack.ledger), self.workflows, self._seen_tasks),
@@ -225,6 +225,11 @@ class Engine:
         self.endings.lose(error)
         for told in self._told_of_loss:
             told(error)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a worker or a scheduler runs."""
+        return bool(self._roles)
 
     def _share(self, neighbours: Neighbours) -> None:
         """Timers, deliveries and repairs are shared with the other processes that do the same."""

@@ -28,7 +28,9 @@ from dalsegno.engine.starting import (
     workflow_limit,
 )
 from dalsegno.errors import InvalidInput, UsageError
+from dalsegno.lang.requests import OTHER_LIMIT
 from dalsegno.model.execution import NewExecution
+from dalsegno.model.limits import read_concurrency
 from dalsegno.model.token import NewToken
 from dalsegno.model.transition import Applied, Outcome, Refused, Transition
 
@@ -66,6 +68,10 @@ class Launcher:
         new = new_execution(program, payload, options, now, client.limits, ancestry)
         await check_input(program, new.input, client.limits, client.offload, client.in_thread)
         limit = await workflow_limit(program, new, now, client.limits, client.offload)
+        if options.limit is not None:
+            if limit is not None:
+                raise InvalidInput(f"the workflow '{new.workflow}' {OTHER_LIMIT}")
+            limit = options.limit
         waits = due is not None or limit is not None
         return new, submit(new, now, due, limit=limit) if waits else start_transition(program, new, now)
 
@@ -85,7 +91,10 @@ class Launcher:
         notify = encode_notice(order.notify) if order.notify is not None else None
         ancestry = Ancestry(order.execution, order.parent, order.relation, notify)
         program = await self.client.ordered_program(order)
-        options = StartOptions(None, order.idempotency_key, order.tags, order.priority, starter=starter)
+        limit = read_concurrency(order.concurrency) if order.concurrency is not None else None
+        options = StartOptions(
+            None, order.idempotency_key, order.tags, order.priority, starter=starter, limit=limit
+        )
         return await self.start(program, order.input, options, ancestry)
 
     # -- the first commit -------------------------------------------------------------------------------------

@@ -48,6 +48,8 @@ class StartOptions:
     """The caller's own, in whose transaction the execution is started."""
     starter: str | None = None
     """The API key whose quota of stored executions it counts for; kept as the tag `STARTER_TAG`."""
+    limit: Concurrency | None = None
+    """What limits it beside other calls that are gathered with it."""
 
 
 STARTER_TAG = "dalsegno.key"

@@ -86,7 +86,13 @@ class Cancel(Struct, frozen=True):
     kind: LeafKind = "task"
 
 
-Effect: TypeAlias = StartTask | StartWorkflow | StartTimer | AwaitSignal | Cancel
+class SetTags(Struct, frozen=True):
+    """Change tags of the execution itself: a text replaces what the tag said, None takes the tag away."""
+
+    tags: Mapping[str, str | None]
+
+
+Effect: TypeAlias = StartTask | StartWorkflow | StartTimer | AwaitSignal | Cancel | SetTags
 
 
 TIME_LIMITED = "time-limited"

@@ -8,6 +8,7 @@ happened*: that order, recorded by the ledger, is what makes ``any`` and ``race`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from dalsegno.lang.effects import Awaitable, Err, ErrorValue, GroupKind, LeafKind, Ok, Outcome, promise_id
@@ -225,6 +226,38 @@ def leaves(promise: AnyPromise) -> list[Promise]:
         elif isinstance(one, Group):
             waiting.extend(reversed(one.items))
     return found
+
+
+MOST_TOLD = 5
+"""Promises of a group that are told one by one."""
+
+
+def in_words(promise: AnyPromise) -> str:
+    """For people who look at variables: what is behind a promise, by the name that the program gave it."""
+    if isinstance(promise, Settled):
+        return "<value>"
+    return f"<{_thing(promise)}>" if isinstance(promise, Promise) else f"<{_things(promise)}>"
+
+
+def _thing(promise: Promise) -> str:
+    if promise.kind == "timer" and promise.due is not None:
+        due = datetime.fromtimestamp(promise.due, UTC).isoformat(sep=" ", timespec="seconds")
+        return f"timer until {due.replace('+00:00', ' UTC')}"
+    return f"{promise.kind} {promise.name}" if promise.name else promise.kind
+
+
+def _things(group: Group) -> str:
+    """Equal ones are counted."""
+    counted: dict[str, int] = {}
+    for leaf in leaves(group):
+        word = leaf.kind if leaf.kind == "timer" else _thing(leaf)
+        counted[word] = counted.get(word, 0) + 1
+    told = [word if count == 1 else f"{count:,} × {word}" for word, count in counted.items()]
+    more = f", … {len(told) - MOST_TOLD:,} more" if len(told) > MOST_TOLD else ""
+    return f"{_GROUP_WORDS[group.kind]} of {', '.join(told[:MOST_TOLD]) or 'nothing'}{more}"
+
+
+_GROUP_WORDS = {"all": "all", "any": "first success", "race": "race", "all_settled": "all"}
 
 
 def ranges(numbers: set[int]) -> tuple[tuple[int, int], ...]:

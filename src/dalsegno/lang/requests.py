@@ -5,14 +5,17 @@ The library's functions (stdlib/orchestration.py) write here; the machine hands 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
 
 from dalsegno.lang.effects import (
     AwaitSignal,
     Cancel,
     Effect,
     LeafKind,
+    SetTags,
     StartTask,
     StartTimer,
     StartWorkflow,
@@ -20,6 +23,18 @@ from dalsegno.lang.effects import (
 )
 from dalsegno.lang.promises import Promise
 from dalsegno.model.ids import child_execution_id
+
+GATHER_KEY = "gather:"
+"""How the limit keys begin that calls of one gather share."""
+OTHER_LIMIT = (
+    "has a concurrency limit of its own, and how many are gathered at a time cannot be limited beside it"
+)
+
+
+def is_gathered(options: Mapping[str, Any]) -> bool:
+    """Whether a gather limits how many of the calls run at a time."""
+    limit = options.get("concurrency")
+    return isinstance(limit, Mapping) and str(limit.get("key", "")).startswith(GATHER_KEY)
 
 
 class Requests:
@@ -65,8 +80,39 @@ class Requests:
         self.effects.append(AwaitSignal(promise.id, name, due))
         return promise
 
+    def share_limit(self, promises: Sequence[Promise], most: int) -> None:
+        """Lets at most ``most`` of these calls run at a time; the others stand in line in the store, in their order.
+        Raises ValueError for those that cannot be limited any more."""
+        wanted = {promise.id: promise for promise in promises if promise.kind in ("task", "workflow")}
+        found = {
+            effect.id: place
+            for place, effect in enumerate(self.effects)
+            if isinstance(effect, StartTask | StartWorkflow) and effect.id in wanted
+        }
+        for name, promise in wanted.items():
+            if name not in found:
+                raise ValueError(
+                    f"the {promise.kind} '{promise.name}' has begun before the last await: to limit how many run at a "
+                    "time, make the calls where they are gathered"
+                )
+            if self._started(found[name]).options.get("concurrency") is not None:
+                raise ValueError(f"the {promise.kind} '{promise.name}' {OTHER_LIMIT}")
+        if len(found) <= most:
+            return  # nothing to wait for
+        key = f"{GATHER_KEY}{self.execution}:{min(promise.number for promise in wanted.values())}"
+        for place in found.values():
+            effect = self._started(place)
+            options = {**effect.options, "concurrency": {"key": key, "limit": most}}
+            self.effects[place] = msgspec.structs.replace(effect, options=options)
+
+    def _started(self, place: int) -> StartTask | StartWorkflow:
+        return cast("StartTask | StartWorkflow", self.effects[place])
+
     def cancel(self, promise: Promise) -> None:
         self.effects.append(Cancel(promise.id, promise.kind))
+
+    def set_tags(self, tags: Mapping[str, str | None]) -> None:
+        self.effects.append(SetTags(tags))
 
     def log(self, level: str, message: str) -> None:
         self.logs.append((level, message))

@@ -271,6 +271,15 @@ class DropTokens(Struct, frozen=True, gc=False, tag=True):
     tokens: tuple[str, ...]
 
 
+class ReplaceTags(Struct, frozen=True, gc=False, tag=True):
+    """The execution has other tags from now on: ``tags`` are all of them, sorted. ``gone`` are those that it had and
+    has no more, ``new`` those that it had not: what finds executions by their tags changes by these."""
+
+    tags: tuple[tuple[str, str], ...]
+    gone: tuple[tuple[str, str], ...]
+    new: tuple[tuple[str, str], ...]
+
+
 class WakeMachine(Struct, frozen=True, gc=False, tag=True):
     """Makes the resume token of a suspended script ready, whatever it waits for: a reconciler's nudge. A command that
     begins with it is ``AlreadyApplied`` where there is such a token already, or no machine."""
@@ -302,4 +311,5 @@ Effect = (
     | RequestCancel
     | DropTokens
     | WakeMachine
+    | ReplaceTags
 )

@@ -33,6 +33,7 @@ EventKind = Literal[
     "SignalReceived",
     "ChildStarted",
     "ChildEnded",
+    "TagsChanged",
     "CancelRequested",
     "LogWritten",
 ]

@@ -21,6 +21,7 @@ from dalsegno.core.settlement import (
     ready_token,
 )
 from dalsegno.model.definition import Definition
+from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.event import Event, NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.machine import Completion
@@ -173,6 +174,10 @@ class MemoryStore:
     def replace_input(self, execution: str, data: bytes) -> None:
         found = self.executions[execution]
         found.new = msgspec.structs.replace(found.new, input=data)
+
+    def replace_tags(self, execution: str, change: ReplaceTags) -> None:
+        found = self.executions[execution]
+        found.new = msgspec.structs.replace(found.new, tags=change.tags)
 
     def save_execution(self, row: ExecutionRow) -> None:
         """Rows are changed in place."""

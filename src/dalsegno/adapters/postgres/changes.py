@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from dalsegno.adapters.postgres import births, runs
@@ -17,6 +18,7 @@ from dalsegno.adapters.postgres.flight import Flight
 from dalsegno.adapters.postgres.steps import Steps, is_asleep, is_plain
 from dalsegno.adapters.postgres.store import Transaction
 from dalsegno.core.settlement import BarrierRow, GateRow, MachineRow, ScopeRow, SignalRow, TokenRow
+from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.machine import Completion
 
@@ -40,6 +42,8 @@ class Changes:
         self.touched: set[int] = set()
         """Executions whose rows changed. Those in ``executions`` are written anyway."""
         self.inputs: dict[int, bytes] = {}
+        self.tags: list[tuple[int, ReplaceTags]] = []
+        """Tags that running executions have set, by their numbers, in the order in which they came."""
         self.consumed: dict[Name, TokenRow] = {}
         self.spawned: dict[int, tuple[TokenRow, Flight]] = {}
         """In the order in which they came."""
@@ -118,6 +122,7 @@ class Changes:
     def _are_rare(self) -> bool:
         return bool(
             self.inputs
+            or self.tags
             or self.moved
             or self.new_scopes
             or self.scopes
@@ -175,6 +180,8 @@ class Changes:
     async def _write_rest(self, tx: Transaction) -> None:
         if self.inputs:
             await tx.fetch("write.inputs", list(self.inputs), list(self.inputs.values()))
+        if self.tags:
+            await self._write_tags(tx)
         if self.has_runs() or self.signals:
             await self._write_machines(tx)
         if (
@@ -195,6 +202,15 @@ class Changes:
         if self.touched - written:
             await tx.fetch("write.touch", list(self.touched - written))
         await self._write_limits(tx)
+
+    async def _write_tags(self, tx: Transaction) -> None:
+        last = {number: change.tags for number, change in self.tags}
+        gone = {
+            (*tag, number) for number, change in self.tags for tag in change.gone if tag not in last[number]
+        }
+        new = {(*tag, number) for number, change in self.tags for tag in change.new if tag in last[number]}
+        texts = [json.dumps(tags) for tags in last.values()]
+        await tx.fetch("write.tags", list(last), texts, *columns(sorted(gone), 3), *columns(sorted(new), 3))
 
     async def _write_joins(self, tx: Transaction) -> None:
         opened = [

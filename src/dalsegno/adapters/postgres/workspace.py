@@ -23,6 +23,7 @@ from dalsegno.adapters.postgres.loaded import (
 )
 from dalsegno.adapters.postgres.machines import MachineWorkspace
 from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
+from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 
@@ -196,6 +197,9 @@ class PostgresWorkspace(MachineWorkspace):
 
     def replace_input(self, execution: str, data: bytes) -> None:
         self.changes.inputs[self._flights[execution].number] = data
+
+    def replace_tags(self, execution: str, change: ReplaceTags) -> None:
+        self.changes.tags.append((self._flights[execution].number, change))
 
     def save_execution(self, row: ExecutionRow) -> None:
         self.changes.executions[row.id] = self._flights[row.id]

@@ -6,6 +6,7 @@ wrapped in bytearrays there. The others are rows, written as they are in the end
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from typing import Any
 
@@ -32,6 +33,7 @@ from dalsegno.adapters.sqlite.parameters import (
 )
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import BarrierRow, GateRow, MachineRow, ScopeRow, TokenRow
+from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.execution import NewExecution
 
 LARGE_OUTPUT = 256 * 1024
@@ -85,6 +87,7 @@ class Changes:
         "slots",
         "spawned",
         "steps",
+        "tags",
         "taken_orders",
         "tokens",
         "tombstones",
@@ -95,6 +98,8 @@ class Changes:
         self.executions: dict[str, Flight] = {}
         self.inputs: dict[int, bytes] = {}
         """Inputs that replace what was submitted, by the executions' numbers."""
+        self.tags: list[tuple[int, ReplaceTags]] = []
+        """Tags that running executions have set, by their numbers, in the order in which they came."""
         self.consumed: list[Any] = []
         """Parameters of ``consume``."""
         self.tombstones: list[tuple[Flight, str]] = []
@@ -178,6 +183,10 @@ class Changes:
         CHANGE_RECORD.run(connection, records)
         _each(connection, "execution.save_large_output", large)
         _each(connection, "execution.replace_input", [(data, number) for number, data in self.inputs.items()])
+        for number, change in self.tags:
+            connection.execute(SQL["execution.replace_tags"], (json.dumps(change.tags), number))
+            _each(connection, "execution.drop_tag", [(*tag, number) for tag in change.gone])
+            _each(connection, "execution.add_tag", [(*tag, number) for tag in change.new])
 
     def _write_created(self, connection: sqlite3.Connection) -> None:
         flights: list[Any] = []

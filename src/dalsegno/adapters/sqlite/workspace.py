@@ -17,7 +17,7 @@ from dalsegno.adapters.sqlite.flight import Flight
 from dalsegno.adapters.sqlite.slots import LimitWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
-from dalsegno.model.effect import DeliverToToken, DropTokens, SpawnToken
+from dalsegno.model.effect import DeliverToToken, DropTokens, ReplaceTags, SpawnToken
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.transition import Transition
@@ -265,6 +265,9 @@ class SqliteWorkspace(LimitWorkspace):
 
     def replace_input(self, execution: str, data: bytes) -> None:
         self.changes.inputs[self._flights[execution].number] = data
+
+    def replace_tags(self, execution: str, change: ReplaceTags) -> None:
+        self.changes.tags.append((self._flights[execution].number, change))
 
     def save_execution(self, row: ExecutionRow) -> None:
         self.changes.executions[row.id] = self._flights[row.id]

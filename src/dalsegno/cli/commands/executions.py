@@ -29,6 +29,7 @@ def list_executions(
     limit: Limit = 20,
     store: Store = None,
     server: Server = None,
+    app: AppName = None,
     json: Json = False,
 ) -> None:
     """List executions, newest first."""
@@ -40,7 +41,7 @@ def list_executions(
     from dalsegno.cli.shelf import listed
 
     where = execution_filter(workflow, state or [], read_tags(tag), kind or [])
-    views, now = asyncio.run(listed(store, server, where, limit + 1))
+    views, now = asyncio.run(listed(store, server, where, limit + 1, app))
     if json:
         emit(list_as_object(views[:limit]))
     else:
@@ -79,7 +80,13 @@ def show(
     asyncio.run(look())
 
 
-def why(execution: ExecutionId, store: Store = None, server: Server = None, json: Json = False) -> None:
+def why(
+    execution: ExecutionId,
+    store: Store = None,
+    server: Server = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Tell what exactly an execution waits for."""
     import asyncio
 
@@ -89,7 +96,7 @@ def why(execution: ExecutionId, store: Store = None, server: Server = None, json
     from dalsegno.cli.waits import explain, print_explanation
 
     async def look() -> None:
-        where = where_to(store, server)
+        where = where_to(store, server, app)
         async with reached(where) as client:
             found = await find_execution(client, execution)
             explanation = await explain(client, found, where.command)

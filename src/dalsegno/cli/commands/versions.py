@@ -1,4 +1,4 @@
-"""``versions`` and ``alias``: which versions a workflow has, and what they are called."""
+"""``workflows``, ``versions`` and ``alias``: what is deployed, in which versions, and what they are called."""
 
 from __future__ import annotations
 
@@ -6,14 +6,35 @@ from typing import Annotated
 
 import typer
 
-from dalsegno.cli.options import Json, Server, Store
+from dalsegno.cli.options import AppName, Json, Server, Store
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A deployed workflow.", show_default=False)]
 
 
 def register(app: typer.Typer) -> None:
+    app.command("workflows")(workflows)
     app.command("versions")(versions)
     app.command("alias")(alias)
+
+
+def workflows(store: Store = None, server: Server = None, app: AppName = None, json: Json = False) -> None:
+    """List what is deployed: every workflow with its versions, aliases and kind."""
+    import asyncio
+
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.places import reached, where_to
+    from dalsegno.cli.versions import print_workflows, read_workflows
+
+    async def look() -> None:
+        async with reached(where_to(store, server, app)) as client:
+            lines = await read_workflows(client.stack.archive)
+            now = client.stack.clock.now()
+        if json:
+            emit({"workflows": [line.as_object() for line in lines]})
+        else:
+            print_workflows(lines, now)
+
+    asyncio.run(look())
 
 
 def versions(name: Name, store: Store = None, server: Server = None, json: Json = False) -> None:

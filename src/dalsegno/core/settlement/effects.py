@@ -43,6 +43,7 @@ from dalsegno.model.effect import (
     OpenScope,
     PauseExecution,
     PostSignal,
+    ReplaceTags,
     RequestCancel,
     ResolveSlot,
     ResumeExecution,
@@ -357,6 +358,10 @@ def _take_order(work: Application, effect: TakeOrder) -> None:
     work.rows.take_order(effect.entry)
 
 
+def _replace_tags(work: Application, effect: ReplaceTags) -> None:
+    work.rows.replace_tags(work.execution.id, effect)
+
+
 def _write_outbox(work: Application, effect: WriteOutbox) -> None:
     work.owe(effect)
 
@@ -387,4 +392,5 @@ APPLY: dict[type, Callable[[Application, Any], None]] = {
     RequestCancel: request_cancel,
     DropTokens: _drop_tokens,
     WakeMachine: wake_machine,
+    ReplaceTags: _replace_tags,
 }

@@ -14,6 +14,7 @@ from dalsegno.core.settlement.rows import (
     SignalRow,
     TokenRow,
 )
+from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.machine import Completion
@@ -71,6 +72,8 @@ class Workspace(Protocol):
     def create_execution(self, row: ExecutionRow, new: NewExecution) -> None: ...
 
     def replace_input(self, execution: str, data: bytes) -> None: ...
+
+    def replace_tags(self, execution: str, change: ReplaceTags) -> None: ...
 
     def save_execution(self, row: ExecutionRow) -> None: ...
 

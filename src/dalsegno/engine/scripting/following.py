@@ -13,7 +13,7 @@ from msgspec import Struct
 from dalsegno.core.wake import decided, leaf_ids, leaves_of
 from dalsegno.engine.scripting.programs import RunningMachine
 from dalsegno.errors import LimitExceeded
-from dalsegno.lang.effects import Awaitable, ErrorValue, Ok, Outcome, promise_number
+from dalsegno.lang.effects import Awaitable, Err, ErrorValue, Ok, Outcome, promise_number
 from dalsegno.model.ids import promise_token_id
 from dalsegno.model.machine import CancelReason, Completion, Ranges, SignalView, TakenSignal, reaches
 
@@ -145,15 +145,30 @@ def _expire_timers(awaiting: Awaitable, job: Job) -> dict[str, tuple[float, int]
     first, with what orders them."""
     if awaiting.kind in TIMELESS:
         return {}
+    leaves = [leaf for leaf in ((awaiting,) if awaiting.id else leaves_of(awaiting)) if leaf.due is not None]
+    job.now = max(
+        [job.now, *(leaf.due for leaf in leaves if leaf.due is not None and _is_over(leaf, job.known))]
+    )
     past = [
         ((leaf.due, promise_number(leaf.id)), leaf.id)
-        for leaf in ((awaiting,) if awaiting.id else leaves_of(awaiting))
+        for leaf in leaves
         if leaf.kind == "timer" and leaf.due is not None and leaf.due <= job.now
     ]
     past.sort()
     for _, name in past:
         job.known.setdefault(name, Ok(None))
     return {name: when for when, name in past}
+
+
+def _is_over(leaf: Awaitable, known: Mapping[str, Outcome]) -> bool:
+    """Whether its time was over on the clock of the process that settled it, which may be ahead of the one here: the
+    program must not see a time before that."""
+    match known.get(leaf.id):
+        case Ok():
+            return leaf.kind == "timer"
+        case Err(error=error):
+            return leaf.kind == "signal" and error.code == "TimeoutError"
+    return False
 
 
 def _in_time_order(known: dict[str, Outcome], past: Mapping[str, tuple[float, int]]) -> dict[str, Outcome]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from dalsegno.core.tags import changed_tags, united
 from dalsegno.core.task_options import child_options, task_options
 from dalsegno.core.turn import Turn
 from dalsegno.core.values import encode_value, is_unicode
@@ -24,8 +25,10 @@ from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.storage import blob_names
 from dalsegno.errors import InternalError, InvalidInput, LimitExceeded, NotJson
 from dalsegno.lang import Machine
-from dalsegno.lang.effects import AwaitSignal, Effect, ErrorValue, StartTask, StartWorkflow
+from dalsegno.lang.effects import AwaitSignal, Effect, ErrorValue, SetTags, StartTask, StartWorkflow
 from dalsegno.lang.limits import Heavy
+from dalsegno.lang.requests import OTHER_LIMIT, is_gathered
+from dalsegno.ports.archive import Archive
 from dalsegno.ports.blobs import Blobs
 
 T = TypeVar("T")
@@ -59,9 +62,11 @@ class Turns:
         limits: TurnLimits,
         log: Callable[[str, str, str], None],
         options_of: Callable[[str], Mapping[str, Any]],
+        archive: Archive,
     ) -> None:
         """``options_of``: what a task registered in this process asks for, unless the call says otherwise."""
         self._options_of = options_of
+        self._archive = archive
         self.blobs = blobs
         self.limits = limits
         self._log = log
@@ -84,6 +89,8 @@ class Turns:
             if is_final:
                 self._tell(job, machine)
             turn, blobs = self._turn(job, machine)
+            if any(type(request) is SetTags for request, _ in turn.requests):
+                await self._set_tags(job, turn)
             if not is_final:
                 self._tell(job, machine)  # now it is not given up any more, and nothing is told twice
             if blobs:
@@ -98,6 +105,14 @@ class Turns:
     def _tell(self, job: Job, machine: RunningMachine) -> None:
         for level, message in machine.take_logs():
             self._log(job.execution, level, message)
+
+    async def _set_tags(self, job: Job, turn: Turn) -> None:
+        """Only the execution's own turns change its tags after its start, so what is read here stays true until the
+        turn's commit, or the turn is refused."""
+        view = await self._archive.execution(job.execution)
+        asked = united(request for request, _ in turn.requests if isinstance(request, SetTags))
+        turn.requests = [pair for pair in turn.requests if not isinstance(pair[0], SetTags)]
+        turn.tags = changed_tags(view.tags if view is not None else (), asked)
 
     async def _go_on(self, job: Job, machine: RunningMachine, more: bool) -> None:
         """In slices, between which the other work of the process goes on."""
@@ -207,6 +222,8 @@ class Turns:
                 _check_name(name)
                 _check_options(task_options, options, f"task '{name}'")
                 if asked := self._options_of(name):
+                    if asked.get("concurrency") is not None and is_gathered(options):
+                        raise InvalidInput(f"the task '{name}' {OTHER_LIMIT}")
                     effect = msgspec.structs.replace(effect, options={**asked, **options})
                 return effect, self._input(name, effect.inputs)
             case StartWorkflow(name=name, options=options):

@@ -58,6 +58,11 @@ def with_stack(error: ErrorValue, stack: tuple[str, ...]) -> ErrorValue:
     return replace(error, stack=error.stack + stack)
 
 
+def _as_data(value: Value) -> Any:
+    """As elsewhere in the language, a promise gives its id."""
+    return shown(value, handle=lambda promise: promise.id)
+
+
 def uncaught(host: Host, value: Value, stack: tuple[str, ...]) -> ErrorValue:
     """The error that an execution ends with."""
     if isinstance(value, ErrorValue):
@@ -70,11 +75,11 @@ def uncaught(host: Host, value: Value, stack: tuple[str, ...]) -> ErrorValue:
                 code if isinstance(code, str) else "THROWN",
                 message if isinstance(message, str) else str(code),
                 kind if isinstance(kind, str) else None,
-                shown(value.get("data")),
+                _as_data(value.get("data")),
                 stack,
             )
     try:
         message = to_text(value, host)[:MAX_MESSAGE]
     except ScriptThrow:
         message = f"a {kind_of(value)} was thrown"
-    return ErrorValue("THROWN", message, data=shown(value), stack=stack)
+    return ErrorValue("THROWN", message, data=_as_data(value), stack=stack)

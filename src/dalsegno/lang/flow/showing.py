@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from dalsegno.lang.flow.unpacking import decoded
 from dalsegno.lang.frames import Frame
 from dalsegno.lang.limits import MAX_NESTING
 from dalsegno.lang.numerals import number_text
-from dalsegno.lang.promises import Group, Promise, describe
+from dalsegno.lang.promises import Group, Promise, describe, in_words
 from dalsegno.lang.values import UNSET, Builtin, Cell, Configured, FunctionValue, Vacant, Value
 
 if TYPE_CHECKING:
@@ -53,8 +54,11 @@ def _is_set(value: Value) -> bool:
     return value is not UNSET and type(value) is not Iteration
 
 
-def shown(value: Value, left: list[int] | None = None, depth: int = 0) -> Any:
-    """The value as JSON; ``left`` is how many more parts are worth showing."""
+def shown(
+    value: Value, left: list[int] | None = None, depth: int = 0, handle: Callable[[Promise], str] = in_words
+) -> Any:
+    """The value as JSON; ``left`` is how many more parts are worth showing, ``handle`` says what stands for a promise
+    of one thing."""
     left = [MOST] if left is None else left
     left[0] -= 1
     if type(value) is Vacant:
@@ -64,12 +68,12 @@ def shown(value: Value, left: list[int] | None = None, depth: int = 0) -> Any:
     if type(value) is str:
         return _shown_text(value, left)
     if not isinstance(value, list | dict):
-        return _word_for(value)
+        return handle(value) if type(value) is Promise else _word_for(value)
     if depth > MAX_NESTING or left[0] < 0:
         return "…"
     if isinstance(value, list):
-        return [shown(item, left, depth + 1) for item in _first(value, left)]
-    return {key: shown(value[key], left, depth + 1) for key in _first(value, left)}
+        return [shown(item, left, depth + 1, handle) for item in _first(value, left)]
+    return {key: shown(value[key], left, depth + 1, handle) for key in _first(value, left)}
 
 
 def _shown_text(text: str, left: list[int]) -> str:
@@ -84,10 +88,8 @@ def _first(items: list[Value] | dict[str, Value], left: list[int]) -> list[Value
 
 def _word_for(value: Value) -> Any:
     match value:
-        case Promise():
-            return value.id
         case Group():
-            return f"<promise of {value.size} promises: {value.kind}>"
+            return in_words(value)
         case FunctionValue():
             return f"<function {value.code.name}>"
         case Builtin():

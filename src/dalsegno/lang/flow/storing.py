@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dalsegno.lang.effects import AwaitSignal, Cancel, Effect, StartTask, StartTimer, StartWorkflow
+from dalsegno.lang.effects import AwaitSignal, Cancel, Effect, SetTags, StartTask, StartTimer, StartWorkflow
 from dalsegno.lang.flow.packing import Packed, Packer
 from dalsegno.lang.flow.snapshot import STATUSES, State
 from dalsegno.lang.frames import Frame
@@ -18,6 +18,7 @@ EFFECTS: dict[str, type[Any]] = {
     "timer": StartTimer,
     "signal": AwaitSignal,
     "cancel": Cancel,
+    "tags": SetTags,
 }
 _EFFECT_NAMES = {kind: name for name, kind in EFFECTS.items()}
 

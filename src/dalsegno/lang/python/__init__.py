@@ -16,7 +16,20 @@ from dalsegno.lang.python.machine import PythonMachine
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.snapshot.registry import register_type
 from dalsegno.lang.python.typed import from_plain, to_plain
-from dalsegno.lang.python.verbs import cancel, first, gather, log, race, run, signal, sleep, start, timeout
+from dalsegno.lang.python.verbs import (
+    cancel,
+    first,
+    gather,
+    log,
+    now,
+    race,
+    run,
+    set_tags,
+    signal,
+    sleep,
+    start,
+    timeout,
+)
 from dalsegno.lang.python.workflows import DurableWorkflow
 
 __all__ = [
@@ -40,9 +53,11 @@ __all__ = [
     "from_plain",
     "gather",
     "log",
+    "now",
     "race",
     "register_type",
     "run",
+    "set_tags",
     "signal",
     "sleep",
     "start",

@@ -1,14 +1,15 @@
 """Durable callables, and how they know that they are called by a workflow.
 
 While a machine runs, it is the *current machine* of its context. A task called then does not run: the call becomes a
-promise, and the machine asks for the task by effect. Called anywhere else, a task is the ordinary function it was.
+promise, and the machine asks for the task by effect. Called anywhere else, a task is the ordinary function it was, and
+a workflow is for its application to run.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, Token
 from typing import Any, ClassVar, Generic, Literal, ParamSpec, Protocol, TypeVar, cast
 
@@ -38,7 +39,11 @@ class Caller(Protocol):
 
     def wait_for_signal(self, name: str, due: float | None) -> Promise: ...
 
+    def share_limit(self, promises: Sequence[Promise], most: int) -> None: ...
+
     def cancel(self, promise: Promise) -> None: ...
+
+    def set_tags(self, tags: Mapping[str, str | None]) -> None: ...
 
     def log(self, level: str, message: str) -> None: ...
 

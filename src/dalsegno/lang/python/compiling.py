@@ -17,6 +17,7 @@ from dalsegno.lang.python.compiler import Compiler
 from dalsegno.lang.python.errors import Problem, UnsupportedPython
 from dalsegno.lang.python.homes import home_of
 from dalsegno.lang.python.itertools_spellings import ItertoolsSpellings
+from dalsegno.lang.python.local_clock import warn_of_local_clock
 from dalsegno.lang.python.natives import futures_of
 from dalsegno.lang.python.program import FORMAT, PythonProgram, StoredProgram
 from dalsegno.lang.python.refusals import Refusals
@@ -39,6 +40,7 @@ def compile_workflow(
     surroundings = Surroundings.of(plain)
     try:
         _prepare(definition, source, surroundings)
+        warn_of_local_clock(definition, source, surroundings)
         functions = Compiler(surroundings.outside).compile(definition, plain.__qualname__)
         digest = _with_front_matter(_digest(functions, definition, surroundings), front_matter)
     except RecursionError as error:

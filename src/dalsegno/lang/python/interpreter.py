@@ -6,7 +6,7 @@ which Ctrl+C does not interrupt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import CellType
 from typing import Any, Literal, TypeAlias
 
@@ -275,9 +275,15 @@ class Interpreter:
     def wait_for_signal(self, name: str, due: float | None) -> Promise:
         return self.requests.signal(name, due)
 
+    def share_limit(self, promises: Sequence[Promise], most: int) -> None:
+        self.requests.share_limit(promises, most)
+
     def cancel(self, promise: Promise) -> None:
         if promise.number not in self.known:
             self.requests.cancel(promise)
+
+    def set_tags(self, tags: Mapping[str, str | None]) -> None:
+        self.requests.set_tags(tags)
 
     def log(self, level: str, message: str) -> None:
         self.requests.log(level, message)

@@ -21,7 +21,9 @@ def value_of(promise: AnyPromise, verdict: Verdict, known: Known, program: Pytho
     if isinstance(verdict.outcome, Err):
         raise _group_failure(promise, verdict.outcome.error, known, program)
     if promise.kind in ("any", "race"):
-        return _item(promise, verdict.winner or 0, known, program)
+        winner = verdict.winner or 0
+        value = _item(promise, winner, known, program)
+        return value if promise.keys is None else (promise.keys[winner], value)
     values = _settled if promise.kind == "all_settled" else _item
     return [values(promise, index, known, program) for index in range(len(promise.items))]
 

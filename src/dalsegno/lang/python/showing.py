@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dalsegno.lang.promises import Group, Promise, Settled, in_words
 from dalsegno.lang.python.typed import to_plain
 
 _DEEPEST = 20
@@ -19,6 +20,8 @@ def shown(value: Any, depth: int = 0) -> Any:
 
 def _in_parts(value: Any, depth: int) -> Any:
     kind = type(value)
+    if isinstance(value, Promise | Group | Settled):
+        return in_words(value)
     if depth < _DEEPEST and kind is dict:
         return _by_key(value, depth)
     if depth < _DEEPEST and kind in (list, tuple, set, frozenset):

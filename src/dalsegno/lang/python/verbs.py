@@ -18,6 +18,7 @@ from dalsegno.lang.python.errors import OutsideWorkflow
 from dalsegno.lang.python.nested import NestedCall
 from dalsegno.lang.python.timeouts import Timeout
 from dalsegno.lang.python.typed import to_plain
+from dalsegno.model.tags import read_tag_changes
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -38,6 +39,12 @@ def _machine(verb: str) -> Caller:
             f"{verb}() works only inside a running workflow; tasks and ordinary code use asyncio's or their own means"
         )
     return machine
+
+
+def now() -> dt.datetime:
+    """The time on the clock that durable timers run on, in UTC: that of the store, as it was when the workflow went on
+    after its last await. It is never before a timer that has fired; a test that skips time moves it."""
+    return dt.datetime.fromtimestamp(_machine("now").now, dt.UTC)
 
 
 def sleep(delay: Delay) -> Awaitable[None]:
@@ -76,16 +83,24 @@ def timeout(limit: float | str | dt.timedelta | None) -> Timeout:
 
 
 @overload
-def gather(*, return_exceptions: bool = ...) -> Awaitable[list[Any]]: ...
-@overload
-def gather(a: Awaitable[A], /, *, return_exceptions: Literal[False] = ...) -> Awaitable[tuple[A]]: ...
+def gather(*, return_exceptions: bool = ..., limit: int | None = ...) -> Awaitable[list[Any]]: ...
 @overload
 def gather(
-    a: Awaitable[A], b: Awaitable[B], /, *, return_exceptions: Literal[False] = ...
+    a: Awaitable[A], /, *, return_exceptions: Literal[False] = ..., limit: int | None = ...
+) -> Awaitable[tuple[A]]: ...
+@overload
+def gather(
+    a: Awaitable[A], b: Awaitable[B], /, *, return_exceptions: Literal[False] = ..., limit: int | None = ...
 ) -> Awaitable[tuple[A, B]]: ...
 @overload
 def gather(
-    a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /, *, return_exceptions: Literal[False] = ...
+    a: Awaitable[A],
+    b: Awaitable[B],
+    c: Awaitable[C],
+    /,
+    *,
+    return_exceptions: Literal[False] = ...,
+    limit: int | None = ...,
 ) -> Awaitable[tuple[A, B, C]]: ...
 @overload
 def gather(
@@ -96,18 +111,33 @@ def gather(
     /,
     *,
     return_exceptions: Literal[False] = ...,
+    limit: int | None = ...,
 ) -> Awaitable[tuple[A, B, C, D]]: ...
 @overload
-def gather(*promises: Awaitable[A], return_exceptions: Literal[False] = ...) -> Awaitable[list[A]]: ...
+def gather(
+    *promises: Awaitable[A], return_exceptions: Literal[False] = ..., limit: int | None = ...
+) -> Awaitable[list[A]]: ...
 @overload
 def gather(
-    *promises: Awaitable[A], return_exceptions: Literal[True]
+    *promises: Awaitable[A], return_exceptions: Literal[True], limit: int | None = ...
 ) -> Awaitable[list[A | BaseException]]: ...
-def gather(*promises: Any, return_exceptions: bool = False) -> Any:
-    """All results as a list. The first failure is raised at once, unless failures are asked for as values."""
-    if return_exceptions:
-        return _group("gather", "all_settled", promises, EXCEPTIONS)
-    return _group("gather", "all", promises)
+def gather(*promises: Any, return_exceptions: bool = False, limit: int | None = None) -> Any:
+    """All results as a list. The first failure is raised at once, unless failures are asked for as values. ``limit``:
+    at most so many of the calls run at a time; the others stand in line in the store."""
+    shape: tuple[GroupKind, str] = ("all_settled", EXCEPTIONS) if return_exceptions else ("all", "")
+    group = _group("gather", shape[0], promises, shape[1])
+    if limit is not None:
+        _limit_calls(group, limit)
+    return group
+
+
+def _limit_calls(group: Group, limit: object) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise ValueError(f"gather(): the limit must be a whole number, at least 1, not {limit!r}")
+    try:
+        _machine("gather").share_limit(leaves(group), limit)
+    except ValueError as error:
+        raise ValueError(f"gather(): {error}") from None
 
 
 def first(*promises: Awaitable[A]) -> Awaitable[A]:
@@ -115,9 +145,17 @@ def first(*promises: Awaitable[A]) -> Awaitable[A]:
     return cast(Awaitable[A], _group("first", "any", _some("first", promises)))
 
 
-def race(*promises: Awaitable[A]) -> Awaitable[A]:
-    """Whichever is settled first, success or failure."""
-    return cast(Awaitable[A], _group("race", "race", _some("race", promises)))
+@overload
+def race(promise: Awaitable[A], /, *promises: Awaitable[A]) -> Awaitable[A]: ...
+@overload
+def race(**named: Awaitable[Any]) -> Awaitable[tuple[str, Any]]: ...
+def race(*promises: Any, **named: Any) -> Any:
+    """Whichever is settled first, success or failure. ``race(paid=…, late=…)`` gives its name and its value."""
+    if promises and named:
+        raise TypeError("race(): name all promises or none of them")
+    if named:
+        return _group("race", "race", tuple(named.values()), keys=tuple(named))
+    return _group("race", "race", _some("race", promises))
 
 
 def cancel(*promises: Awaitable[Any]) -> None:
@@ -137,15 +175,21 @@ def _some(verb: str, promises: tuple[Any, ...]) -> tuple[Any, ...]:
     return promises
 
 
-def _group(verb: str, kind: GroupKind, promises: tuple[Any, ...], shape: str = "") -> Group:
+def _group(
+    verb: str,
+    kind: GroupKind,
+    promises: tuple[Any, ...],
+    shape: str = "",
+    keys: tuple[str, ...] | None = None,
+) -> Group:
     _machine(verb)
-    for number, promise in enumerate(promises, 1):
+    for number, promise in enumerate(promises):
         if not isinstance(promise, Promise | Group):
-            _refuse(verb, number, promise)
-    return Group(kind, promises, shape=shape)
+            _refuse(verb, number + 1 if keys is None else f"'{keys[number]}'", promise)
+    return Group(kind, promises, keys, shape)
 
 
-def _refuse(verb: str, number: int, value: Any) -> NoReturn:
+def _refuse(verb: str, number: int | str, value: Any) -> NoReturn:
     place = f"{verb}(): argument {number}"
     if isinstance(value, list | tuple | set) and value:
         raise TypeError(f"{place} is a {type(value).__name__}; unpack it: {verb}(*promises)")
@@ -192,6 +236,17 @@ def _target(
     return workflow, to_plain(inputs, f"workflow '{workflow}': input"), {}
 
 
-def log(message: object, *, level: str = "info") -> None:
+def set_tags(tags: Mapping[str, str | None] | None = None, /, **named: str | None) -> None:
+    """Changes tags of this execution, by which lists are filtered: ``set_tags(stage="documents")``; None takes one
+    away. They change with the commit at the next await, or at the end of the workflow, and not at all without it."""
+    machine = _machine("set_tags")
+    given = {**(tags or {}), **named}
+    try:
+        machine.set_tags(read_tag_changes(given))
+    except ValueError as error:
+        raise ValueError(f"set_tags(): {error}") from None
+
+
+def log(message: object, level: str = "info") -> None:
     """A line in the execution's log; it is kept once, however often the code around it runs."""
     _machine("log").log(level, str(message))

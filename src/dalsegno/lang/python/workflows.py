@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar, cast
 
 from dalsegno.errors import InvalidInput
 from dalsegno.lang.durations import BadDuration, parse_duration
-from dalsegno.lang.python.calls import CallKind, Durable
+from dalsegno.lang.python.calls import CallKind, Durable, current_machine
 from dalsegno.lang.python.compiling import compile_workflow
+from dalsegno.lang.python.errors import OutsideWorkflow
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+RunOutside = Callable[["DurableWorkflow[..., Any]", tuple[Any, ...], Mapping[str, Any]], Any]
+
 
 class DurableWorkflow(Durable[P, R]):
-    """In a workflow a call gives the promise of a child's result; outside it is the plain coroutine function."""
+    """In a workflow a call gives the promise of a child's result. Outside its application starts an execution, if it
+    runs in this process. ``function`` is the plain coroutine function, which nothing makes durable."""
 
     kind: ClassVar[CallKind] = "workflow"
+    run_outside: RunOutside | None = None
+    """How its application runs a call outside of workflows."""
 
     def __init__(
         self,
@@ -32,6 +38,15 @@ class DurableWorkflow(Durable[P, R]):
         for option in ("timeout", "cancel_grace"):
             _check_duration(self.program.name, option, self.program.front_matter.get(option))
         super().__init__(function, name, options=options)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if current_machine() is not None:
+            return super().__call__(*args, **kwargs)
+        if self.run_outside is None:
+            raise OutsideWorkflow(
+                f"workflow '{self.name}' belongs to no application: call it in another workflow"
+            )
+        return cast(R, self.run_outside(self, args, kwargs))
 
 
 def _check_duration(name: str, option: str, given: Any) -> None:

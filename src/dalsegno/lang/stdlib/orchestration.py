@@ -14,7 +14,7 @@ from dalsegno.lang.errors import ScriptThrow, limit_exceeded, wrong_argument
 from dalsegno.lang.leaving import plain
 from dalsegno.lang.limits import BYTES_PER_OBJECT
 from dalsegno.lang.options import read_option
-from dalsegno.lang.promises import AnyPromise, Group, Promise, Settled
+from dalsegno.lang.promises import AnyPromise, Group, Promise, Settled, leaves
 from dalsegno.lang.requests import Requests
 from dalsegno.lang.stdlib.arguments import Arguments
 from dalsegno.lang.stdlib.dates import moment
@@ -26,6 +26,7 @@ from dalsegno.lang.stdlib.orchestration_names import (
 )
 from dalsegno.lang.text import to_text
 from dalsegno.lang.values import Builtin, Configured, Host, Value, is_number, kind_of
+from dalsegno.model.tags import read_tag_changes
 
 MAX_GROUP = 100_000
 """Promises that one group may join, those of its groups included."""
@@ -179,16 +180,22 @@ def _signal_when(name: str) -> Callable[[Host, Given], Value]:
 # groups
 
 
-def _cancels(arguments: Arguments) -> bool:
-    """The second argument of the functions that join: ``{cancel: true}``."""
+def _join_options(arguments: Arguments, kind: GroupKind) -> tuple[bool, int | None]:
+    """The second argument of the functions that join: ``{cancel: true}``, and ``{limit: 2}`` of those that wait for
+    all."""
     options = arguments.get(1)
     if options is None:
-        return False
-    if not isinstance(options, dict) or any(key != "cancel" for key in options):
-        raise arguments.wrong(1, "{cancel: true}")
-    if not isinstance(options.get("cancel"), bool):
-        raise arguments.wrong(1, "{cancel: true}")
-    return bool(options["cancel"])
+        return False, None
+    known = ("cancel", "limit") if kind in ("all", "all_settled") else ("cancel",)
+    expected = " or ".join({"cancel": "{cancel: true}", "limit": "{limit: 2}"}[name] for name in known)
+    if not isinstance(options, dict) or not options or any(key not in known for key in options):
+        raise arguments.wrong(1, expected)
+    cancel, limit = options.get("cancel", False), options.get("limit")
+    if not isinstance(cancel, bool):
+        raise arguments.wrong(1, expected)
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise wrong_argument(f"{arguments.name}(): the limit must be a whole number, at least 1")
+    return cancel, limit
 
 
 def _join(name: str, kind: GroupKind, shape: str = "") -> Callable[[Host, Given], Value]:
@@ -202,21 +209,42 @@ def _join(name: str, kind: GroupKind, shape: str = "") -> Callable[[Host, Given]
         values = list(subject.values()) if isinstance(subject, dict) else subject
         if kind == "race" and not values:
             raise wrong_argument(f"{name}() of nothing would never end")
-        group = Group(kind, tuple([_item(value) for value in values]), keys, shape, _cancels(arguments))
+        cancel, limit = _join_options(arguments, kind)
+        group = Group(kind, tuple([_item(value) for value in values]), keys, shape, cancel)
         if group.size > MAX_GROUP:
             raise limit_exceeded(f"{name}() would join more than {MAX_GROUP:,} promises")
         if group.depth > MAX_GROUP_DEPTH:
             raise limit_exceeded(f"{name}(): groups of promises nested deeper than {MAX_GROUP_DEPTH} levels")
+        if limit is not None:
+            _share_limit(host, name, group, limit)
         return group
 
     return call
+
+
+def _share_limit(host: Host, name: str, group: Group, limit: int) -> None:
+    host.meter.items(group.size, f"{name}()")
+    try:
+        requests_of(host).share_limit(leaves(group), limit)
+    except ValueError as problem:
+        raise wrong_argument(f"{name}(): {problem}") from None
 
 
 def _item(value: Value) -> AnyPromise:
     return value if type(value) is Promise or type(value) is Group else Settled(value)
 
 
-# log
+# tags and log
+
+
+def _set_tags(host: Host, given: Given) -> Value:
+    tags = plain(host, Arguments("set_tags", given).object(0), "set_tags()")
+    try:
+        changes = read_tag_changes(tags)
+    except ValueError as problem:
+        raise wrong_argument(f"set_tags(): {problem}") from None
+    requests_of(host).set_tags(changes)
+    return None
 
 
 def _log(host: Host, given: Given) -> Value:
@@ -251,6 +279,7 @@ _PLAIN_CALLS: dict[str, Callable[[Host, Given], Value]] = {
     "Task.all": _join("Task.all", "all"),
     "Task.any": _join("Task.any", "any", "item"),
     "Task.race": _join("Task.race", "race", "item"),
+    "set_tags": _set_tags,
     "log": _log,
 }
 

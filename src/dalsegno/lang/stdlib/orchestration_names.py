@@ -33,6 +33,7 @@ ORCHESTRATION: dict[str, ArgumentCounts] = {
     "Promise.any_kv": (1, 2),
     "Promise.race_kv": (1, 2),
     "wait_for_signal": (1, 2),
+    "set_tags": (1, 1),
     "log": (1, None),
 }
 

@@ -124,8 +124,11 @@ USAGE: dict[str, tuple[str, str]] = {
         ),
     ),
     "DS-186": (
-        "A verb of workflows (`sleep`, `signal`, `gather` …) was called where no workflow runs.",
-        "Call it inside a workflow; tasks and ordinary code use asyncio's or their own means.",
+        "A verb of workflows (`sleep`, `signal`, `gather` …), or a workflow itself, was called where no workflow runs.",
+        (
+            "Call it inside a workflow; tasks and ordinary code use asyncio's or their own means. Start a workflow "
+            "with `app.start(order, …)`, or await it where its application runs: inside `async with app.running()`."
+        ),
     ),
     "DS-187": (
         "Something that is alive at an `await` of a Python workflow cannot be stored: a file, a lock, a generator …",

@@ -52,6 +52,7 @@ from dalsegno.testing.contract.ledger_signals import LedgerSignalledTokens, Ledg
 from dalsegno.testing.contract.ledger_sleeping_joins import LedgerSleepingJoins
 from dalsegno.testing.contract.ledger_split import LedgerSplitBarriers
 from dalsegno.testing.contract.ledger_sweep import LedgerReconciling, LedgerSweep
+from dalsegno.testing.contract.ledger_tags import LedgerTags
 from dalsegno.testing.contract.ledger_time import (
     LedgerDeadlines,
     LedgerLateTimers,
@@ -122,6 +123,7 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerDroppedTokens,
     LedgerOrders,
     LedgerScriptSweep,
+    LedgerTags,
     BrokerDelivery,
     BrokerHints,
     ArchiveDefinitions,

@@ -83,7 +83,7 @@ class Trial:
 
     async def _end_of(self, system: System, handle: Handle) -> ExecutionView:
         try:
-            return await handle.await_end()
+            return await handle.await_()
         except Stuck as error:
             advice = "" if self.signals else "; if it waits for a signal, give it: signals={'name': payload}"
             stopped = [await place_of(system, Committed(0, each)) for _, each in system.plan.happened[-1:]]

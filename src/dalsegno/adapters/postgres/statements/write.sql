@@ -471,6 +471,27 @@ SET input = given.input
 FROM unnest($1::bigint[], $2::bytea[]) AS given (number, input)
 WHERE execution.number = given.number;
 
+-- :name tags
+-- All tags of some executions ($1, $2), and the rows by which they are found: those that go ($3 to $5) and those that are
+-- new ($6 to $8), by their whole keys. A common tag has as many rows as there are executions.
+WITH changed AS (
+    UPDATE execution
+    SET tags = given.tags
+    FROM unnest($1::bigint[], $2::text[]) AS given (number, tags)
+    WHERE execution.number = given.number
+), gone AS (
+    DELETE FROM execution_tag
+    USING unnest($3::text[], $4::text[], $5::bigint[]) AS given (name, value, number)
+    JOIN execution ON execution.number = given.number
+    WHERE execution_tag.name = given.name AND execution_tag.value = given.value
+      AND execution_tag.created_at = execution.created_at AND execution_tag.execution = execution.id
+)
+INSERT INTO execution_tag (name, value, created_at, execution)
+SELECT given.name, given.value, execution.created_at, execution.id
+FROM unnest($6::text[], $7::text[], $8::bigint[]) AS given (name, value, number)
+JOIN execution ON execution.number = given.number
+ON CONFLICT DO NOTHING;
+
 -- :name new_tokens
 -- Tokens that are born parked, held, with a limit key or at a barrier.
 INSERT INTO token (number, turn, execution, id, state, scope, kind, node, queue, priority, live, ready_at, fence, owner,

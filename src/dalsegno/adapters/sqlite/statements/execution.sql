@@ -91,6 +91,25 @@ UPDATE execution
 SET input = ?
 WHERE number = ?;
 
+-- :name replace_tags
+-- All tags of an execution; the rows by which it is found are changed beside it.
+UPDATE execution
+SET tags = ?
+WHERE number = ?;
+
+-- :name drop_tag
+-- By its whole key: a common tag has as many rows as there are executions.
+DELETE FROM execution_tag
+WHERE name = ?1 AND value = ?2
+  AND created_at = (SELECT created_at FROM execution WHERE number = ?3)
+  AND execution = (SELECT id FROM execution WHERE number = ?3);
+
+-- :name add_tag
+INSERT OR IGNORE INTO execution_tag (name, value, created_at, execution)
+SELECT ?1, ?2, created_at, id
+FROM execution
+WHERE number = ?3;
+
 -- :name untouched
 -- Walks the flight rows by id; only unfinished executions and those not swept yet are there. A last row says where to
 -- go on.

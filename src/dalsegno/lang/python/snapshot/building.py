@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from dalsegno.lang.effects import GroupKind
-from dalsegno.lang.promises import Group, Promise, Settled
+from dalsegno.lang.promises import AnyPromise, Group, Promise, Settled
 from dalsegno.lang.python.annotations import is_model, is_named_tuple
 from dalsegno.lang.python.natives import makes_functions, nested_code
 from dalsegno.lang.python.nested import NestedCall, NestedFunction
@@ -206,10 +206,22 @@ def _suppress(reader: Reader, row: Row) -> contextlib.suppress:
 
 def _group(reader: Reader, row: Row) -> Group:
     kind, shape = msgspec.convert(row[1:3], tuple[GroupKind, str])
-    items = tuple(reader.values(row[3:]))
+    return Group(kind, _promises(reader, row[3:]), shape=shape)
+
+
+def _named_group(reader: Reader, row: Row) -> Group:
+    kind, shape, keys = msgspec.convert(row[1:4], tuple[GroupKind, str, tuple[str, ...]])
+    items = _promises(reader, row[4:])
+    if len(keys) != len(items):
+        raise SnapshotError("the snapshot is damaged: a group of promises has other names than promises")
+    return Group(kind, items, keys, shape)
+
+
+def _promises(reader: Reader, parts: Row) -> tuple[AnyPromise, ...]:
+    items = tuple(reader.values(parts))
     if not all(isinstance(item, Promise | Group | Settled) for item in items):
         raise SnapshotError("the snapshot is damaged: a group of promises holds something else")
-    return Group(kind, items, shape=shape)
+    return items
 
 
 def _frozen_set(reader: Reader, row: Row) -> frozenset[Any]:
@@ -265,6 +277,7 @@ BUILDERS: dict[str, Build] = {
     Tag.OUTSIDE: lambda reader, row: reader.outside(row[1]),
     Tag.PROMISE: lambda reader, row: None,
     Tag.GROUP: _group,
+    Tag.NAMED_GROUP: _named_group,
     Tag.SETTLED: lambda reader, row: Settled(reader.value(row[1])),
     Tag.ITERATOR: _iterator,
     Tag.DICT_VIEW: _dict_view,

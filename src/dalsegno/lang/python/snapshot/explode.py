@@ -83,6 +83,8 @@ def _method(value: Any) -> Parts:
 
 
 def _group(value: Group) -> Parts:
+    if value.keys is not None:
+        return [Tag.NAMED_GROUP, value.kind, value.shape, list(value.keys)], list(value.items)
     return [Tag.GROUP, value.kind, value.shape], list(value.items)
 
 

@@ -138,6 +138,7 @@ class Tag:
     CALL = "nc"
     PROMISE = "pd"
     GROUP = "G"
+    NAMED_GROUP = "GN"
     SETTLED = "ST"
     TIMEOUT = "T"
     ITERATOR = "it"

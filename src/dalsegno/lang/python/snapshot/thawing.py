@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dalsegno.lang.effects import AwaitSignal, Cancel, Effect, StartTask, StartTimer, StartWorkflow
+from dalsegno.lang.effects import AwaitSignal, Cancel, Effect, SetTags, StartTask, StartTimer, StartWorkflow
 from dalsegno.lang.promises import Group, Promise, Settled
 from dalsegno.lang.python.frames import Frame
 from dalsegno.lang.python.snapshot.reading import Reader
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 256 * 1024 * 1024
 _EFFECTS: dict[str, type[Effect]] = {
-    kind.__name__: kind for kind in (StartTask, StartWorkflow, StartTimer, AwaitSignal, Cancel)
+    kind.__name__: kind for kind in (StartTask, StartWorkflow, StartTimer, AwaitSignal, Cancel, SetTags)
 }
 _IN_PAGE = f'["{Tag.BLOB}",'.encode()
 """How a row that names a blob begins."""

@@ -1,0 +1,34 @@
+"""Tags that a running workflow sets: what its execution has afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dalsegno.errors import LimitExceeded
+from dalsegno.lang.effects import SetTags
+from dalsegno.model.effect import ReplaceTags
+from dalsegno.model.tags import MOST_TAGS
+
+
+def united(asked: Iterable[SetTags]) -> dict[str, str | None]:
+    """What several calls in one turn come to; None takes a tag away."""
+    found: dict[str, str | None] = {}
+    for each in asked:
+        found.update(each.tags)
+    return found
+
+
+def changed_tags(before: Iterable[tuple[str, str]], asked: Mapping[str, str | None]) -> ReplaceTags | None:
+    """None where everything is as asked already."""
+    had = tuple(before)
+    kept = [(name, tag) for name, tag in had if name not in asked]
+    tags = tuple(sorted([*kept, *((name, tag) for name, tag in asked.items() if tag is not None)]))
+    if len(tags) > max(MOST_TAGS, len(had)):
+        raise LimitExceeded(
+            f"set_tags(): the execution would have {len(tags)} tags; the limit is {MOST_TAGS}. "
+            "Take some away with None, or keep the data in a task"
+        )
+    if tags == tuple(sorted(had)):
+        return None
+    gone = tuple(tag for tag in had if tag not in tags)
+    return ReplaceTags(tags, gone, tuple(tag for tag in tags if tag not in had))
