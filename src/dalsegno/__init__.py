@@ -24,8 +24,10 @@ if TYPE_CHECKING:
         WorkflowFailed,
     )
     from dalsegno.handle import Handle
+    from dalsegno.lang.python.approvals import Decision
     from dalsegno.lang.python.errors import TaskError
     from dalsegno.lang.python.verbs import (
+        approval,
         cancel,
         first,
         gather,
@@ -45,6 +47,7 @@ __all__ = [
     "App",
     "Client",
     "DalSegnoError",
+    "Decision",
     "EngineLimits",
     "EngineSettings",
     "Handle",
@@ -61,6 +64,7 @@ __all__ = [
     "WorkflowCancelled",
     "WorkflowFailed",
     "__version__",
+    "approval",
     "cancel",
     "first",
     "gather",
@@ -76,6 +80,7 @@ __all__ = [
 _HOMES = {
     "App": "dalsegno.app",
     "Client": "dalsegno.client",
+    "Decision": "dalsegno.lang.python.approvals",
     "EngineLimits": "dalsegno.engine.settings",
     "EngineSettings": "dalsegno.engine.settings",
     "Handle": "dalsegno.handle",
@@ -84,6 +89,7 @@ _HOMES = {
     "RetryPolicy": "dalsegno.model.retry",
     "TaskContext": "dalsegno.ports.node",
     "TaskError": "dalsegno.lang.python.errors",
+    "approval": "dalsegno.lang.python.verbs",
     "cancel": "dalsegno.lang.python.verbs",
     "first": "dalsegno.lang.python.verbs",
     "gather": "dalsegno.lang.python.verbs",

@@ -96,15 +96,3 @@ def meant(found: Sequence[Approval], execution: str) -> str:
         listed = ", ".join(f"'{node}'" for node in nodes)
         raise Refusal(f"execution {execution} waits for several decisions: at {listed}", "Name the node.")
     return nodes[0]
-
-
-def with_comment(data: Any, comment: str | None) -> Any:
-    """A decision carries data and nothing else: a comment is one of their fields."""
-    if comment is None:
-        return data
-    if data is not None and not isinstance(data, dict):
-        raise Refusal(
-            "a comment is put into the data as the field 'comment', and these data are no JSON object",
-            "Give --data as an object, or leave --comment out.",
-        )
-    return {**(data or {}), "comment": comment}

@@ -9,8 +9,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dalsegno.core.await_outside import awaited_child, signal_of
-from dalsegno.core.body import Awaiting, decode_body
+from dalsegno.core.await_outside import awaited_child, awaiting_in, signal_of
+from dalsegno.core.body import Awaiting
 from dalsegno.core.limits import held_back
 from dalsegno.model.barrier import BarrierView
 from dalsegno.model.execution import ENDED, SCRIPTED
@@ -180,7 +180,7 @@ def _why_held(token: TokenView) -> str:
 
 
 def _for_outside(token: TokenView) -> Wait:
-    awaiting = decode_body(token.data).awaiting or Awaiting(token.awaits or "", 0.0)
+    awaiting = awaiting_in(token) or Awaiting(token.awaits or "", 0.0)
     child, signal = awaited_child(awaiting), signal_of(awaiting)
     if child is not None:
         sentence = f"node '{token.node}' waits for execution {child} to end"

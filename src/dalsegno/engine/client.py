@@ -391,9 +391,10 @@ class Client:
         data: Any = None,
         by: str | None = None,
         index: int | Sequence[int] | None = None,
+        comment: str | None = None,
     ) -> None:
         """Answers an open approval with ``approved`` or ``rejected``; see `Approvals.decide`."""
-        await Approvals(self).decide(execution, node, decision, data, by, index)
+        await Approvals(self).decide(execution, node, decision, data, by, index, comment)
 
     async def nodes(self, execution: str) -> dict[str, NodeSummary]:
         """State and runs of every node, over all visits and items; of a script, of every task by its name."""

@@ -14,7 +14,6 @@ import msgspec
 from dalsegno.errors import InvalidInput
 
 Kind = Literal["text", "long", "number", "integer", "yes", "choice", "date", "email", "json"]
-COMMENT = "comment"
 WHOLE = "data"
 LONG = 200
 
@@ -32,9 +31,9 @@ class FormField:
 
 
 def fields_of(form: Mapping[str, Any] | None) -> list[FormField]:
-    """Without a form there is room for a comment."""
+    """Without a form there are none: a comment needs no form."""
     if not form:
-        return [FormField(COMMENT, "Comment", "long")]
+        return []
     properties = form.get("properties")
     if not isinstance(properties, Mapping) or not properties:
         return [FormField(WHOLE, "Data (JSON)", "json", required=form.get("type") not in (None, "null"))]

@@ -94,8 +94,9 @@ async def decide(
     """Answers an open approval. Whoever comes second, or too late, is told so (409); a decision that does not fit its
     form is refused (422), and nothing has changed."""
     by = request.by or (caller.name if caller.key is not None else None)
-    await office.client.decide(execution, node, request.decision, request.data, by, request.index)
-    return DecisionInfo(execution=execution, node=node, decision=request.decision, by=by)
+    decision, comment = request.decision, request.comment
+    await office.client.decide(execution, node, decision, request.data, by, request.index, comment)
+    return DecisionInfo(execution=execution, node=node, decision=decision, by=by, comment=comment)
 
 
 # -- links ----------------------------------------------------------------------------------------------------
@@ -139,6 +140,7 @@ async def open_link(office: TheOffice, token: Token) -> HTMLResponse:
                             "token": {"type": "string"},
                             "decision": {"enum": ["approved", "rejected"]},
                             "by": {"type": "string"},
+                            "comment": {"type": "string"},
                         },
                     }
                 }
@@ -156,18 +158,19 @@ async def use_link(office: TheOffice, token: Token, http: Request) -> HTMLRespon
         )
     decision = given.get("decision", "")
     found = await links.find(token)
+    by, comment = given.get("by", "").strip() or None, given.get("comment", "").strip() or None
     try:
         form = found.approval.form if found.approval is not None else None
         # Whoever says no need not fill in what is needed for a yes.
-        data = None if decision == "rejected" and form else data_of(form, given)
-        found = await links.decide(token, decision, data, given.get("by", "").strip() or None)
+        data = None if decision == "rejected" else data_of(form, given)
+        found = await links.decide(token, decision, data, by, comment)
     except InvalidInput as error:
         return _shown(found, token, given, str(error), 422)
     except Conflict:
         found = Found("decided", found.link)
     if found.state != "open" or found.link is None:
         return _shown(found, token)
-    return HTMLResponse(thanks_page(decision, found.link.by or given.get("by", "").strip() or None))
+    return HTMLResponse(thanks_page(decision, found.link.by or by))
 
 
 def _shown(
