@@ -94,8 +94,9 @@ def test_approved_execution_goes_on_with_the_data(invoke: Invoke, refund: str) -
     ended = json.loads(invoke("resume", refund, "--json").stdout)
     assert ended["output"] == {
         "decision": "approved",
-        "data": {"amount": 80, "comment": "fine"},
+        "data": {"amount": 80},
         "by": "ann",
+        "comment": "fine",
     }
 
 
@@ -106,10 +107,19 @@ def test_rejection_needs_no_data_and_is_a_result(invoke: Invoke, refund: str) ->
     assert (ended["status"], ended["output"]["decision"]) == ("COMPLETED", "rejected")
 
 
+def test_rejection_with_a_comment_needs_no_form(invoke: Invoke, refund: str) -> None:
+    """The form of this question has a required field."""
+    done = invoke("reject", refund, "--comment", "too much", "--by", "bo")
+    assert (done.exit_code, done.stderr) == (0, "")
+    ended = json.loads(invoke("resume", refund, "--json").stdout)
+    assert ended["output"] == {"decision": "rejected", "data": None, "by": "bo", "comment": "too much"}
+    assert "too much" in invoke("show", refund).stdout
+
+
 def test_what_does_not_fit_is_refused_and_changes_nothing(invoke: Invoke, refund: str) -> None:
     for arguments, said in (
         (["--data", '{"amount": 500}'], "/data/amount: 500 is greater than the maximum of 100"),
-        (["--data", "7", "--comment", "hm"], "these data are no JSON object"),
+        (["--data", "7", "--comment", "hm"], "/data: 7 is not of type 'object'"),
         (["nowhere"], "open approvals of this execution: 'gate'"),
     ):
         refused = invoke("approve", refund, *arguments)

@@ -185,11 +185,16 @@ async def test_what_does_not_fit_is_shown_again_with_what_was_written(http: http
     assert (await ended(http, execution))["output"] == {"decision": "rejected", "data": None, "by": "Bo"}
 
 
-async def test_without_a_form_there_is_room_for_a_comment(http: httpx.AsyncClient) -> None:
+async def test_there_is_room_for_a_comment(http: httpx.AsyncClient) -> None:
     execution = await asked(http, graph())
     url = await link_for(http, execution)
-    await http.post(url, data=filled(url, "rejected", **{"field:comment": "too much", "by": "Bo"}))
-    assert (await ended(http, execution))["output"]["data"] == {"comment": "too much"}
+    await http.post(url, data=filled(url, "rejected", comment="too much", by="Bo"))
+    assert (await ended(http, execution))["output"] == {
+        "decision": "rejected",
+        "data": None,
+        "by": "Bo",
+        "comment": "too much",
+    }
 
 
 async def test_forged_and_expired_links_change_nothing(http: httpx.AsyncClient) -> None:

@@ -131,6 +131,7 @@ class WaitReply(Struct):
     expected: int | None = None
     count: int = 1
     open: list[str] = []
+    execution: str | None = None
 
     def wait(self) -> Wait:
         return Wait(
@@ -144,6 +145,7 @@ class WaitReply(Struct):
             self.expected,
             self.count,
             tuple(self.open),
+            self.execution,
         )
 
 

@@ -31,7 +31,7 @@ def check_decision(form: Mapping[str, Any] | None, payload: Any, steps: int = SC
 
 
 def read_decision(payload: Any) -> dict[str, Any]:
-    """``{decision, approved, data, by, comment}``, without a look at the form."""
+    """``{decision, data, by}``, and ``comment`` where there is one, without a look at the form."""
     if not isinstance(payload, dict):
         raise InvalidInput(f"this is no decision: {_SHAPE}")
     unknown = sorted(set(payload) - set(_FIELDS))
@@ -44,18 +44,18 @@ def read_decision(payload: Any) -> dict[str, Any]:
         raise InvalidInput(f"'by' must be a text of at most {_LONGEST_NAME} characters: who decided")
     if comment is not None and (not isinstance(comment, str) or len(comment) > LONGEST_COMMENT):
         raise InvalidInput(f"'comment' must be a text of at most {LONGEST_COMMENT:,} characters")
-    return {
-        "decision": decision,
-        "approved": decision == APPROVED,
-        "data": data,
-        "by": by,
-        "comment": comment,
-    }
+    found = {"decision": decision, "data": data, "by": by}
+    return found if comment is None else {**found, "comment": comment}
+
+
+def for_program(decision: Mapping[str, Any]) -> dict[str, Any]:
+    """As scripts and Python workflows see it: with every field, and whether it is a yes."""
+    return {"approved": decision["decision"] == APPROVED, "comment": None, **decision}
 
 
 def needs_form(decision: Mapping[str, Any]) -> bool:
     """Whoever says no need not fill in what is asked for a yes."""
-    return bool(decision["approved"])
+    return bool(decision["decision"] == APPROVED)
 
 
 def refuse_misfits(problems: Sequence[tuple[str, str]]) -> None:

@@ -13,7 +13,7 @@ from dalsegno.core.await_outside import awaited_child, awaiting_in, signal_of
 from dalsegno.core.body import Awaiting
 from dalsegno.core.limits import held_back
 from dalsegno.model.barrier import BarrierView
-from dalsegno.model.execution import ENDED, SCRIPTED
+from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionView
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.token import TokenView
 
@@ -59,6 +59,14 @@ class Wait(Struct, frozen=True):
     count: int = 1
     open: tuple[str, ...] = ()
     """Of a barrier: the branches that have not arrived, by the node or the item they come from; the first of them."""
+    execution: str | None = None
+    """Of a child: whose reason it is."""
+
+
+def of_child(wait: Wait, child: ExecutionView) -> Wait:
+    """A reason of a child, for whoever looks at its parent."""
+    sentence = f"execution {child.id} of '{child.workflow}': {wait.sentence}"
+    return replace(wait, sentence=sentence, execution=child.id)
 
 
 class Lost(Struct, frozen=True):

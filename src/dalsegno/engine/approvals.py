@@ -17,6 +17,7 @@ from dalsegno.core.body import decode_body
 from dalsegno.core.decisions import needs_form, read_decision, refuse_misfits
 from dalsegno.core.script_bodies import decode_task, succeeded
 from dalsegno.core.values import encode_value
+from dalsegno.engine.nesting import below
 from dalsegno.engine.payload_schema import payload_problems
 from dalsegno.engine.secrets.vault import NODE_PREFIX
 from dalsegno.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
@@ -63,6 +64,10 @@ class ApprovalPlace(NamedTuple):
     token: str
 
 
+def _age(place: ApprovalPlace) -> tuple[float, str, str]:
+    return place.since, place.execution, place.token
+
+
 def place_of(approval: Approval) -> ApprovalPlace:
     return ApprovalPlace(approval.execution, approval.since, approval.token)
 
@@ -77,9 +82,15 @@ class Approvals:
     async def of(
         self, execution: str, limit: int | None = None, after: ApprovalPlace | None = None
     ) -> list[Approval]:
-        """What one execution waits to have decided; oldest first."""
-        asked = await self._open(await self.client.status(execution))
-        return [each for each in asked if after is None or place_of(each) > after][:limit]
+        """What one execution and its unfinished children wait to have decided; oldest first."""
+        asked = await self._family(await self.client.status(execution))
+        return [each for each in asked if after is None or _age(place_of(each)) > _age(after)][:limit]
+
+    async def _family(self, view: ExecutionView) -> list[Approval]:
+        found = await self._open(view)
+        for child in await below(self.client.executions, view.id) if view.state not in ENDED else ():
+            found += await self._open(child)
+        return sorted(found, key=lambda each: _age(place_of(each)))
 
     async def pending(
         self, workflow: str | None = None, limit: int = MOST_LISTED, after: ApprovalPlace | None = None
@@ -144,11 +155,16 @@ class Approvals:
         comment: str | None = None,
     ) -> None:
         """Answers an open approval. InvalidInput where the decision does not fit: nothing has changed then. Conflict
-        where it is not open, or no longer. ``index`` says which item of a split is meant."""
+        where it is not open, or no longer. ``index`` says which item of a split is meant. A question that the execution
+        itself does not ask may be one of its children's."""
         view = await self.client.status(execution)
         if view.state in ENDED:
             raise Conflict(f"execution {execution} has ended ({view.state}): there is nothing to decide")
-        approval = _the_one(await self._open(view), node, index)
+        asked = await self._open(view)
+        if all(each.node != node for each in asked):
+            asked = await self._family(view)
+        approval = _the_one(asked, node, index)
+        execution = approval.execution
         payload = read_decision({"decision": decision, "data": data, "by": by, "comment": comment})
         if approval.form and needs_form(payload):
             client, given = self.client, encode_value(data, "the decision's data")
@@ -195,11 +211,9 @@ def _indexes(token: TokenView) -> tuple[int, ...]:
 
 
 def encode_decision(payload: Mapping[str, Any]) -> bytes:
-    """As it is sent to what asked, which reads it again. Data that came as JSON are not read."""
-    sent = {name: payload[name] for name in ("decision", "data", "by")}
-    if payload["comment"] is not None:
-        sent["comment"] = payload["comment"]
-    return encode_value(sent, "the decision") if not isinstance(sent["data"], Raw) else encode(sent)
+    """Data that came as JSON are not read again."""
+    is_read = not isinstance(payload["data"], Raw)
+    return encode_value(payload, "the decision") if is_read else encode(payload)
 
 
 def _the_one(found: Sequence[Approval], node: str, index: int | Sequence[int] | None) -> Approval:
@@ -210,6 +224,9 @@ def _the_one(found: Sequence[Approval], node: str, index: int | Sequence[int] | 
         raise Conflict(
             f"node '{node}' waits for no decision now; open approvals of this execution: {elsewhere}"
         )
+    if len({each.execution for each in asked}) > 1:
+        others = ", ".join(f"execution {each.execution}" for each in asked[:10])
+        raise InvalidInput(f"several children wait for a decision at '{node}'; name one of them: {others}")
     if len(asked) > 1:
         items = ", ".join(str(list(each.indexes)) for each in asked[:10])
         raise InvalidInput(

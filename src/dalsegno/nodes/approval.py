@@ -78,15 +78,14 @@ def _receive(raw: Mapping[str, Any], payload: Any) -> dict[str, Any]:
         "type": "object",
         "properties": {
             "decision": {"enum": list(DECISIONS)},
-            "approved": {"type": "boolean", "description": "Whether the decision is `approved`."},
             "data": {"description": "What came with the decision; that of an approval fits `form`."},
             "by": {"type": ["string", "null"], "description": "Who decided."},
-            "comment": {"type": ["string", "null"], "description": "What whoever decided said about it."},
+            "comment": {"type": "string", "description": "Where one was given."},
         },
     },
 )
 async def approval(ctx: NodeContext, parameters: ApprovalParameters) -> AwaitSignal:
-    """Waits for a decision. A rejection is a success too: let a `conditional` look at `approved`."""
+    """Waits for a decision. A rejection is a success too: let a `conditional` look at `decision`."""
     question = {
         "message": parameters.message,
         "approvers": list(parameters.approvers),

@@ -121,10 +121,13 @@ def _deciding(decision: str, verb: str, help: str, app: typer.Typer) -> None:
             async with reached(where_to(store, server, app)) as client:
                 found = await find_execution(client, execution)
                 with in_our_words():
-                    asked = node if node is not None else meant(await client.approvals(found), found)
+                    asked = node
+                    if asked is None:
+                        found, asked = meant(await client.approvals(found), found)
                     await client.decide(found, asked, decision, carried, by, index or None, comment)
             if json:
-                emit({"execution_id": found, "node": asked, "decision": decision, "comment": comment})
+                said = {"comment": comment} if comment is not None else {}
+                emit({"execution_id": found, "node": asked, "decision": decision, **said})
             else:
                 print(f"{decision} '{asked}' of {found}")
 

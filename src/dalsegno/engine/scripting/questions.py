@@ -9,6 +9,7 @@ from typing import Any
 
 from dalsegno.core.await_outside import signal_of
 from dalsegno.core.body import Awaiting
+from dalsegno.core.decisions import for_program
 from dalsegno.core.script_bodies import TaskBody
 from dalsegno.core.script_tasks import TaskDone, await_decision, nothing
 from dalsegno.core.settlement.signals import SIGNAL
@@ -17,7 +18,7 @@ from dalsegno.engine.outside import arrival_of, of_no_use, passed_over
 from dalsegno.engine.results import Results, refuse_large
 from dalsegno.engine.run_context import LogSink
 from dalsegno.engine.secrets.vault import NODE_PREFIX
-from dalsegno.lang.effects import ErrorValue
+from dalsegno.lang.effects import APPROVAL, ErrorValue
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
 from dalsegno.ports.blobs import Blobs
@@ -61,6 +62,8 @@ class Questions:
             self._log(lease.execution, lease.node, "warning", passed_over(error))
             problem = of_no_use(error, lease.node)
             return await_decision(lease, body, awaiting, began, self.ledger.now(), problem)
+        if lease.node == APPROVAL:
+            received = for_program(received)
         result = await self.results.of(lease.execution, received, f"the output of '{lease.node}'")
         return TaskDone(began, body.line, result)
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, status
 from fastapi.responses import HTMLResponse, Response
 
 from dalsegno.engine.approvals import Approval
+from dalsegno.engine.nesting import is_within
 from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.server.access import Caller, needs
 from dalsegno.server.approval_page import ending_page, question_page, thanks_page
@@ -76,9 +77,9 @@ def _page(found: list[Approval], limit: int) -> Page[ApprovalInfo]:
 async def of_execution(
     office: TheOffice, execution: ExecutionId, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[ApprovalInfo]:
-    """What one execution waits to have decided; the oldest first."""
+    """What one execution and its unfinished children wait to have decided; the oldest first."""
     after = approval_place(cursor)
-    if after is not None and after.execution != execution:
+    if after is not None and not await is_within(office.client.stack.archive, after.execution, execution):
         raise not_given_out()
     return _page(await office.client.approvals(execution, limit + 1, after), limit)
 
