@@ -309,7 +309,9 @@ def test_questions_of_children_and_grandchildren_are_those_of_the_parent(stage: 
 
 def test_the_same_question_of_two_children_is_named_by_its_execution(stage: Stage) -> None:
     stage.app.deploy({**graph("gate", {"gate": GATE}), "name": "deep"})
-    handle = stage.start_script("return await Promise.all([Workflow.run('deep', {}), Workflow.run('deep', {})])")
+    handle = stage.start_script(
+        "return await Promise.all([Workflow.run('deep', {}), Workflow.run('deep', {})])"
+    )
     first, second = asked(handle, 2)
     with pytest.raises(InvalidInput, match="name one of them"):
         handle.decide("gate", "rejected")

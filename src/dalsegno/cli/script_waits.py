@@ -197,7 +197,9 @@ def _tasks(name: str, activity: Activity) -> Iterator[AwaitedThing]:
         waits = f"task '{name}' waits for a worker that serves queue '{activity.queue}'"
         yield AwaitedThing("task", name, waits, count=activity.queued, queue=activity.queue)
     if activity.asks:
-        yield AwaitedThing("approval", "approval", "a decision is waited for", activity.due, activity.sleeping)
+        yield AwaitedThing(
+            "approval", "approval", "a decision is waited for", activity.due, activity.sleeping
+        )
     elif activity.sleeping:
         again = f"task '{name}' is tried again (attempt {activity.retrying or 1})"
         yield AwaitedThing("task", name, again, activity.due, activity.sleeping)

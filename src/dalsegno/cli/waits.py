@@ -60,8 +60,8 @@ async def explain(client: Desk, execution: str, command: Command) -> Explanation
         return own
     found = list(own.reasons)
     for child in await below(client.executions, execution):
-        for reason in (await _explain(client, child.id, command)).reasons:
-            found.append(dataclasses.replace(reason, wait=of_child(reason.wait, child)))
+        reasons = (await _explain(client, child.id, command)).reasons
+        found += [dataclasses.replace(reason, wait=of_child(reason.wait, child)) for reason in reasons]
     return dataclasses.replace(own, reasons=found)
 
 

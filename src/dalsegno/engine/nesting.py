@@ -1,4 +1,4 @@
-"""Executions that wait for each other: how deep a child stands below the one that began it all, and who is below one."""
+"""Executions that wait for each other: how deep a child stands below its ancestors, and who is below an execution."""
 
 from __future__ import annotations
 

@@ -115,7 +115,8 @@ def _form(approval: Approval, link: Link, text: str, given: Mapping[str, str]) -
     )
     return (
         f'<form method="post" accept-charset="utf-8"><input type="hidden" name="token" value="{escape(text)}">'
-        f'{fields}{_comment(given)}{who}<div class=buttons><button name="decision" value="approved" class=approved>Approve</button>'
+        f"{fields}{_comment(given)}{who}<div class=buttons>"
+        '<button name="decision" value="approved" class=approved>Approve</button>'
         '<button name="decision" value="rejected" class=rejected formnovalidate>Reject</button></div>'
         f"{_REJECTING if approval.form else ''}</form>"
     )

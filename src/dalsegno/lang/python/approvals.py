@@ -84,7 +84,9 @@ def decision_of(value: Any, name: str, naming: Naming) -> Decision[Any]:
     if dotted:
         form = naming.find_class(dotted)
         if form is None:
-            raise InvalidInput(f"the form of a decision is of the class {dotted}, which this program does not name")
+            raise InvalidInput(
+                f"the form of a decision is of the class {dotted}, which this program does not name"
+            )
     data = value["data"]
     if form is not None:
         data = from_plain(data, form, "the decision's data") if value["approved"] else None

@@ -104,7 +104,8 @@ def approval(
     machine = _machine("approval")
     if not isinstance(message, str):
         raise TypeError(f"approval() takes the question as text, not {type(message).__name__}")
-    asked = {"message": message, "approvers": [approvers] if isinstance(approvers, str) else list(approvers)}
+    asked: dict[str, Any] = {"message": message}
+    asked["approvers"] = [approvers] if isinstance(approvers, str) else list(approvers)
     if form is not None:
         asked["form"] = schema_of(form)
     if timeout is not None:

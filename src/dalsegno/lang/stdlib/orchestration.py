@@ -182,7 +182,7 @@ def _signal_when(name: str) -> Callable[[Host, Given], Value]:
 def _approval(host: Host, given: Given) -> Value:
     """``approval({message, form, …})``, or ``approval(message, {form, …})``."""
     arguments = Arguments("approval", given)
-    asked = {"message": given[0]} if isinstance(given[0], str) else arguments.object(0)
+    asked: Options = {"message": given[0]} if isinstance(given[0], str) else arguments.object(0)
     options = arguments.object(1) if arguments.get(1) is not None else {}
     unknown = [key for key in {**asked, **options} if key not in APPROVAL_FIELDS]
     if unknown:

@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
+import msgspec
+
 from dalsegno.app import App
 from dalsegno.engine.engine import Engine
 from dalsegno.errors import InvalidInput, UsageError
@@ -182,11 +184,11 @@ class TestKit:
         return self._tasks.calls
 
     def deploy(self, workflow: str | Path | Mapping[str, Any], name: str | None = None) -> Definition:
-        """A script or graph: a file, a source text, or a document."""
-        return self._call(self._deploy(read_source(workflow, name)))
+        """A script or graph: a file, a source text, or a document. Schedules of its nodes fire in the test's time."""
+        return self._call(self._deploy_for_good(read_source(workflow, name)))
 
     async def adeploy(self, workflow: str | Path | Mapping[str, Any], name: str | None = None) -> Definition:
-        return await self._acall(self._deploy(read_source(workflow, name)))
+        return await self._acall(self._deploy_for_good(read_source(workflow, name)))
 
     # -- running --------------------------------------------------------------------------------------------------
 
@@ -305,6 +307,14 @@ class TestKit:
         if source.path is not None:
             self._running.files[definition.hash] = source.path
         return definition
+
+    async def _deploy_for_good(self, source: Source) -> Definition:
+        """With the schedules and webhooks that its nodes stand for; what a test merely runs makes none."""
+        definition = await self._deploy(source)
+        triggers = self._running.desk.triggers
+        changes = await triggers.changes(definition.name, definition.kind, definition.source)
+        made = await triggers.apply(definition.name, changes)
+        return msgspec.structs.replace(definition, triggers=made)
 
     async def _mock_workflow(
         self,
