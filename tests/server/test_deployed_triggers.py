@@ -1,4 +1,4 @@
-"""``schedule`` and ``webhook`` nodes: deploying a graph makes what they stand for, and the next version takes it away."""
+"""``schedule`` and ``webhook`` nodes: deploying a graph makes what they stand for, the next version takes it away."""
 
 from __future__ import annotations
 
@@ -6,22 +6,34 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from dalsegno.app import App
 from dalsegno.engine.webhook_signatures import PRESETS, sign
 from dalsegno.errors import Conflict, InvalidInput
+from dalsegno.server import ServerSettings, create_application
 from tests.server.test_executions import ended
 from tests.server.test_keys import bearer, make_key
 
 JSON = {"Content-Type": "application/json"}
 SAY = {"id": "say", "type": "log", "parameters": {"message": "started by {{ $trigger.body.who ?? 'time' }}"}}
-NIGHTLY = {"id": "nightly", "type": "schedule", "parameters": {"cron": "0 2 * * *", "timezone": "Europe/Rome"}}
+NIGHTLY = {
+    "id": "nightly",
+    "type": "schedule",
+    "parameters": {"cron": "0 2 * * *", "timezone": "Europe/Rome"},
+}
 HOOK = {"id": "hook", "type": "webhook", "parameters": {"path": "shop/orders"}}
 
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DALSEGNO_SECRET_KEY", "a passphrase of the tests")
+
+
+@pytest.fixture
+def application(app: App) -> FastAPI:
+    """Looks for changed keys at every call."""
+    return create_application(app, ServerSettings(keys_seconds=0.0))
 
 
 def report(*triggers: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -251,7 +263,10 @@ def test_an_application_deploys_in_the_same_way(store_url: str) -> None:
             ("webhook", "added"),
         ]
         assert [each.name for each in app.schedules.list()] == ["report/nightly"]
-        assert [each.status for each in app.deploy(report(NIGHTLY, HOOK)).triggers] == ["unchanged", "unchanged"]
+        assert [each.status for each in app.deploy(report(NIGHTLY, HOOK)).triggers] == [
+            "unchanged",
+            "unchanged",
+        ]
         gone = app.deploy_script("return 1", name="report")
         assert [(each.name, each.status) for each in gone.triggers] == [
             ("report/nightly", "removed"),
