@@ -28,8 +28,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 }
 
 NOTES = {
-    "schedule": "Today the node marks where an execution starts; nothing starts it at these times yet.",
-    "webhook": "Today the node marks where an execution starts; there is no server that receives requests yet.",
+    "schedule": "Deploying the graph makes the schedule `<workflow>/<node id>`, which starts it with the input `{}`; "
+    "see [Triggers](graphs.md#triggers).",
+    "webhook": "Deploying the graph makes the [webhook](../webhooks.md) `<workflow>.<node id>`; see "
+    "[Triggers](graphs.md#triggers).",
     "http": "Sends `Idempotency-Key` with the run's key, the same for all attempts. What it may reach is a matter of "
     "[egress rules](../how-to/egress.md). Statuses named by `raise_on_status` fail with the code `HTTP_<status>`.",
     "task": "See [the tutorial](../tutorial.md#tasks-in-python). The function gets its whole input if it has one "
