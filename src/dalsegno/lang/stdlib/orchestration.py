@@ -184,10 +184,10 @@ def _approval(host: Host, given: Given) -> Value:
     arguments = Arguments("approval", given)
     asked: Options = {"message": given[0]} if isinstance(given[0], str) else arguments.object(0)
     options = arguments.object(1) if arguments.get(1) is not None else {}
-    unknown = [key for key in {**asked, **options} if key not in APPROVAL_FIELDS]
-    if unknown:
+    unknown = next((key for fields in (asked, options) for key in fields if key not in APPROVAL_FIELDS), None)
+    if unknown is not None:
         known = ", ".join(APPROVAL_FIELDS)
-        raise wrong_argument(f"approval() has no field '{unknown[0][:100]}'; known are {known}")
+        raise wrong_argument(f"approval() has no field '{unknown[:100]}'; known are {known}")
     asked = {**asked, **options}
     if asked.get("timeout") is not None:
         asked["timeout"] = _seconds(host, "approval", asked["timeout"])
