@@ -155,7 +155,7 @@ async def test_a_link_shows_a_page_and_decides_once(http: httpx.AsyncClient, app
         assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "Refund 80 EUR?" in page.text
     seen = Names(page.text)
-    assert seen.names == ["field:amount", "field:way", "field:urgent", "field:note"]
+    assert seen.names == ["field:amount", "field:way", "field:urgent", "field:note", "comment"]
     assert (seen.ids - seen.labels, seen.outside, seen.scripts) == (set(), [], 0)
     assert (await http.get("/v1/approvals/links/approval.css")).headers["content-type"].startswith("text/css")
     fields = {"field:amount": "42.5", "field:way": "bank", "field:urgent": "yes", "field:note": "a\r\nb"}
