@@ -22,6 +22,8 @@ PROMISES = {
     "Signal.next": "`(name)`: promise of the payload of the next signal of that name; early ones are kept",
     "Signal.when": "`(name, {timeout})`: the same; `TimeoutError` if none comes in time",
     "wait_for_signal": "another name for `Signal.when`",
+    "approval": "`(message, {form, approvers, timeout, signal})` or `({message, …})`: asks people; promise of "
+    "`{approved, decision, data, by, comment}`; `TimeoutError` if nobody decides in time",
     "Promise.all": "all results in the shape given; the first failure throws at once; `{limit: 2}`: two at a time",
     "Promise.allSettled": "`{status: \"fulfilled\", value}` or `{status: \"rejected\", reason}` of each; never throws",
     "Promise.any": "the first success in time order; `AggregateError` if there is none",

@@ -28,11 +28,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 }
 
 NOTES = {
-    "schedule": "The node marks where an execution starts. Its times are not read from here: "
-    "[`dalsegno schedule add`](../how-to/schedules.md) makes a schedule of the workflow.",
-    "webhook": "The node marks where an execution starts. Its parameters set nothing up: `dalsegno webhook add` or "
-    "`PUT /v1/webhooks/{id}` makes a [webhook](../webhooks.md) of the workflow, with its path, methods and secret; "
-    "the start payload is `{body, query, headers, method, path}`.",
+    "schedule": "Deploying the graph makes the schedule `<workflow>/<node id>`, which starts it with the input `{}`; "
+    "see [Triggers](graphs.md#triggers).",
+    "webhook": "Deploying the graph makes the [webhook](../webhooks.md) `<workflow>.<node id>`; see "
+    "[Triggers](graphs.md#triggers).",
     "http": "`POST`, `PUT`, `PATCH` and `DELETE` carry an `Idempotency-Key`: the run's key, the same for all its "
     "attempts and another one for every run. A header of that name of your own is sent instead. `GET`, `HEAD` "
     "and `OPTIONS` change nothing and carry none. Each page of a pagination has a key of its own, and a "

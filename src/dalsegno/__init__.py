@@ -66,8 +66,10 @@ if TYPE_CHECKING:
     )
     from dalsegno.handle import Handle
     from dalsegno.lang.errors import ExpressionError, ExpressionFailed, FlowSyntaxError
+    from dalsegno.lang.python.approvals import Decision
     from dalsegno.lang.python.errors import NotStorable, OutsideWorkflow, TaskError, UnsupportedPython
     from dalsegno.lang.python.verbs import (
+        approval,
         cancel,
         first,
         gather,
@@ -101,6 +103,7 @@ __all__ = [
     "CredentialRefused",
     "DalSegnoError",
     "DalSegnoWarning",
+    "Decision",
     "DefinitionNotApproved",
     "EgressPolicy",
     "EngineLimits",
@@ -161,6 +164,7 @@ __all__ = [
     "WorkflowFailed",
     "WrongHost",
     "__version__",
+    "approval",
     "cancel",
     "first",
     "gather",
@@ -179,6 +183,7 @@ _HOMES = {
     "App": "dalsegno.app",
     "Client": "dalsegno.client",
     "EgressPolicy": "dalsegno.nodes.egress",
+    "Decision": "dalsegno.lang.python.approvals",
     "EngineLimits": "dalsegno.engine.settings",
     "EngineSettings": "dalsegno.engine.settings",
     "ExpressionError": "dalsegno.lang.errors",
@@ -199,6 +204,7 @@ _HOMES = {
     "TaskError": "dalsegno.lang.python.errors",
     "TransactionLost": "dalsegno.ports.transactions",
     "UnsupportedPython": "dalsegno.lang.python.errors",
+    "approval": "dalsegno.lang.python.verbs",
     "cancel": "dalsegno.lang.python.verbs",
     "first": "dalsegno.lang.python.verbs",
     "gather": "dalsegno.lang.python.verbs",

@@ -382,11 +382,22 @@ class App:
         return engine
 
     async def _deploy(self, document: str | bytes | Mapping[str, Any], name: str | None) -> Definition:
-        definition, _ = await self.client.deploy(document, name, self.task_queue)
-        return definition
+        client = self.client
+        compiled = client.with_queues(client.definitions.load(document, name), self.task_queue)
+        text = document if isinstance(document, str) else None
+        text = bytes(document).decode() if isinstance(document, bytes) else text
+
+        async def store() -> Definition:
+            return (await client.deploy(compiled, text=text))[0]
+
+        source = compiled.definition_source
+        return await self.engine.triggers.deploy(compiled.plan.name, "graph", source, store)
 
     async def _deploy_script(self, source: str, name: str | None) -> Definition:
-        return await self.client.deploy_script(compile_checked(source, name))
+        code = compile_checked(source, name)
+        return await self.engine.triggers.deploy(
+            code.name, code.kind, b"", lambda: self.client.deploy_script(code)
+        )
 
     def task_queue(self, task: str) -> str | None:
         """The queue a task registered here asks for."""

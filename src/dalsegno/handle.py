@@ -58,6 +58,7 @@ class Calls(Protocol):
         data: Any = None,
         by: str | None = None,
         index: int | Sequence[int] | None = None,
+        comment: str | None = None,
     ) -> None: ...
 
     async def picture(self, execution: str, *, variables: bool = True) -> Picture | None: ...
@@ -183,9 +184,11 @@ class Handle:
         *,
         by: str | None = None,
         index: int | Sequence[int] | None = None,
+        comment: str | None = None,
     ) -> None:
-        """Answers an open approval with ``approved`` or ``rejected``. Data that do not fit its form are refused."""
-        self._call(self._client().decide(self.id, node, decision, data, by, index))
+        """Answers an open approval with ``approved`` or ``rejected``. An approval's data that do not fit the form are
+        refused; a rejection needs none."""
+        self._call(self._client().decide(self.id, node, decision, data, by, index, comment))
 
     async def adecide(
         self,
@@ -195,8 +198,9 @@ class Handle:
         *,
         by: str | None = None,
         index: int | Sequence[int] | None = None,
+        comment: str | None = None,
     ) -> None:
-        await self._acall(self._client().decide(self.id, node, decision, data, by, index))
+        await self._acall(self._client().decide(self.id, node, decision, data, by, index, comment))
 
     def picture(self) -> Picture | None:
         """A script or Python workflow in flight: its line, what it awaits, its variables. None if there is none."""

@@ -94,8 +94,9 @@ def test_approved_execution_goes_on_with_the_data(invoke: Invoke, refund: str) -
     ended = json.loads(invoke("resume", refund, "--json").stdout)
     assert ended["output"] == {
         "decision": "approved",
-        "data": {"amount": 80, "comment": "fine"},
+        "data": {"amount": 80},
         "by": "ann",
+        "comment": "fine",
     }
 
 
@@ -106,10 +107,19 @@ def test_rejection_needs_no_data_and_is_a_result(invoke: Invoke, refund: str) ->
     assert (ended["status"], ended["output"]["decision"]) == ("COMPLETED", "rejected")
 
 
+def test_rejection_with_a_comment_needs_no_form(invoke: Invoke, refund: str) -> None:
+    """The form of this question has a required field."""
+    done = invoke("reject", refund, "--comment", "too much", "--by", "bo")
+    assert (done.exit_code, done.stderr) == (0, "")
+    ended = json.loads(invoke("resume", refund, "--json").stdout)
+    assert ended["output"] == {"decision": "rejected", "data": None, "by": "bo", "comment": "too much"}
+    assert "too much" in invoke("show", refund).stdout
+
+
 def test_what_does_not_fit_is_refused_and_changes_nothing(invoke: Invoke, refund: str) -> None:
     for arguments, said in (
         (["--data", '{"amount": 500}'], "/data/amount: 500 is greater than the maximum of 100"),
-        (["--data", "7", "--comment", "hm"], "these data are no JSON object"),
+        (["--data", "7", "--comment", "hm"], "/data: 7 is not of type 'object'"),
         (["nowhere"], "open approvals of this execution: 'gate'"),
     ):
         refused = invoke("approve", refund, *arguments)
@@ -157,3 +167,48 @@ def test_item_of_a_split_is_named_by_its_index(invoke: Invoke, folder: Path) -> 
 
 def test_why_tells_how_to_decide(invoke: Invoke, refund: str) -> None:
     assert f"decide it with `dalsegno approve {refund} gate`" in invoke("why", refund).stdout
+
+
+# -- scripts, Python workflows, children -----------------------------------------------------------------------
+
+ENROL = (
+    'let d = await approval({message: "Enrol Ada?", approvers: ["ann"], timeout: "14d"})\nreturn d.approved\n'
+)
+PARENT = """\
+name: parent
+nodes:
+  - {id: pay, type: workflow, parameters: {name: refund, input: {amount: 7}}}
+"""
+
+
+def test_a_script_that_asks_is_told_listed_and_decided(invoke: Invoke, folder: Path) -> None:
+    (folder / "enrol.flow").write_text(ENROL)
+    told = invoke("run", "enrol.flow", "--timeout", "1s")
+    [found] = listed(invoke)
+    execution = found["execution_id"]
+    assert f"decide it: dalsegno approve {execution}" in told.output
+    assert (found["node"], found["message"], found["index"]) == ("approval", "Enrol Ada?", [0])
+    assert found["command"] == f"dalsegno approve {execution} approval --index 0"
+    why = invoke("why", execution).stdout
+    assert "a decision is waited for: Enrol Ada?; it gives up in" in why
+    assert f"decide it with `dalsegno approve {execution}` or reject" in why
+    assert "waits for a decision, gives up in" in invoke("show", execution).stdout
+    assert invoke("approve", execution, "--comment", "fine").exit_code == 0
+    assert json.loads(invoke("resume", execution, "--json").stdout)["output"] is True
+
+
+def test_questions_of_a_child_are_found_at_its_parent(invoke: Invoke, folder: Path) -> None:
+    write(folder, refund_yaml=REFUND, parent_yaml=PARENT)
+    invoke("deploy", "refund.yaml")
+    parent = asking(invoke, "parent.yaml")
+    [found] = listed(invoke, parent)
+    child = found["execution_id"]
+    assert (child != parent, found["workflow"], found["message"]) == (True, "refund", "Refund 7 EUR?")
+    why = invoke("why", parent).stdout
+    assert f"node 'pay' waits for execution {child} to end" in why
+    assert f"execution {child} of 'refund': node 'gate' waits for a decision" in why
+    waits = json.loads(invoke("why", parent, "--json").stdout)["waits"]
+    assert [each["execution"] for each in waits] == [None, child]
+    done = invoke("reject", parent, "--by", "bo")
+    assert (done.exit_code, done.stdout) == (0, f"rejected 'gate' of {child}\n"), done.output
+    assert json.loads(invoke("resume", parent, "--json").stdout)["output"]["by"] == "bo"

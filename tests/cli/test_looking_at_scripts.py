@@ -89,7 +89,8 @@ def test_parent_shows_its_child(invoke: Invoke, folder: Path) -> None:
         ("child", child["execution_id"])
     ]
     assert "workflow child" in invoke("show", parent).stdout
-    [wait] = json.loads(invoke("why", parent, "--json").stdout)["waits"]
+    [wait, *of_child] = json.loads(invoke("why", parent, "--json").stdout)["waits"]
+    assert {each["execution"] for each in of_child} == {child["execution_id"]}
     assert wait["kind"] == "child"
     assert child["execution_id"] in wait["sentence"]
     invoke("signal", child["execution_id"], "go", "--payload", "5")

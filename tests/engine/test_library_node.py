@@ -170,7 +170,6 @@ async def test_http_sends_its_request_with_a_stable_key(server: TestServer) -> N
         ("merge", {}, "use Promise.all, Promise.any or Promise.race"),
         ("wait", {"amount": 1}, "use Timer.delay, Timer.until or Signal.when"),
         ("manual", {}, "it starts workflows"),
-        ("approval", {"message": "?"}, "use Signal.next or Signal.when"),
         ("workflow", {"name": "x"}, "use Workflow.run or Workflow.start"),
         ("script", {"source": "return 1"}, "use Workflow.run or Workflow.start"),
     ],

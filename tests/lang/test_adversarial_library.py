@@ -214,6 +214,12 @@ ASKING: Table = {
     "Signal.next": ("Signal.next('s')",),
     "Signal.when": ("Signal.when('s', {timeout: '1h'})",),
     "wait_for_signal": ("wait_for_signal('s')",),
+    "approval": (
+        "approval({message: t, form: s})",
+        "approval(t, {approvers: s, timeout: '1h'})",
+        "(() => { try { return approval(o) } catch (e) { return e.message } })()",
+        "(() => { try { return approval('?', {timeout: t}) } catch (e) { return e.message } })()",
+    ),
     "Promise.all": ("Promise.all(l)", "Promise.all(o)", "await Promise.all(s)"),
     "Promise.allSettled": ("Promise.allSettled(l)", "await Promise.allSettled([1, 2])"),
     **{name: (f"{name}(l)",) for name in _JOINED},

@@ -114,6 +114,16 @@ def test_a_rejection_needs_no_data() -> None:
     assert check_decision(FORM, {"decision": "rejected"})["data"] is None
 
 
+def test_data_of_a_rejection_are_kept_and_need_not_fit() -> None:
+    assert check_decision(FORM, {"decision": "rejected", "data": {"note": "no"}})["data"] == {"note": "no"}
+
+
+@pytest.mark.parametrize("decision", ["approved", "rejected"])
+def test_a_comment_needs_no_form(decision: str) -> None:
+    given = {"decision": decision, "data": {"amount": 1}, "comment": "why not"}
+    assert check_decision(FORM, given) == {**given, "by": None}
+
+
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
@@ -127,9 +137,9 @@ def test_a_rejection_needs_no_data() -> None:
         ({"decision": "approved", "data": {"amount": 101}}, "/data/amount: 101 is greater than the maximum"),
         ({"decision": "approved", "data": {"amount": 1, "x": 1}}, "'x' is not expected here"),
         ({"decision": "approved", "data": {"amount": 1, "note": "A"}}, "does not match"),
-        ({"decision": "rejected", "data": {"note": "no"}}, "'amount' is a required property"),
         ({"decision": "approved", "data": {"amount": 1}, "by": 7}, "'by' must be a text"),
-        ({"decision": "approved", "data": {"amount": 1}, "comment": "ok"}, "no field 'comment'"),
+        ({"decision": "approved", "data": {"amount": 1}, "why": "ok"}, "no field 'why'"),
+        ({"decision": "rejected", "comment": 7}, "'comment' must be a text"),
     ],
 )
 def test_decisions_that_do_not_fit_are_refused(payload: Any, message: str) -> None:

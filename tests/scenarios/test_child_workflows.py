@@ -46,7 +46,7 @@ def test_the_node_waits_until_the_child_has_ended(stage: Stage) -> None:
     deploy(stage, child("h", {"h": hold("gate")}))
     handle = stage.start(graph("w > x", {"w": workflow("child")}))
     [one] = until_children(stage, handle)
-    [waiting] = handle.why()
+    [waiting, *_] = handle.why()
     assert (waiting.kind, waiting.node) == ("child", "w")
     assert waiting.sentence == f"node 'w' waits for execution {one.id} to end"
     assert handle.nodes()["w"].state == "WAITING"

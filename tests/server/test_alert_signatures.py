@@ -17,11 +17,11 @@ import pytest
 
 from dalsegno.cli.books.alerts import AlertsHere
 from dalsegno.engine.secrets.keys import new_key
+from dalsegno.engine.webhook_signatures import PRESETS, verify
 from dalsegno.server import alerting
 from dalsegno.server.alerting import Alerting
 from dalsegno.server.alerts import Alert
 from dalsegno.server.office import Office
-from dalsegno.server.signatures import PRESETS, verify
 from tests.server.conftest import LASTING
 from tests.server.test_alerts import by_hand, fail_once, office
 

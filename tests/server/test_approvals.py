@@ -155,7 +155,7 @@ async def test_a_link_shows_a_page_and_decides_once(http: httpx.AsyncClient, app
         assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "Refund 80 EUR?" in page.text
     seen = Names(page.text)
-    assert seen.names == ["field:amount", "field:way", "field:urgent", "field:note"]
+    assert seen.names == ["field:amount", "field:way", "field:urgent", "field:note", "comment"]
     assert (seen.ids - seen.labels, seen.outside, seen.scripts) == (set(), [], 0)
     assert (await http.get("/v1/approvals/links/approval.css")).headers["content-type"].startswith("text/css")
     fields = {"field:amount": "42.5", "field:way": "bank", "field:urgent": "yes", "field:note": "a\r\nb"}
@@ -185,11 +185,16 @@ async def test_what_does_not_fit_is_shown_again_with_what_was_written(http: http
     assert (await ended(http, execution))["output"] == {"decision": "rejected", "data": None, "by": "Bo"}
 
 
-async def test_without_a_form_there_is_room_for_a_comment(http: httpx.AsyncClient) -> None:
+async def test_there_is_room_for_a_comment(http: httpx.AsyncClient) -> None:
     execution = await asked(http, graph())
     url = await link_for(http, execution)
-    await http.post(url, data=filled(url, "rejected", **{"field:comment": "too much", "by": "Bo"}))
-    assert (await ended(http, execution))["output"]["data"] == {"comment": "too much"}
+    await http.post(url, data=filled(url, "rejected", comment="too much", by="Bo"))
+    assert (await ended(http, execution))["output"] == {
+        "decision": "rejected",
+        "data": None,
+        "by": "Bo",
+        "comment": "too much",
+    }
 
 
 async def test_forged_and_expired_links_change_nothing(http: httpx.AsyncClient) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from dalsegno.engine.webhook_signatures import PRESETS, Style, sign, verify
 from dalsegno.errors import SignatureRefused, StaleDelivery
-from dalsegno.server.signatures import PRESETS, Style, sign, verify
 
 BODY = b'{"n": 1}'
 SECRETS: dict[Style, str] = {"standard": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}

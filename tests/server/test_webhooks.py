@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from dalsegno.app import App
-from dalsegno.server.signatures import PRESETS, Style, sign
+from dalsegno.engine.webhook_signatures import PRESETS, Style, sign
 from tests.server.test_executions import ended
 
 SECRET = "a-very-secret-word"

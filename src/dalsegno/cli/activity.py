@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from dalsegno.core.await_outside import CHILD
-from dalsegno.core.body import decode_body
+from dalsegno.core.await_outside import CHILD, awaiting_in
 from dalsegno.core.settlement.signals import SIGNAL
 from dalsegno.engine.processes import dead_among
 from dalsegno.model.token import TokenKind, TokenView
@@ -88,7 +87,7 @@ def _awaits(activity: Activity, awaits: str) -> str:
 
 def asks_people(token: TokenView) -> bool:
     """Of a parked token: whether it waits for a decision."""
-    awaiting = decode_body(token.data).awaiting if token.data else None
+    awaiting = awaiting_in(token) if token.data else None
     return awaiting is not None and awaiting.question is not None
 
 

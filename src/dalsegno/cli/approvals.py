@@ -87,24 +87,16 @@ def _about(approval: Approval, now: float) -> str:
     return "; ".join(told)
 
 
-def meant(found: Sequence[Approval], execution: str) -> str:
-    """The node of the only question there is, for whoever names none."""
-    nodes = list(dict.fromkeys(approval.node for approval in found))
-    if not nodes:
+def meant(found: Sequence[Approval], execution: str) -> tuple[str, str]:
+    """The execution and the node of the only question there is, for whoever names no node. The question may be one of
+    a child."""
+    places = list(dict.fromkeys((approval.execution, approval.node) for approval in found))
+    if not places:
         raise NotOpen(f"execution {execution} waits for no decision now")
-    if len(nodes) > 1:
-        listed = ", ".join(f"'{node}'" for node in nodes)
+    if len({asking for asking, _ in places}) > 1:
+        listed = ", ".join(f"'{node}' of {asking}" for asking, node in places)
+        raise Refusal(f"execution {execution} waits for several decisions: at {listed}", HINT)
+    if len(places) > 1:
+        listed = ", ".join(f"'{node}'" for _, node in places)
         raise Refusal(f"execution {execution} waits for several decisions: at {listed}", "Name the node.")
-    return nodes[0]
-
-
-def with_comment(data: Any, comment: str | None) -> Any:
-    """A decision carries data and nothing else: a comment is one of their fields."""
-    if comment is None:
-        return data
-    if data is not None and not isinstance(data, dict):
-        raise Refusal(
-            "a comment is put into the data as the field 'comment', and these data are no JSON object",
-            "Give --data as an object, or leave --comment out.",
-        )
-    return {**(data or {}), "comment": comment}
+    return places[0]

@@ -15,6 +15,18 @@ def ways_on(activities: Mapping[str, Activity], command: Command, execution: str
     ]
 
 
+def program_ways_on(
+    activities: Mapping[str, Activity], command: Command, execution: str
+) -> list[tuple[str, str]]:
+    """The same for what a script or Python workflow asks people."""
+    questions = sum(activity.sleeping for activity in activities.values() if activity.asks)
+    if not questions:
+        return []
+    if questions > 1:  # each is decided by its index
+        return [("decide them:", command.short("approvals", execution))]
+    return [("decide it:", command.short("approve", execution))]
+
+
 def _way(node: str, activity: Activity, command: Command, execution: str) -> tuple[str, str]:
     if not activity.asks:
         return "send it:", command.signal(execution, activity.signal)

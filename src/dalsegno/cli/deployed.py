@@ -14,6 +14,7 @@ from dalsegno.cli.findings import show_findings
 from dalsegno.cli.output import several, stdout
 from dalsegno.engine.comparing.graphs import FieldChange, GraphChanges, PartChange
 from dalsegno.engine.comparing.texts import TextChanges
+from dalsegno.model.definition import DeployedTrigger
 
 SHOWN_LINES = 200
 SHOWN_CHARACTERS = 60
@@ -28,6 +29,8 @@ def print_deployed(deployed: Sequence[Deployed], *, dry_run: bool = False) -> No
             _print_changes(console, each.changes)
         if each.alias is not None:
             console.print(_alias(each, dry_run), soft_wrap=True)
+        for trigger in each.triggers:
+            console.print(_trigger(trigger), soft_wrap=True)
         show_findings(console, each.file, each.warnings)
     if dry_run:
         console.print("nothing was stored", style="dim")
@@ -53,6 +56,19 @@ def _alias(each: Deployed, dry_run: bool) -> Text:
     verb = "would mean" if dry_run else "means"
     before = f" (was {each.alias_before})" if each.alias_before not in (None, each.version) else ""
     return Text.assemble("  ", (each.alias or "", "bold"), f" {verb} version {each.version}{before}")
+
+
+def _trigger(trigger: DeployedTrigger) -> Text:
+    style = {"added": "green", "changed": "yellow", "removed": "red"}.get(trigger.status, "dim")
+    about = f"  {trigger.about}" if trigger.about else ""
+    line = Text.assemble(
+        "  ",
+        (f"{trigger.kind} '{trigger.name}' {trigger.status}", style),
+        (about, "dim" if style == "dim" else ""),
+    )
+    if trigger.secret is not None:
+        line.append(f"\n    its secret, shown this once: {trigger.secret}")
+    return line
 
 
 # -- changes --------------------------------------------------------------------------------------------------

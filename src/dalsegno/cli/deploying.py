@@ -21,10 +21,11 @@ from dalsegno.cli.scripts import check_script
 from dalsegno.cli.stores import store_exists
 from dalsegno.cli.tasks import refuse_document, unknown_tasks
 from dalsegno.engine.comparing.versions import Changes, compare
+from dalsegno.engine.scripting.sources import compile_checked
 from dalsegno.errors import InvalidDefinition
 from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.catalog import Catalog
-from dalsegno.model.definition import Definition
+from dalsegno.model.definition import Definition, DeployedTrigger
 
 Status = Literal["new", "unchanged", "current again"]
 """``current again``: an older version that was deployed once more."""
@@ -45,6 +46,8 @@ class Deployed:
     """Compared with the previous version; None where there was none, or nothing changed."""
     alias: str | None = None
     alias_before: int | None = None
+    triggers: tuple[DeployedTrigger, ...] = ()
+    """What its trigger nodes have made."""
 
     def as_object(self) -> dict[str, Any]:
         return {
@@ -58,6 +61,7 @@ class Deployed:
             "changes": self.changes.as_object() if self.changes is not None else None,
             "alias": self.alias,
             "warnings": self.warnings,
+            "triggers": [msgspec.structs.asdict(each) for each in self.triggers],
         }
 
 
@@ -124,14 +128,17 @@ async def deploy_document(
     run_here: bool = False,
     given: str | None = None,
     alias: str | None = None,
+    triggers: bool = False,
 ) -> Deployed:
     """``run_here``: what this process could not run is refused before anything is stored. ``given``: what the user
-    called the application, if it is one of theirs."""
+    called the application, if it is one of theirs. ``triggers``: with the schedules and webhooks of its nodes."""
     name, warnings = _check(app, document, warn_tasks, run_here, given)
     archive = app.client.stack.archive
     before = await archive.definition(name)
     began = app.client.stack.clock.now()
-    after = await _store(app, document)
+    if triggers:
+        app.engine.vault.keys.may_make = True  # one person, one machine
+    after = await _store(app, document, triggers=triggers)
     deployed = told_of(document, before, after, after.created_at >= began, warnings)
     if alias is None:
         return deployed
@@ -188,16 +195,29 @@ def told_of(
     changes = compare(before, after) if before is not None and not unchanged else None
     previous = before.version if before is not None else None
     return Deployed(
-        document.file, after.name, after.kind, after.version, after.hash, status, warnings, previous, changes
+        document.file,
+        after.name,
+        after.kind,
+        after.version,
+        after.hash,
+        status,
+        warnings,
+        previous,
+        changes,
+        triggers=after.triggers,
     )
 
 
-async def _store(app: App, document: Document) -> Definition:
+async def _store(app: App, document: Document, *, triggers: bool = False) -> Definition:
     if isinstance(document, PythonDocument):
         return await app.client.deploy_script(document.program)
-    if document.is_script:
+    if document.is_script and triggers:
         return await app.adeploy_script(document.text.decode(), document.name)
-    return await app.adeploy(document.text, document.name)
+    if document.is_script:
+        return await app.client.deploy_script(compile_checked(document.text.decode(), document.name))
+    if triggers:
+        return await app.adeploy(document.text, document.name)
+    return (await app.client.deploy(document.text, document.name, app.task_queue))[0]
 
 
 async def _stage(app: App, document: Document) -> Definition:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from rich.console import Console, RenderableType
 
-from dalsegno.cli.asking import ways_on
+from dalsegno.cli.asking import program_ways_on, ways_on
 from dalsegno.cli.desk import Desk
 from dalsegno.cli.narration import narrate
 from dalsegno.cli.progress import Progress, Snapshot
@@ -100,6 +100,9 @@ class ScriptFollowing:
         pending = self._seen.pending if self._seen is not None else ()
         signals = [each.name for each in pending if each.kind == "signal" and not each.came]
         sending = [f"send it: {self.command.signal(self.execution, name)}" for name in signals]
+        activities = self._seen.activities if self._seen is not None else {}
+        ways = program_ways_on(activities, self.command, self.execution)
+        sending += [f"{intro} {line}" for intro, line in ways]
         news = [line for line in sending if line not in self._told]
         self._told = set(sending)
         return [*narrate(self._progress.take_news()), *news]

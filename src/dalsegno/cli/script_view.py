@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dalsegno.cli.activity import Activity, busy_words
+from dalsegno.cli.asking import program_ways_on
 from dalsegno.cli.excerpt import excerpt
 from dalsegno.cli.output import STYLES, signs_for, span
 from dalsegno.cli.result import Command
@@ -36,9 +37,11 @@ class ScriptView:
         if lines:
             parts += [Text(), *lines, Text()]
         signals = [each for each in moment.pending if each.kind == "signal" and not each.came]
-        room = self.console.height - len(parts) - len(signals) - 2
+        asked = program_ways_on(moment.activities, self.command, moment.execution.id)
+        room = self.console.height - len(parts) - len(signals) - len(asked) - 2
         parts.append(self._rows(moment, max(room, FEWEST_ROWS)))
         parts += [self._how_to_signal(moment, each) for each in signals]
+        parts += [Text.assemble((f"  {intro} ", "dim"), line, overflow="fold") for intro, line in asked]
         return Group(*parts)
 
     def _lines(self, moment: ScriptMoment) -> list[Text]:
@@ -147,6 +150,9 @@ def _sleeping(activity: Activity, now: float) -> list[str]:
         return []
     count = f"{activity.sleeping:,} " if activity.sleeping > 1 else ""
     left = f" in {countdown(activity.due - now)}" if activity.due is not None else ""
+    if activity.asks:
+        gives_up = f", gives up{left}" if left else ""
+        return [f"{count}wait{'' if activity.sleeping > 1 else 's'} for a decision{gives_up}"]
     if activity.retrying:
         return [f"{count}attempt {activity.retrying}{left}"]
     return [f"{count}begin{'' if activity.sleeping > 1 else 's'}{left}"]

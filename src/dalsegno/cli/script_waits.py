@@ -26,6 +26,7 @@ _KINDS: dict[str, WaitKind] = {
     "signal": "signal",
     "child": "child",
     "limit": "deadline",
+    "approval": "signal",
 }
 
 
@@ -148,6 +149,8 @@ def _reason(thing: AwaitedThing, moment: ScriptMoment, judge: Judge) -> Reason:
         sentence = f"signal '{thing.name}' has not come"
         sent = f"send it with `{judge.command.signal(moment.execution.id, thing.name)}`"
         return Reason(Wait("signal", thing.name, "", sentence, thing.due, count=thing.count), hint=sent)
+    if thing.kind == "approval":
+        return Reason(wait, hint=_deciding(thing.count, judge))
     if activity is not None and _is_gone(thing, activity):
         was = thing.sentence.replace(" is running ", " was running ")
         lost = Wait("task", thing.name, "", was, count=thing.count)
@@ -159,6 +162,12 @@ def _reason(thing: AwaitedThing, moment: ScriptMoment, judge: Judge) -> Reason:
         queued = Wait("task", thing.name, "", thing.sentence, queue=activity.queue, count=thing.count)
         return judge.of(queued)
     return judge.of(wait)
+
+
+def _deciding(count: int, judge: Judge) -> str:
+    if count > 1:
+        return f"decide them: `{judge.command.short('approvals', judge.execution)}` lists how"
+    return f"decide it with `{judge.command.short('approve', judge.execution)}` or reject"
 
 
 def _is_gone(thing: AwaitedThing, activity: Activity) -> bool:
@@ -187,7 +196,11 @@ def _tasks(name: str, activity: Activity) -> Iterator[AwaitedThing]:
     if activity.queued:
         waits = f"task '{name}' waits for a worker that serves queue '{activity.queue}'"
         yield AwaitedThing("task", name, waits, count=activity.queued, queue=activity.queue)
-    if activity.sleeping:
+    if activity.asks:
+        yield AwaitedThing(
+            "approval", "approval", "a decision is waited for", activity.due, activity.sleeping
+        )
+    elif activity.sleeping:
         again = f"task '{name}' is tried again (attempt {activity.retrying or 1})"
         yield AwaitedThing("task", name, again, activity.due, activity.sleeping)
 

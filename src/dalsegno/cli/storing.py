@@ -30,4 +30,7 @@ async def deploy_documents(
     if dry_run:
         return await rehearse(where, documents, warn_tasks=warn_tasks, alias=alias)
     async with opened(app, create=True):
-        return [await deploy_document(app, each, warn_tasks=warn_tasks, alias=alias) for each in documents]
+        return [
+            await deploy_document(app, each, warn_tasks=warn_tasks, alias=alias, triggers=True)
+            for each in documents
+        ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,9 @@ from dalsegno.cli.reasons import Judge, Reason, gone_hint, workers_for
 from dalsegno.cli.result import Command
 from dalsegno.cli.script_waits import script_reasons
 from dalsegno.cli.tree import countdown
-from dalsegno.core.diagnosis import Wait, never_silent, waits
+from dalsegno.core.diagnosis import Wait, never_silent, of_child, waits
 from dalsegno.engine.lost_workers import lost_workers
+from dalsegno.engine.nesting import below
 from dalsegno.errors import NotFound
 from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionView
 from dalsegno.model.inspection import Inspection
@@ -52,6 +54,18 @@ class Explanation:
 
 
 async def explain(client: Desk, execution: str, command: Command) -> Explanation:
+    """Where it waits for a child, with what the child waits for."""
+    own = await _explain(client, execution, command)
+    if not any(reason.wait.kind == "child" for reason in own.reasons):
+        return own
+    found = list(own.reasons)
+    for child in await below(client.executions, execution):
+        reasons = (await _explain(client, child.id, command)).reasons
+        found += [dataclasses.replace(reason, wait=of_child(reason.wait, child)) for reason in reasons]
+    return dataclasses.replace(own, reasons=found)
+
+
+async def _explain(client: Desk, execution: str, command: Command) -> Explanation:
     view = await client.status(execution)
     inspection = await client.stack.ledger.inspect(execution)
     if inspection is None:  # it ended between the two looks, if it had not ended before

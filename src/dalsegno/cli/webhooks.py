@@ -17,9 +17,9 @@ from rich.table import Table
 from dalsegno.cli.books.webhooks import Webhooks
 from dalsegno.cli.output import iso, print_table, stderr, stdout
 from dalsegno.cli.problems import Refusal
+from dalsegno.engine.webhook_signatures import new_secret, sign
+from dalsegno.engine.webhooks import Webhook
 from dalsegno.server.schemas.webhooks import WebhookSetting
-from dalsegno.server.signatures import sign
-from dalsegno.server.webhooks import Webhook
 
 DEFAULT_SERVER = "http://127.0.0.1:8700"
 
@@ -32,9 +32,7 @@ def secret_for(style: str, variable: str | None, *, from_stdin: bool, keep: bool
         return secret_in(variable), False
     if from_stdin:
         return sys.stdin.read().rstrip("\r\n"), False
-    if style == "standard":
-        raise Refusal("this style's secret comes from the sender", "Give it with --env or --stdin.")
-    return secrets.token_hex(32), True
+    return new_secret(style), True
 
 
 def secret_in(variable: str) -> str:

@@ -223,9 +223,16 @@ class ServerCalls:
         data: Any = None,
         by: str | None = None,
         index: int | Sequence[int] | None = None,
+        comment: str | None = None,
     ) -> None:
         """Never sent twice: the second one would be told that it was decided already."""
-        body = {"decision": decision, "data": data, "by": by, "index": _indexes(index)}
+        body = {
+            "decision": decision,
+            "data": data,
+            "by": by,
+            "index": _indexes(index),
+            "comment": comment,
+        }
         path = _path(execution, f"approvals/{quote(node, safe='')}")
         told = {name: each for name, each in body.items() if each is not None}
         await self.transport.send("POST", path, Any, told)

@@ -11,7 +11,7 @@ from dalsegno.core.diagnosis import Wait, WaitKind
 from dalsegno.core.summary import NodeSummary
 from dalsegno.engine.approvals import Approval
 from dalsegno.engine.scripting.looking import Picture
-from dalsegno.model.definition import Definition
+from dalsegno.model.definition import Definition, DeployedTrigger
 from dalsegno.model.event import Event, EventKind
 from dalsegno.model.execution import ExecutionKind, ExecutionState, ExecutionView, NodeState
 
@@ -131,6 +131,7 @@ class WaitReply(Struct):
     expected: int | None = None
     count: int = 1
     open: list[str] = []
+    execution: str | None = None
 
     def wait(self) -> Wait:
         return Wait(
@@ -144,6 +145,7 @@ class WaitReply(Struct):
             self.expected,
             self.count,
             tuple(self.open),
+            self.execution,
         )
 
 
@@ -204,9 +206,11 @@ class DefinitionReply(Struct):
     status: str = ""
     current: bool = False
     aliases: list[str] | dict[str, int] = []
+    triggers: tuple[DeployedTrigger, ...] = ()
 
     def definition(self, source: bytes = b"") -> Definition:
-        return Definition(self.name, self.version, self.hash, self.kind, source, seconds(self.created_at))
+        at = seconds(self.created_at)
+        return Definition(self.name, self.version, self.hash, self.kind, source, at, self.triggers)
 
 
 class DefinitionPage(Struct):

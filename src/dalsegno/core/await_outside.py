@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from dalsegno.core.body import Awaiting, encode
+from dalsegno.core.body import Awaiting, decode_body, encode
 from dalsegno.core.complete import Step, transition_of
 from dalsegno.core.orders import CancelOrder, Notice, StartOrder, order_cancel, order_start
+from dalsegno.core.script_bodies import decode_task
 from dalsegno.core.settlement.signals import SIGNAL
 from dalsegno.core.situation import RunRecord, Situation, run_event
 from dalsegno.model.effect import WriteOutbox
@@ -22,6 +23,7 @@ from dalsegno.model.event import NewEvent
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import child_execution_id
 from dalsegno.model.inspection import Inspection
+from dalsegno.model.token import TokenView
 from dalsegno.model.transition import Park
 
 CHILD = "child:"
@@ -117,6 +119,13 @@ def _started(situation: Situation, child: str, request: ChildRequest) -> NewEven
 
 
 # -- what it came to ------------------------------------------------------------------------------------------
+
+
+def awaiting_in(token: TokenView) -> Awaiting | None:
+    """What a parked token waits for from outside; of a node, or of a task that asks people."""
+    if token.state != "parked" or token.awaits is None:
+        return None
+    return decode_task(token.data).awaiting if token.kind == "task" else decode_body(token.data).awaiting
 
 
 def signal_of(awaiting: Awaiting) -> str | None:

@@ -9,11 +9,11 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dalsegno.core.await_outside import awaited_child, signal_of
-from dalsegno.core.body import Awaiting, decode_body
+from dalsegno.core.await_outside import awaited_child, awaiting_in, signal_of
+from dalsegno.core.body import Awaiting
 from dalsegno.core.limits import held_back
 from dalsegno.model.barrier import BarrierView
-from dalsegno.model.execution import ENDED, SCRIPTED
+from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionView
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.token import TokenView
 
@@ -60,6 +60,14 @@ class Wait(Struct, frozen=True):
     count: int = 1
     open: tuple[str, ...] = ()
     """Of a barrier: the branches that have not arrived, by the node or the item they come from; the first of them."""
+    execution: str | None = None
+    """Of a child: whose reason it is."""
+
+
+def of_child(wait: Wait, child: ExecutionView) -> Wait:
+    """A reason of a child, for whoever looks at its parent."""
+    sentence = f"execution {child.id} of '{child.workflow}': {wait.sentence}"
+    return replace(wait, sentence=sentence, execution=child.id)
 
 
 class Lost(Struct, frozen=True):
@@ -181,7 +189,7 @@ def _why_held(token: TokenView) -> str:
 
 
 def _for_outside(token: TokenView) -> Wait:
-    awaiting = decode_body(token.data).awaiting or Awaiting(token.awaits or "", 0.0)
+    awaiting = awaiting_in(token) or Awaiting(token.awaits or "", 0.0)
     child, signal = awaited_child(awaiting), signal_of(awaiting)
     if child is not None:
         sentence = f"node '{token.node}' waits for execution {child} to end"

@@ -21,6 +21,7 @@ from dalsegno.lang.effects import (
     StartTask,
     StartTimer,
     StartWorkflow,
+    asks_people,
     promise_number,
 )
 from dalsegno.model.effect import (
@@ -219,7 +220,7 @@ def _called_off(lease: Lease, turn: Turn) -> list[Effect]:
 
 def _task_token(lease: Lease, request: StartTask, inputs: bytes, line: int, now: float) -> NewToken:
     options = task_options(request.options)
-    number = promise_number(request.id)
+    number, asks = promise_number(request.id), asks_people(request.name)
     body = TaskBody(Raw(inputs), number, dict(request.options) or None, line)
     return NewToken(
         promise_token_id(lease.execution, number),
@@ -227,9 +228,10 @@ def _task_token(lease: Lease, request: StartTask, inputs: bytes, line: int, now:
         "task",
         request.name,
         encode_body(body),
-        options.queue or DEFAULT_QUEUE,
+        options.queue or (SYSTEM_QUEUE if asks else DEFAULT_QUEUE),
         options.priority,
         options.limit_key(request.name),
+        live=not asks,
         due=now + options.delay if options.delay else None,
         allowance=options.allows,
     )

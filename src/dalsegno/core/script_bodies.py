@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from dalsegno.core.body import Awaiting
 from dalsegno.core.situation import Result
 from dalsegno.lang.effects import Err, ErrorValue
 from dalsegno.model.execution import ExecutionView
@@ -22,6 +23,8 @@ class TaskBody(Struct, frozen=True, omit_defaults=True, gc=False):
     promise: int | None = None
     options: dict[str, Any] | None = None
     line: int = 0
+    awaiting: Awaiting | None = None
+    """Of a task that was parked until somebody has decided."""
 
 
 class TimerBody(Struct, frozen=True, omit_defaults=True, gc=False):

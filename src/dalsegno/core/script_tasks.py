@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec import Raw, Struct
 
+from dalsegno.core.await_outside import signal_of
+from dalsegno.core.body import Awaiting
 from dalsegno.core.ending import completion_event
 from dalsegno.core.script_bodies import (
     LARGEST_ASKED,
@@ -98,6 +101,24 @@ def retry_task(
     record = RunRecord(lease.ready_at, began, lease.attempt, error=failure.recorded_briefly(), retry_at=due)
     event = NewEvent("TaskRetrying", lease.node, "", now, encode_record(record), lease.token)
     return _asleep(lease, Park(due, encode_body(body), lease.attempt + 1), (event,))
+
+
+def await_decision(
+    lease: Lease, body: TaskBody, awaiting: Awaiting, began: float, now: float, problem: Failure | None = None
+) -> Transition:
+    """Asleep until somebody has decided. ``problem``: what came was of no use, and it waits on."""
+    record = RunRecord(
+        lease.ready_at,
+        began,
+        lease.attempt,
+        error=problem.as_dict() if problem is not None else None,
+        signal=signal_of(awaiting),
+        due=awaiting.due,
+        question=awaiting.question,
+    )
+    event = NewEvent("NodeWaiting", lease.node, "", now, encode_record(record), lease.token)
+    waiting = encode_body(msgspec.structs.replace(body, awaiting=awaiting))
+    return _asleep(lease, Park(awaiting.due, waiting, lease.attempt, awaiting.awaits), (event,))
 
 
 def put_off(lease: Lease, due: float, queue: str | None = None) -> Transition:

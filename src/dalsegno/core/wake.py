@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from dalsegno.lang.effects import TIME_LIMITED, Awaitable, Ok, Outcome, promise_number
+from dalsegno.lang.effects import TIME_LIMITED, Awaitable, Ok, Outcome, asks_people, promise_number
 from dalsegno.lang.promises import ranges
 from dalsegno.model.machine import Wake
 
@@ -92,4 +92,6 @@ def describe(awaiting: Awaitable) -> str:
 def _describe(awaiting: Awaitable) -> str:
     if awaiting.items:
         return f"{_GROUPS[awaiting.kind]} of {len(awaiting.items)}"
+    if awaiting.kind == "task" and asks_people(awaiting.name):
+        return "approval"
     return f"{awaiting.kind} {awaiting.name}" if awaiting.name else awaiting.kind

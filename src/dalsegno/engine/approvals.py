@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Raw, Struct
 from msgspec.json import encode
 
-from dalsegno.core.await_outside import signal_of
+from dalsegno.core.await_outside import awaiting_in, signal_of
 from dalsegno.core.body import decode_body
 from dalsegno.core.decisions import needs_form, read_decision, refuse_misfits
-from dalsegno.core.script_bodies import succeeded
+from dalsegno.core.script_bodies import decode_task, succeeded
 from dalsegno.core.values import encode_value
+from dalsegno.engine.nesting import below
 from dalsegno.engine.payload_schema import payload_problems
+from dalsegno.engine.secrets.vault import NODE_PREFIX
 from dalsegno.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
 from dalsegno.model.effect import DeliverToToken
 from dalsegno.model.event import NewEvent
-from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.model.execution import ENDED, ExecutionKind, ExecutionState, ExecutionView
 from dalsegno.model.token import TokenView
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import ExecutionFilter
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from dalsegno.engine.client import Client
 
 MOST_LISTED = 100
+UNFINISHED: tuple[ExecutionState, ...] = ("RUNNING", "PAUSED")
+ASKING: tuple[ExecutionKind, ...] = ("graph", "script", "python")
+"""Kinds of executions that ask people."""
 
 
 class Approval(Struct, frozen=True):
@@ -59,6 +64,10 @@ class ApprovalPlace(NamedTuple):
     token: str
 
 
+def _age(place: ApprovalPlace) -> tuple[float, str, str]:
+    return place.since, place.execution, place.token
+
+
 def place_of(approval: Approval) -> ApprovalPlace:
     return ApprovalPlace(approval.execution, approval.since, approval.token)
 
@@ -73,9 +82,15 @@ class Approvals:
     async def of(
         self, execution: str, limit: int | None = None, after: ApprovalPlace | None = None
     ) -> list[Approval]:
-        """What one execution waits to have decided; oldest first."""
-        asked = await self._open(await self.client.outline(execution))
-        return [each for each in asked if after is None or place_of(each) > after][:limit]
+        """What one execution and its unfinished children wait to have decided; oldest first."""
+        asked = await self._family(await self.client.outline(execution))
+        return [each for each in asked if after is None or _age(place_of(each)) > _age(after)][:limit]
+
+    async def _family(self, view: ExecutionView) -> list[Approval]:
+        found = await self._open(view)
+        for child in await below(self.client.executions, view.id) if view.state not in ENDED else ():
+            found += await self._open(child)
+        return sorted(found, key=lambda each: _age(place_of(each)))
 
     async def pending(
         self, workflow: str | None = None, limit: int = MOST_LISTED, after: ApprovalPlace | None = None
@@ -97,14 +112,16 @@ class Approvals:
         return [each for each in asked if place_of(each) > after]
 
     async def _waiting(self, workflow: str | None, before: str | None) -> AsyncIterator[ExecutionView]:
-        where = ExecutionFilter(workflow, ("RUNNING", "PAUSED"), kinds=("graph",), awaits_signal=True)
+        where = ExecutionFilter(workflow, UNFINISHED, kinds=ASKING, awaits_signal=True)
         while page := await self.client.executions(where, before):
             for view in page:
                 yield view
             before = page[-1].id
 
     async def _open(self, view: ExecutionView) -> list[Approval]:
-        if view.state in ENDED or view.kind != "graph" or not await self._asks(view.definition):
+        if view.state in ENDED or view.kind not in ASKING:
+            return []
+        if view.kind == "graph" and not await self._asks(view.definition):
             return []
         inspection = await self.client.stack.ledger.inspect(view.id)
         tokens = inspection.tokens if inspection is not None else ()
@@ -135,14 +152,20 @@ class Approvals:
         data: Any = None,
         by: str | None = None,
         index: int | Sequence[int] | None = None,
+        comment: str | None = None,
     ) -> None:
         """Answers an open approval. InvalidInput where the decision does not fit: nothing has changed then. Conflict
-        where it is not open, or no longer. ``index`` says which item of a split is meant."""
+        where it is not open, or no longer. ``index`` says which item of a split is meant. A question that the execution
+        itself does not ask may be one of its children's."""
         view = await self.client.outline(execution)
         if view.state in ENDED:
             raise Conflict(f"execution {execution} has ended ({view.state}): there is nothing to decide")
-        approval = _the_one(await self._open(view), node, index)
-        payload = read_decision({"decision": decision, "data": data, "by": by})
+        asked = await self._open(view)
+        if all(each.node != node for each in asked):
+            asked = await self._family(view)
+        approval = _the_one(asked, node, index)
+        execution = approval.execution
+        payload = read_decision({"decision": decision, "data": data, "by": by, "comment": comment})
         if approval.form and needs_form(payload):
             client, given = self.client, encode_value(data, "the decision's data")
             refuse_misfits(await payload_problems(approval.form, given, client.limits, client.offload))
@@ -160,26 +183,31 @@ class Approvals:
 
 
 def _approval(view: ExecutionView, token: TokenView) -> Approval | None:
-    if token.state != "parked" or token.awaits is None:
-        return None
-    body = decode_body(token.data)
-    awaiting = body.awaiting
+    awaiting = awaiting_in(token)
     if awaiting is None or awaiting.question is None:
         return None
     question = awaiting.question
     return Approval(
         execution=view.id,
         workflow=view.workflow,
-        node=token.node,
+        node=token.node.removeprefix(NODE_PREFIX),
         message=str(question.get("message", "")),
         approvers=tuple(str(each) for each in question.get("approvers", ())),
         form=question.get("form"),
         since=awaiting.since,
         due=awaiting.due,
         signal=signal_of(awaiting) or "",
-        indexes=tuple(loop.index for loop in body.loops),
+        indexes=_indexes(token),
         token=token.id,
     )
+
+
+def _indexes(token: TokenView) -> tuple[int, ...]:
+    """Of a node: those of the items around it. Of a script's question: its number, which tells it from others."""
+    if token.kind != "task":
+        return tuple(loop.index for loop in decode_body(token.data).loops)
+    promise = decode_task(token.data).promise
+    return () if promise is None else (promise,)
 
 
 def encode_decision(payload: Mapping[str, Any]) -> bytes:
@@ -196,6 +224,9 @@ def _the_one(found: Sequence[Approval], node: str, index: int | Sequence[int] | 
         raise Conflict(
             f"node '{node}' waits for no decision now; open approvals of this execution: {elsewhere}"
         )
+    if len({each.execution for each in asked}) > 1:
+        others = ", ".join(f"execution {each.execution}" for each in asked[:10])
+        raise InvalidInput(f"several children wait for a decision at '{node}'; name one of them: {others}")
     if len(asked) > 1:
         items = ", ".join(str(list(each.indexes)) for each in asked[:10])
         raise InvalidInput(

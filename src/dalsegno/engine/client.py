@@ -11,7 +11,7 @@ import msgspec
 from dalsegno.core import commands
 from dalsegno.core.body import Body, decode_body
 from dalsegno.core.context import Context, decode_page
-from dalsegno.core.diagnosis import Wait, never_silent, waits
+from dalsegno.core.diagnosis import Wait, never_silent, of_child, waits
 from dalsegno.core.orders import StartOrder
 from dalsegno.core.script_bodies import with_own_input
 from dalsegno.core.script_summary import TaskTally
@@ -27,6 +27,7 @@ from dalsegno.engine.launcher import Launcher
 from dalsegno.engine.lineage import Past
 from dalsegno.engine.loader import Loader
 from dalsegno.engine.lost_workers import lost_workers
+from dalsegno.engine.nesting import below
 from dalsegno.engine.open_slots import open_slots
 from dalsegno.engine.parts import part_hashes, store_parts, stored_part_hashes
 from dalsegno.engine.payload_schema import INLINE_BYTES
@@ -311,6 +312,14 @@ class Client:
         return found
 
     async def why(self, execution: str) -> list[Wait]:
+        """What it waits for; where that is a child, what the child waits for, too."""
+        found = await self._why(execution)
+        if any(wait.kind == "child" for wait in found):
+            for child in await below(self.executions, execution):
+                found += [of_child(wait, child) for wait in await self._why(child.id)]
+        return found
+
+    async def _why(self, execution: str) -> list[Wait]:
         inspection = await self.stack.ledger.inspect(execution)
         if inspection is None:
             raise _no_execution(execution)
@@ -391,9 +400,10 @@ class Client:
         data: Any = None,
         by: str | None = None,
         index: int | Sequence[int] | None = None,
+        comment: str | None = None,
     ) -> None:
         """Answers an open approval with ``approved`` or ``rejected``; see `Approvals.decide`."""
-        await Approvals(self).decide(execution, node, decision, data, by, index)
+        await Approvals(self).decide(execution, node, decision, data, by, index, comment)
 
     async def nodes(self, execution: str) -> dict[str, NodeSummary]:
         """State and runs of every node, over all visits and items; of a script, of every task by its name."""

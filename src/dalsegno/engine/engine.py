@@ -26,6 +26,7 @@ from dalsegno.engine.processes import worker_name
 from dalsegno.engine.reconciler import Reconciler
 from dalsegno.engine.retired_names import RetiredNames
 from dalsegno.engine.runner import Runner
+from dalsegno.engine.schedules import ScheduleBook
 from dalsegno.engine.scripting.steps import ScriptSteps
 from dalsegno.engine.scripting.task_run import TaskRunner
 from dalsegno.engine.scripting.turns import Turns, turn_limits
@@ -41,7 +42,9 @@ from dalsegno.engine.tasks import Tasks
 from dalsegno.engine.timers import Timers
 from dalsegno.engine.tracing import tracing_if_set
 from dalsegno.engine.transactions import StepTransactions
+from dalsegno.engine.triggers import Triggers
 from dalsegno.engine.troubles import Troubles
+from dalsegno.engine.webhooks import WebhookBook
 from dalsegno.engine.worker import Worker
 from dalsegno.engine.worker_info import describe
 from dalsegno.engine.workflows import Workflows
@@ -180,6 +183,13 @@ class Engine:
         self.loss: StoreLost | None = None
         """Why nothing runs here any more."""
         self._told_of_loss: list[Callable[[StoreLost], None]] = []
+
+    @property
+    def triggers(self) -> Triggers:
+        """What nodes of deployed graphs stand for: their schedules and webhooks."""
+        schedules = ScheduleBook(self.stack, self.client.committer, self.definitions)
+        webhooks = WebhookBook(self.stack.records, self.vault)
+        return Triggers(schedules, webhooks, self.definitions.types, self.settings.limits)
 
     async def start(self, *, worker: bool = True, scheduler: bool = True, focus: str | None = None) -> None:
         """``focus``: the worker runs this one execution and leaves everything else alone."""

@@ -67,7 +67,7 @@ class LibraryNodeContext(UsesTransactions):
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        return ()
+        return self._task.indexes
 
     @property
     def payload(self) -> Any:

@@ -60,7 +60,7 @@ ADVICE_ON_RESULT: dict[type, str] = {
 
 
 async def run_library_node(types: NodeTypes, type_name: str, ctx: TaskRunContext, meters: Meters) -> Any:
-    """The node's output. Raises NodeError, or whatever the node itself raises."""
+    """The node's output, or what it asks people. Raises NodeError, or whatever the node itself raises."""
     spec = types.find(type_name)
     if spec is None:
         raise NotFound(f"there is no node type '{type_name}'; `dalsegno nodes` lists them all")
@@ -79,6 +79,8 @@ async def run_library_node(types: NodeTypes, type_name: str, ctx: TaskRunContext
     meter = meters.new(may_be_light=node_type.pure)
     seen = LibraryNodeContext(ctx, spec.type, working, expressions, meter)
     output = await node_type.execute(seen, parameters)
+    if isinstance(output, AwaitSignal) and output.question is not None:
+        return output
     advice = ADVICE_ON_RESULT.get(type(output))
     if advice is not None:
         raise _no_meaning(type_name, advice)

@@ -1,14 +1,51 @@
-"""How deep a child stands below the execution that began it all: everybody above waits for it."""
+"""Executions that wait for each other: how deep a child stands below its ancestors, and who is below an execution."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 
 from dalsegno.core.orders import StartOrder
 from dalsegno.errors import LimitExceeded
-from dalsegno.ports.archive import Archive
+from dalsegno.model.execution import ExecutionState, ExecutionView
+from dalsegno.ports.archive import Archive, ExecutionFilter
 
 REMEMBERED = 10_000
+MOST_BELOW = 50
+"""Executions that a look at one includes, those of its children among them."""
+DEEPEST_LOOK = 5
+UNFINISHED: tuple[ExecutionState, ...] = ("PENDING", "RUNNING", "PAUSED")
+
+Find = Callable[[ExecutionFilter], Awaitable[list[ExecutionView]]]
+
+
+async def below(find: Find, execution: str, most: int = MOST_BELOW) -> list[ExecutionView]:
+    """The unfinished executions that this one waits for, directly or through others: nearest first, as many as a look
+    includes."""
+    found: list[ExecutionView] = []
+    parents = [execution]
+    for _ in range(DEEPEST_LOOK):
+        children: list[ExecutionView] = []
+        for parent in parents:
+            where = ExecutionFilter(None, UNFINISHED, parent=parent, relations=("child",))
+            children += reversed(await find(where))
+            if len(found) + len(children) >= most:
+                return [*found, *children][:most]
+        found += children
+        parents = [child.id for child in children]
+    return found
+
+
+async def is_within(archive: Archive, execution: str, ancestor: str) -> bool:
+    """Whether an execution is this one, or one that a look at it includes."""
+    for _ in range(DEEPEST_LOOK + 1):
+        if execution == ancestor:
+            return True
+        view = await archive.execution(execution)
+        if view is None or view.parent is None:
+            return False
+        execution = view.parent
+    return False
 
 
 class Nesting:

@@ -19,6 +19,7 @@ from dalsegno.engine.run_context import LogSink
 from dalsegno.lang.limits import Heavy
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import arrival_id
+from dalsegno.model.token import Lease
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import AwaitSignal, NodeError, NodeTypes, StartChild, Unacceptable
@@ -70,22 +71,13 @@ class Outside:
         if situation.lease.reason != "arrival":
             situation.orders += await_outside.give_up_child(awaiting)
             return await_outside.timed_out(situation, awaiting)
-        raw = await self._arrival(situation)
+        raw = await arrival_of(situation.lease, self.ledger, self.blobs)
         if raw is None:
             # The execution has ended and its rows are swept: whatever is decided here will be refused.
             return Failure("what the node waited for is gone", node=situation.lease.node, retryable=False)
         if await_outside.awaited_child(awaiting) is not None:
             return await self._child_ended(situation, raw)
         return await self._signalled(situation, awaiting, raw)
-
-    async def _arrival(self, situation: Situation) -> bytes | None:
-        execution, name = situation.lease.execution, arrival_id(situation.lease.token)
-        found = (await self.ledger.outputs(execution, [name])).get(name)
-        if found is None or found[:1] != BLOB:
-            return found[1:] if found is not None else None
-        if is_light.get():
-            raise Heavy
-        return await self.blobs.get(execution, found[1:].decode())
 
     async def _child_ended(self, situation: Situation, raw: bytes) -> Result | Failure:
         ended = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
@@ -103,10 +95,30 @@ class Outside:
         try:
             received: Any = receive(node.parameters.raw, decode_value(raw))
         except Unacceptable as error:
-            self._log(execution, node.id, "warning", f"a signal was of no use and is passed over: {error}")
-            problem = Failure(str(error), code="UNACCEPTABLE_SIGNAL", type="Unacceptable", node=node.id)
+            problem = of_no_use(error, node.id)
+            self._log(execution, node.id, "warning", passed_over(error))
             return await_outside.wait_on(situation, awaiting, problem)
         return await self.results.of(execution, received, what)
+
+
+async def arrival_of(lease: Lease, ledger: Ledger, blobs: Blobs) -> bytes | None:
+    """What has come for a parked token; None where its execution has ended and its rows are swept."""
+    name = arrival_id(lease.token)
+    found = (await ledger.outputs(lease.execution, [name])).get(name)
+    if found is None or found[:1] != BLOB:
+        return found[1:] if found is not None else None
+    if is_light.get():
+        raise Heavy
+    return await blobs.get(lease.execution, found[1:].decode())
+
+
+def of_no_use(error: Unacceptable, node: str) -> Failure:
+    """A signal that does not fit: the history tells so, and its receiver waits on."""
+    return Failure(str(error), code="UNACCEPTABLE_SIGNAL", type="Unacceptable", node=node)
+
+
+def passed_over(error: Unacceptable) -> str:
+    return f"a signal was of no use and is passed over: {error}"
 
 
 def _require_text(situation: Situation, what: str, name: Any) -> None:

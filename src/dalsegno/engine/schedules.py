@@ -138,6 +138,11 @@ class ScheduleBook:
             raise await self._unknown(name)
         return await self._view(view, times)
 
+    async def is_active(self, name: str) -> bool:
+        """Whether there is one of that name that is not over."""
+        view = await self._newest(name)
+        return view is not None and view.state not in ENDED
+
     async def _view(self, view: ExecutionView, times: int) -> ScheduleView:
         error = msgspec.json.decode(view.error) if view.error is not None else None
         if view.state in ENDED:

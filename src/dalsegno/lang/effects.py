@@ -95,6 +95,15 @@ class SetTags(Struct, frozen=True):
 Effect: TypeAlias = StartTask | StartWorkflow | StartTimer | AwaitSignal | Cancel | SetTags
 
 
+APPROVAL = "node:approval"
+"""The task that asks people something: while nobody has decided, it is parked. It goes with its program."""
+
+
+def asks_people(name: str | None) -> bool:
+    """Whether a promise of a task is one of a decision. Python's names go on with the class of the form."""
+    return name is not None and name.partition(" ")[0] == APPROVAL
+
+
 TIME_LIMITED = "time-limited"
 """The shape of an await inside ``with timeout(…)``: a race of what is awaited with the timers of the time limits."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
+from typing import Literal
 
 from msgspec import Struct
 
@@ -28,6 +29,24 @@ _LONGEST_NUMBER = 9
 _EXAMPLES = "write it like 'checkout', 'checkout@3' or 'checkout@stable'"
 
 
+TriggerStatus = Literal["added", "changed", "unchanged", "removed"]
+
+
+class DeployedTrigger(Struct, frozen=True, omit_defaults=True):
+    """A schedule or webhook that a node of a deployed graph stands for."""
+
+    kind: Literal["schedule", "webhook"]
+    name: str
+    """The schedule's name, or the webhook's id."""
+    status: TriggerStatus
+    about: str = ""
+    """When it fires, or where deliveries go."""
+    node: str | None = None
+    """None where the node is gone."""
+    secret: str | None = None
+    """With which deliveries are signed, where one was made: it is told this once."""
+
+
 class Definition(Struct, frozen=True):
     """``source`` is the canonical form of the document or program; ``hash`` names its content, so equal programs are
     one version."""
@@ -38,6 +57,8 @@ class Definition(Struct, frozen=True):
     kind: str
     source: bytes
     created_at: float = 0.0
+    triggers: tuple[DeployedTrigger, ...] = ()
+    """Of a deploy: what its trigger nodes have made. Stores do not know it."""
 
 
 def name_problems(name: str) -> list[str]:

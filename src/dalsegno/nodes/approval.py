@@ -78,8 +78,9 @@ def _receive(raw: Mapping[str, Any], payload: Any) -> dict[str, Any]:
         "type": "object",
         "properties": {
             "decision": {"enum": list(DECISIONS)},
-            "data": {"description": "What came with the decision; fits `form`."},
+            "data": {"description": "What came with the decision; that of an approval fits `form`."},
             "by": {"type": ["string", "null"], "description": "Who decided."},
+            "comment": {"type": "string", "description": "Where one was given."},
         },
     },
 )

@@ -36,10 +36,12 @@ class ScheduleParameters(NodeParameters):
 class WebhookParameters(NodeParameters):
     path: Annotated[str, RAW] = Field(min_length=1, description="Path below `/v1/hooks/`, for the reader.")
     method: Annotated[Literal["GET", "POST", "PUT", "PATCH", "DELETE"], BeforeValidator(_upper), RAW] = Field(
-        "POST", description="HTTP method of the deliveries, for the reader."
+        "POST", description="HTTP method that is answered; a deploy takes POST, PUT and PATCH."
     )
     secret: Annotated[str | None, RAW] = Field(
-        None, description="Name of the secret that signs the deliveries, for the reader."
+        None,
+        description="Name of the credential whose field `secret` signs the requests; it lists the workflow. Without "
+        "it, the deploy makes a secret and tells it once.",
     )
 
 

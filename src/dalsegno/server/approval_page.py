@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from dalsegno.core.decisions import LONGEST_COMMENT
 from dalsegno.engine.approvals import Approval
 from dalsegno.server.approvals import Found, Link
 from dalsegno.server.forms import FormField, fields_of, written
@@ -19,7 +20,7 @@ from dalsegno.server.schemas.values import moment
 
 STYLE = "/v1/approvals/links/approval.css"
 LONGEST_DATA = 20_000
-_REJECTING = "<p><small>A rejection sends nothing of what was filled in.</small></p>"
+_REJECTING = "<p><small>A rejection sends the comment, and nothing else of what was filled in.</small></p>"
 ENDINGS: dict[str, tuple[str, str]] = {
     "unknown": ("This link is not valid", "Check that the whole address was copied, or ask for a new link."),
     "expired": (
@@ -114,10 +115,17 @@ def _form(approval: Approval, link: Link, text: str, given: Mapping[str, str]) -
     )
     return (
         f'<form method="post" accept-charset="utf-8"><input type="hidden" name="token" value="{escape(text)}">'
-        f'{fields}{who}<div class=buttons><button name="decision" value="approved" class=approved>Approve</button>'
+        f"{fields}{_comment(given)}{who}<div class=buttons>"
+        '<button name="decision" value="approved" class=approved>Approve</button>'
         '<button name="decision" value="rejected" class=rejected formnovalidate>Reject</button></div>'
         f"{_REJECTING if approval.form else ''}</form>"
     )
+
+
+def _comment(given: Mapping[str, str]) -> str:
+    text = escape(given.get("comment", ""))
+    box = f'<textarea id="comment" name="comment" rows="3" maxlength="{LONGEST_COMMENT}">\n{text}</textarea>'
+    return _label("comment", "Comment", box)
 
 
 def _label(id: str, label: str, control: str, help: str = "", *, required: bool = False) -> str:

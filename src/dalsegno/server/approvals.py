@@ -117,7 +117,9 @@ class Links:
         view = await self.client.status(link.execution)
         return Found("open", link, asked[0], {"input": msgspec.json.decode(view.input)})
 
-    async def decide(self, text: str, decision: str, data: Any, by: str | None) -> Found:
+    async def decide(
+        self, text: str, decision: str, data: Any, by: str | None, comment: str | None = None
+    ) -> Found:
         """As ``find``, but where it was open the question has been answered. Raises InvalidInput where the decision
         does not fit, and Conflict where somebody was faster: nothing has changed then."""
         found = await self.find(text)
@@ -125,7 +127,8 @@ class Links:
             return found
         link = found.link
         question = _ThisQuestion(self.client, link.token)
-        await question.decide(link.execution, link.node, decision, data, link.by or by, link.indexes)
+        decider = link.by or by
+        await question.decide(link.execution, link.node, decision, data, decider, link.indexes, comment)
         used = msgspec.structs.replace(link, used_at=self.client.stack.clock.now(), decision=decision)
         await self.records.put(KIND, digest_of(text), msgspec.json.encode(used))
         return found

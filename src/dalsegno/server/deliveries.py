@@ -18,6 +18,8 @@ from msgspec import Raw
 from dalsegno.core.json_fields import read_delivery
 from dalsegno.engine.offload import Offload, Requester, requester
 from dalsegno.engine.starting import StartOptions
+from dalsegno.engine.webhook_signatures import Proof, verify
+from dalsegno.engine.webhooks import ALWAYS_PASSED, UNCHECKABLE, Webhook, WebhookBook
 from dalsegno.errors import (
     BadRequest,
     SignatureRefused,
@@ -32,8 +34,6 @@ from dalsegno.server.access import NOBODY
 from dalsegno.server.json_request import INLINE_BYTES
 from dalsegno.server.large_values import whole
 from dalsegno.server.office import Office
-from dalsegno.server.signatures import Proof, verify
-from dalsegno.server.webhooks import ALWAYS_PASSED, UNCHECKABLE, Webhook, WebhookBook
 
 logger = logging.getLogger("dalsegno.server")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalsegno.engine.secrets.definition_approvals import ProtectedName
+from dalsegno.engine.triggers import Change
+from dalsegno.errors import Forbidden
 from dalsegno.errors import ProtectedName as ProtectedNameRefused
 from dalsegno.server.access import Caller
 from dalsegno.server.office import Office
@@ -28,6 +30,19 @@ async def check_may_deploy(
             current = await office.client.stack.archive.definition(name)
             if current is None or current.hash != content:
                 raise _refusal(caller, each, protected)
+
+
+def check_may_trigger(caller: Caller, changes: Sequence[Change]) -> None:
+    """Deploying gives no rights that `/v1/webhooks` does not give: those who add, change and remove webhooks have the
+    scope ``admin``. Schedules need what a deploy needs. Raises Forbidden."""
+    webhook = next((each for each in changes if each.kind == "webhook" and each.status != "unchanged"), None)
+    if webhook is None or approver(caller) is not None:
+        return
+    verb = {"added": "add", "changed": "change", "removed": "remove"}[webhook.status]
+    raise Forbidden(
+        f"deploying this would {verb} the webhook '{webhook.name}', which needs the scope 'admin'; '{caller.name}' has "
+        f"{', '.join(sorted(caller.scopes))}"
+    )
 
 
 async def check_may_change(office: Office, caller: Caller, name: str) -> None:

@@ -15,7 +15,12 @@ from dalsegno.job_process import JOBS, NAMELESS, Given, Prepared, prepared, vali
 from dalsegno.model.definition import PART_KIND, Definition, check_alias, no_such_version, read_version
 from dalsegno.nodes.registry import builtin_registry
 from dalsegno.server.access import Caller
-from dalsegno.server.deploy_permission import approver, check_may_change, check_may_deploy
+from dalsegno.server.deploy_permission import (
+    approver,
+    check_may_change,
+    check_may_deploy,
+    check_may_trigger,
+)
 from dalsegno.server.office import Office
 from dalsegno.server.problems import Place
 from dalsegno.server.replies import streamed
@@ -26,6 +31,7 @@ from dalsegno.server.schemas.definitions import (
     DefinitionSource,
     DeployedDefinition,
     Difference,
+    TriggerInfo,
 )
 
 SMALL_SCRIPT = 2_048
@@ -188,7 +194,10 @@ async def deploy_source(office: Office, caller: Caller, source: DefinitionSource
         await check_may_change(office, caller, name)
     before = await archive.definition(name)
     known = {each.version for each in await archive.versions(name)}
+    changes = await office.engine.triggers.changes(name, checked.kind, checked.source)
+    check_may_trigger(caller, changes)
     after = await store(office, caller, checked, source.source)
+    triggers = await office.engine.triggers.apply(name, changes)
     if source.alias is not None:
         await archive.set_alias(after.name, source.alias, after.version)
     status = _status(before, after, known)
@@ -197,6 +206,7 @@ async def deploy_source(office: Office, caller: Caller, source: DefinitionSource
         status=status,
         previous=before.version if before is not None else None,
         warnings=[Place(**each) for each in checked.warnings],
+        triggers=[TriggerInfo.of(each) for each in triggers],
     )
 
 

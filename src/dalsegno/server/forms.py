@@ -14,7 +14,6 @@ import msgspec
 from dalsegno.errors import InvalidInput
 
 Kind = Literal["text", "long", "number", "integer", "yes", "choice", "date", "email", "json"]
-COMMENT = "comment"
 WHOLE = "data"
 LONG = 200
 
@@ -32,9 +31,9 @@ class FormField:
 
 
 def fields_of(form: Mapping[str, Any] | None) -> list[FormField]:
-    """Without a form there is room for a comment."""
+    """Without a form there are none: a comment needs no form."""
     if not form:
-        return [FormField(COMMENT, "Comment", "long")]
+        return []
     properties = form.get("properties")
     if not isinstance(properties, Mapping) or not properties:
         return [FormField(WHOLE, "Data (JSON)", "json", required=form.get("type") not in (None, "null"))]
@@ -47,6 +46,7 @@ def fields_of(form: Mapping[str, Any] | None) -> list[FormField]:
 
 
 def _field(name: str, schema: Mapping[str, Any], *, required: bool) -> FormField:
+    schema = _without_null(schema)
     choices = schema.get("enum")
     return FormField(
         name,
@@ -58,6 +58,15 @@ def _field(name: str, schema: Mapping[str, Any], *, required: bool) -> FormField
         schema.get("default"),
         {key: schema[key] for key in ("minimum", "maximum", "minLength", "maxLength") if key in schema},
     )
+
+
+def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of a value that may be missing, what it is otherwise: an empty field is left out."""
+    choices = schema.get("anyOf")
+    if not isinstance(choices, list):
+        return schema
+    others = [each for each in choices if isinstance(each, Mapping) and each.get("type") != "null"]
+    return {**others[0], **schema} if len(others) == 1 and len(choices) == 2 else schema
 
 
 def _kind(schema: Mapping[str, Any]) -> Kind:

@@ -16,13 +16,13 @@ import msgspec
 from msgspec import Struct
 from yarl import URL
 
+from dalsegno.engine.webhook_signatures import PRESETS, sign
 from dalsegno.errors import NotDelivered
 from dalsegno.model.execution import ExecutionView
 from dalsegno.nodes.egress import ALLOW_EVERYTHING, EgressDenied, EgressPolicy
 from dalsegno.nodes.http_client import HttpClients
 from dalsegno.server.alerts import Receiver
 from dalsegno.server.schemas.values import moment
-from dalsegno.server.signatures import PRESETS, sign
 
 SMTP_VARIABLE = "DALSEGNO_SMTP_URL"
 FROM_VARIABLE = "DALSEGNO_MAIL_FROM"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from dalsegno.engine.webhooks import Webhook
 from dalsegno.errors import TooManyRequests
 from dalsegno.server.failures import Failures
-from dalsegno.server.webhooks import Webhook
 
 FORGERIES = 60
 """From one address within a minute; after that it is told to wait."""

@@ -15,12 +15,14 @@ AT_ONCE = 200
 
 async def remove_definition(office: Office, name: str, version: int | None = None) -> None:
     """Schedules and webhooks are looked at first; the store itself sees to executions and aliases, in one
-    transaction."""
+    transaction. Those that a deploy of the workflow made go with it."""
     what = f"'{name}'" if version is None else f"version {version} of '{name}'"
-    for kind, needing in (
+    made = await office.engine.triggers.made(name)
+    for kind, found in (
         ("schedule", await _schedules(office, name, version)),
         ("webhook", await _webhooks(office, name, version)),
     ):
+        needing = [each for each in found if each not in made.names(kind)]
         if needing:
             named = ", ".join(f"'{each}'" for each in needing[:MOST_NAMED])
             raise Conflict(f"{what} is started by the {kind} {named}; remove or change the {kind} first")
@@ -31,6 +33,8 @@ async def remove_definition(office: Office, name: str, version: int | None = Non
     for each in gone:
         await office.client.definition_approvals.withdraw(each.hash)
     office.client.definitions.forget(name)
+    if version is None:
+        await office.engine.triggers.remove_all(name)
 
 
 async def _schedules(office: Office, name: str, version: int | None) -> list[str]:

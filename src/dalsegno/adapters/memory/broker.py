@@ -29,10 +29,14 @@ class MemoryBroker:
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         while True:
             news = self._news  # that of before the claim: whatever becomes ready during it is news
-            leases = await self.ledger.claim(worker, queues, limit)
+            leases = await self.claim(worker, queues, limit)
             if leases:
                 return leases
             await news.wait()
+
+    async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
+        """One look at the ledger."""
+        return await self.ledger.claim(worker, queues, limit)
 
     async def close(self) -> None:
         self._tell()

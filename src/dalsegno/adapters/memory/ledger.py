@@ -7,7 +7,7 @@ from heapq import heappop
 from typing import Any
 
 from dalsegno.adapters.excluding_claims import lease_in_turn
-from dalsegno.adapters.memory.lines import LineInClaim, PlainTokens, Suspicion
+from dalsegno.adapters.memory.lines import LineInClaim, PlainTokens, Suspicion, may_claim, next_opening
 from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore
 from dalsegno.adapters.memory.views import execution_view
 from dalsegno.core.settlement import (
@@ -74,6 +74,18 @@ class MemoryLedger:
         if opens:
             limits.tell(min(opens))
         return leases
+
+    def ready_queues(self) -> tuple[str, ...]:
+        """Queues of all ready tokens, with a limit key or without."""
+        return tuple({*self.store.ready, *(line.queue for line in self.store.limits.lines.values())})
+
+    def may_claim(self) -> bool:
+        """Whether a claim for all queues would find something now."""
+        return may_claim(self.store, self.now())
+
+    def next_opening(self) -> float | None:
+        """When a rate lets the next ready token start; None where no rate stops one."""
+        return next_opening(self.store, self.now())
 
     async def claim_others(
         self,

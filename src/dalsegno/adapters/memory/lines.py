@@ -224,6 +224,24 @@ class LineInClaim:
         return self._limits.nth_start(self.line.key)
 
 
+def may_claim(rows: MemoryStore, now: float) -> bool:
+    """Whether a claim for all queues would find something: limits leave room for it."""
+    return any(_first(heap, rows) is not None for heap in rows.ready.values()) or any(
+        line.place() is not None for line in _seen_now(rows, now)
+    )
+
+
+def next_opening(rows: MemoryStore, now: float) -> float | None:
+    """When the first of the lines that only a rate stops goes on."""
+    stopped = [line.line for line in _seen_now(rows, now) if line.place() is None]
+    return min((line.opens_at for line in stopped if line.opens_at is not None), default=None)
+
+
+def _seen_now(rows: MemoryStore, now: float) -> list[LineInClaim]:
+    lines = rows.limits.lines.values()
+    return [LineInClaim(line, rows, now, Suspicion(allowed=True)) for line in lines]
+
+
 class PlainTokens:
     """Ready tokens without a key, taken from the heads of their queues; those not chosen go back."""
 

@@ -16,9 +16,9 @@ from dalsegno.cli.output import iso
 from dalsegno.client.archive import ServerArchive
 from dalsegno.engine.secrets import CredentialInfo, NewCredential, Rotation
 from dalsegno.engine.secrets.definition_approvals import STORE, ProtectedName
+from dalsegno.engine.webhooks import WebhookBook
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import Definition, Version, parse_target
-from dalsegno.server.webhooks import WebhookBook
 
 if TYPE_CHECKING:
     from dalsegno.client.transport import Transport

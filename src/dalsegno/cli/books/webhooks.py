@@ -8,8 +8,8 @@ from urllib.parse import quote
 from dalsegno.app import App
 from dalsegno.cli.books.opening import PAGE, Shelf, all_told, read
 from dalsegno.cli.problems import Refusal
+from dalsegno.engine.webhooks import Webhook, WebhookBook, missing_workflow
 from dalsegno.server.schemas.webhooks import WebhookSetting
-from dalsegno.server.webhooks import Webhook, WebhookBook, missing_workflow
 
 if TYPE_CHECKING:
     from dalsegno.client.transport import Transport

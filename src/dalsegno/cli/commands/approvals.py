@@ -25,7 +25,7 @@ Data: TypeAlias = Annotated[
 Comment: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--comment", metavar="TEXT", help="Put into the data as the field `comment`.", show_default=False
+        "--comment", metavar="TEXT", help="Why; kept with the decision. It needs no form.", show_default=False
     ),
 ]
 By: TypeAlias = Annotated[
@@ -51,7 +51,10 @@ def register(app: typer.Typer) -> None:
         app,
     )
     _deciding(
-        "rejected", "reject", "Say no to what an execution asks. The workflow goes on and can tell.", app
+        "rejected",
+        "reject",
+        "Say no to what an execution asks. It needs no data. The workflow goes on and can tell.",
+        app,
     )
 
 
@@ -106,22 +109,25 @@ def _deciding(decision: str, verb: str, help: str, app: typer.Typer) -> None:
     ) -> None:
         import asyncio
 
-        from dalsegno.cli.approvals import in_our_words, meant, with_comment
+        from dalsegno.cli.approvals import in_our_words, meant
         from dalsegno.cli.documents import read_payload
         from dalsegno.cli.opening import find_execution
         from dalsegno.cli.output import emit, reference_names
         from dalsegno.cli.places import reached, where_to
 
-        carried = with_comment(read_payload(data, "data"), comment)
+        carried = read_payload(data, "data")
 
         async def run() -> None:
             async with reached(where_to(store, server, app)) as client:
                 found = await find_execution(client, execution)
                 with in_our_words():
-                    asked = node if node is not None else meant(await client.approvals(found), found)
-                    await client.decide(found, asked, decision, carried, by, index or None)
+                    asked = node
+                    if asked is None:
+                        found, asked = meant(await client.approvals(found), found)
+                    await client.decide(found, asked, decision, carried, by, index or None, comment)
             if json:
-                emit({**reference_names(found), "node": asked, "decision": decision})
+                said = {"comment": comment} if comment is not None else {}
+                emit({**reference_names(found), "node": asked, "decision": decision, **said})
             else:
                 print(f"{decision} '{asked}' of {found}")
 

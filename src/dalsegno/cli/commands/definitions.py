@@ -57,8 +57,9 @@ def deploy(
     """Store documents, scripts and Python workflows under their names, and show what changed.
 
     The same content again is the same version; deploying an older one makes it current again. Executions keep the
-    version they were started with. Of a Python file, all workflows that it defines are stored; a worker needs its code
-    to run them, and stores them itself when it starts.
+    version they were started with. Schedules and webhooks of a graph's trigger nodes are made, changed and removed. Of
+    a Python file, all workflows that it defines are stored; a worker needs its code to run them, and stores them itself
+    when it starts.
     """
     import asyncio
 

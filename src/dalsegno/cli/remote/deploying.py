@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from dalsegno.cli.deploying import Deployed, told_of
 from dalsegno.cli.documents import Document
 from dalsegno.cli.findings import located
@@ -52,6 +54,7 @@ async def _deploy(archive: ServerArchive, document: Document, found: Checked, al
     before, known = await archive.definition(name), {each.version for each in await archive.versions(name)}
     stored = await archive.deploy(document.text, document.name, script=document.is_script)
     after = await archive.definition(stored.name, stored.version) or stored
+    after = msgspec.structs.replace(after, triggers=stored.triggers)
     new = stored.version not in known
     deployed = told_of(document, before, after, new, findings_of(document, found, "warning"))
     if alias is None:

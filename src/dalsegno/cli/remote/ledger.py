@@ -9,11 +9,12 @@ from typing import Any, cast
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from dalsegno.client.replies import ExecutionReply, maybe_seconds, seconds
 from dalsegno.client.transport import Transport
 from dalsegno.core.body import Awaiting, Body, encode
+from dalsegno.core.script_bodies import TaskBody, encode_body
 from dalsegno.engine.scripting.looking import AwaitedThing, Picture
 from dalsegno.model.barrier import BarrierMode, BarrierState, BarrierView
 from dalsegno.model.inspection import Inspection
@@ -93,6 +94,8 @@ class TokenReply(Struct):
         if told is None:
             return UNHELD
         awaiting = Awaiting(told.awaits, seconds(told.since), maybe_seconds(told.due), told.question)
+        if self.kind == "task":
+            return encode_body(TaskBody(Raw(b"null"), awaiting=awaiting))
         return encode(Body(awaiting=awaiting))
 
 

@@ -37,7 +37,8 @@ def _hand_over(work: Application) -> None:
     the worker that commits would know such a token by the wrong execution."""
     if not work.execution.live:
         return
-    tasks = [token for token in work.rows.unfinished_tokens(work.execution.id) if token.kind == "task"]
+    unfinished = work.rows.unfinished_tokens(work.execution.id)
+    tasks = [token for token in unfinished if token.kind == "task" and token.live]
     moved = {token.id for token in tasks}
     if not moved:
         return

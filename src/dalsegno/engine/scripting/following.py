@@ -13,7 +13,7 @@ from msgspec import Struct
 from dalsegno.core.wake import decided, leaf_ids, leaves_of
 from dalsegno.engine.scripting.programs import RunningMachine
 from dalsegno.errors import LimitExceeded
-from dalsegno.lang.effects import Awaitable, Err, ErrorValue, Ok, Outcome, promise_number
+from dalsegno.lang.effects import Awaitable, Err, ErrorValue, Ok, Outcome, asks_people, promise_number
 from dalsegno.model.ids import promise_token_id
 from dalsegno.model.machine import CancelReason, Completion, Ranges, SignalView, TakenSignal, reaches
 
@@ -189,12 +189,13 @@ def _in_time_order(known: dict[str, Outcome], past: Mapping[str, tuple[float, in
 
 
 def lost_timers(execution: str, before: Awaitable | None, reachable: Ranges) -> tuple[str, ...]:
-    """Tokens of timers that were awaited before a turn and cannot be reached after it."""
-    if before is None or before.kind in TIMELESS:
+    """Tokens of timers and of questions that were awaited before a turn and cannot be reached after it."""
+    if before is None or (before.kind in TIMELESS and not asks_people(before.name)):
         return ()
     numbers = [
         promise_number(leaf.id)
         for leaf in ((before,) if before.id else leaves_of(before))
-        if leaf.kind in ("timer", "signal") and leaf.due is not None
+        if (leaf.kind in ("timer", "signal") and leaf.due is not None)
+        or (leaf.kind == "task" and asks_people(leaf.name))
     ]
     return tuple(promise_token_id(execution, number) for number in numbers if not reaches(reachable, number))

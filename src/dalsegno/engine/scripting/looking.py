@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dalsegno.core.await_outside import awaiting_in, signal_of
 from dalsegno.core.diagnosis import WHEN_RESUMED, Lost, Wait, WaitKind
 from dalsegno.core.limits import held_back
 from dalsegno.core.script_ending import GRACE
@@ -18,7 +19,7 @@ from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.lost_workers import lost_workers
 from dalsegno.engine.scripting.turns import InThread
 from dalsegno.engine.secrets.snapshot_seals import content
-from dalsegno.lang.effects import Awaitable, promise_id, promise_number
+from dalsegno.lang.effects import APPROVAL, Awaitable, asks_people, promise_id, promise_number
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.model.ids import child_execution_id, promise_token_id
 from dalsegno.model.inspection import Inspection
@@ -33,6 +34,7 @@ KINDS: dict[str, WaitKind] = {
     "signal": "signal",
     "child": "child",
     "limit": "deadline",
+    "approval": "signal",
 }
 
 
@@ -287,6 +289,11 @@ def _thing(execution: str, leaf: Awaitable, token: TokenView | None, lost: Lost 
 
 
 def _task_thing(name: str, token: TokenView | None, lost: Lost | None) -> AwaitedThing:
+    asking = awaiting_in(token) if token is not None else None
+    if asking is not None:
+        message = (asking.question or {}).get("message") or signal_of(asking)
+        return AwaitedThing("approval", "approval", f"a decision is waited for: {message}", asking.due)
+    name = APPROVAL if asks_people(name) else name
     if token is not None and lost is not None:
         sentence = f"task '{name}' was running (attempt {token.attempt}); {lost.sentence}"
         return AwaitedThing("task", name, sentence, lost.due, lost=True)

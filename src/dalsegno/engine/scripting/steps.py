@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from dalsegno.core.body import Awaiting
 from dalsegno.core.cleanup import unfinished
 from dalsegno.core.script import commit_turn
 from dalsegno.core.script_bodies import (
@@ -55,6 +56,7 @@ from dalsegno.engine.scripting.failures import Failed, error_value, unstorable
 from dalsegno.engine.scripting.following import Job, interruption, lost_timers
 from dalsegno.engine.scripting.hot import LARGEST, HotMachines, Warm, size_of
 from dalsegno.engine.scripting.programs import RunningMachine, ScriptProgram
+from dalsegno.engine.scripting.questions import Questions
 from dalsegno.engine.scripting.reading import Reading, outcome_of
 from dalsegno.engine.scripting.task_run import TaskRunner
 from dalsegno.engine.scripting.turns import SLICE, Turns
@@ -76,6 +78,7 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.node import AwaitSignal
 from dalsegno.ports.transactions import WorkFailed
 
 logger = logging.getLogger("dalsegno.scripts")
@@ -124,6 +127,7 @@ class ScriptSteps:
         self.turns = turns
         self.limits = limits
         self.results = Results(blobs, limits)
+        self.questions = Questions(ledger, blobs, tasks.types, self.results, tasks.log)
         self.threads = threads
         self.cancel_grace = cancel_grace
         self.reading = Reading(archive, blobs)
@@ -373,7 +377,14 @@ class ScriptSteps:
     async def _task(self, lease: Lease, since: float | None = None) -> ScriptStep:
         body = decode_task(lease.data)
         began = self.ledger.now() if since is None else since
+        if body.awaiting is not None:
+            return await self._answered(lease, body, body.awaiting, began)
         returned = await self.tasks.run(lease, body, self._workflow_of(lease), began)
+        if isinstance(returned, AwaitSignal):
+            try:
+                return ScriptStep(self.questions.ask(lease, body, returned, began))
+            except (NotJson, LimitExceeded) as error:
+                returned = unstorable(error)
         if not isinstance(returned, Failed):
             what = f"the output of task '{lease.node}'"
             try:
@@ -383,6 +394,10 @@ class ScriptSteps:
             else:
                 return await self._task_done(lease, body, TaskDone(began, body.line, result))
         return await self._task_failed(lease, body, returned, began)
+
+    async def _answered(self, lease: Lease, body: TaskBody, awaiting: Awaiting, began: float) -> ScriptStep:
+        done = await self.questions.answered(lease, body, awaiting, began)
+        return await self._task_done(lease, body, done) if isinstance(done, TaskDone) else ScriptStep(done)
 
     async def work_failed(self, lease: Lease, failed: WorkFailed) -> ScriptStep:
         """What the task wrote into its step's transaction was refused: the run counts as failed."""

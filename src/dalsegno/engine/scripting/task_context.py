@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dalsegno.core.script_bodies import decode_task
 from dalsegno.engine.run_context import LogSink
 from dalsegno.engine.secrets.run_secrets import UsesCredentials, vault_in
 from dalsegno.engine.transactions import UsesTransactions
@@ -89,7 +90,9 @@ class TaskRunContext(UsesCredentials, UsesTransactions):
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        return ()
+        """The number of its promise, which tells it from others of its name."""
+        promise = decode_task(self.lease.data).promise
+        return () if promise is None else (promise,)
 
     def lookup(self, root: str) -> Any:
         """A script gives its nodes finished values; the only root is what it gave."""

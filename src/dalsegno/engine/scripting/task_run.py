@@ -39,7 +39,7 @@ class TaskRunner:
     ) -> None:
         self.types = types
         self.services = services
-        self._log = log
+        self.log = log
         self.limits = limits
         self._meters = Meters(limits)
 
@@ -49,7 +49,7 @@ class TaskRunner:
         if self.is_pure(lease.node):
             refuse_if_light(len(bytes(body.input)))
         ctx = TaskRunContext(
-            lease, decode_value(body.input), options.key, self.services, self._log, now, workflow
+            lease, decode_value(body.input), options.key, self.services, self.log, now, workflow
         )
         if lease.losses >= self.limits.losses:
             return self._failed(ctx, options, worker_lost(lease.node, lease.losses), None)

@@ -89,6 +89,10 @@ class Vault:
         # Off the loop: it may read a file, and make a key of a passphrase.
         return await asyncio.to_thread(self.keys.ring_or_make, is_first=is_first)
 
+    async def require_key(self) -> None:
+        """Raises NoSecretKey where nothing can be sealed; where that is allowed, a first key is made."""
+        await self._ring_to_write()
+
     async def info(self, name: str) -> CredentialInfo:
         return _info(await self._record(name))
 

@@ -1,5 +1,6 @@
 """Durable Python functions: public names only."""
 
+from dalsegno.lang.python.approvals import Decision
 from dalsegno.lang.python.calls import Durable, DurableTask, current_machine
 from dalsegno.lang.python.compiling import compile_workflow
 from dalsegno.lang.python.errors import (
@@ -17,6 +18,7 @@ from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.snapshot.registry import register_type
 from dalsegno.lang.python.typed import from_plain, to_plain
 from dalsegno.lang.python.verbs import (
+    approval,
     cancel,
     first,
     gather,
@@ -34,6 +36,7 @@ from dalsegno.lang.python.workflows import DurableWorkflow
 
 __all__ = [
     "CancelledError",
+    "Decision",
     "Durable",
     "DurableTask",
     "DurableWorkflow",
@@ -44,6 +47,7 @@ __all__ = [
     "PythonProgram",
     "TaskError",
     "UnsupportedPython",
+    "approval",
     "arguments_for",
     "cancel",
     "compile_workflow",

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from types import CellType
 from typing import Any, Literal, TypeAlias
 
-from dalsegno.lang.effects import ErrorValue, Outcome
+from dalsegno.lang.effects import APPROVAL, ErrorValue, Outcome
 from dalsegno.lang.limits import Limits
 from dalsegno.lang.promises import AnyPromise, Promise, Verdict, settle
+from dalsegno.lang.python.approvals import promise_name
 from dalsegno.lang.python.calls import CallKind, Durable, enter_machine, leave_machine
 from dalsegno.lang.python.coroutines import not_a_task
 from dalsegno.lang.python.errors import LimitReached
@@ -277,6 +278,12 @@ class Interpreter:
 
     def share_limit(self, promises: Sequence[Promise], most: int) -> None:
         self.requests.share_limit(promises, most)
+
+    def ask_people(self, asked: Any, form: type[Any] | None) -> Promise:
+        name = promise_name(form, self.program.naming)
+        promise = self.requests.task(APPROVAL, asked, {})
+        promise.name = name
+        return promise
 
     def cancel(self, promise: Promise) -> None:
         if promise.number not in self.known:

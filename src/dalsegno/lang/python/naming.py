@@ -17,12 +17,13 @@ from typing import Any
 
 from dalsegno.lang.python import itertools_spellings, verbs
 from dalsegno.lang.python.annotations import classes_in
+from dalsegno.lang.python.approvals import Decision
 from dalsegno.lang.python.calls import Durable
 from dalsegno.lang.python.homes import home_of
 from dalsegno.lang.python.reach import DATA_TYPES, Reach, is_forbidden
 from dalsegno.lang.python.surroundings import Surroundings
 
-_VERBS = {
+_VERBS: dict[str, Any] = {
     f"{verb.__module__}.{verb.__qualname__}": verb
     for verb in (
         *itertools_spellings.OURS.values(),
@@ -38,6 +39,7 @@ _VERBS = {
     )
 }
 """Every workflow can name these, however it came by them."""
+_VERBS.update({f"{each.__module__}.{each.__qualname__}": each for each in (verbs.approval, Decision)})
 
 
 def dotted_name(thing: Any) -> str | None:

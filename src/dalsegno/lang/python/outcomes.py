@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dalsegno.lang.effects import Err, ErrorValue, Ok
+from dalsegno.lang.effects import Err, ErrorValue, Ok, asks_people
 from dalsegno.lang.promises import AnyPromise, Group, Known, Promise, Settled, Verdict, leaves, settle
+from dalsegno.lang.python.approvals import decision_of
 from dalsegno.lang.python.calls import Durable
 from dalsegno.lang.python.exceptions import revive
 from dalsegno.lang.python.program import PythonProgram
@@ -33,6 +34,8 @@ def _leaf(promise: Promise, verdict: Verdict, program: PythonProgram) -> Any:
     if isinstance(verdict.outcome, Err):
         raise revive(verdict.outcome.error, program.naming, durable.raises if durable is not None else ())
     value = copied(verdict.outcome.value)
+    if promise.name is not None and promise.kind == "task" and asks_people(promise.name):
+        return decision_of(value, promise.name, program.naming)
     return durable.decode_result(value) if durable is not None else value
 
 

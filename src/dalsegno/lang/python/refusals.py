@@ -49,6 +49,7 @@ _FORGOTTEN = {
     (_VERBS, "sleep"): "nothing waits for this 'sleep()': write 'await sleep(…)'",
     ("asyncio.tasks", "sleep"): "nothing waits for this 'sleep()': write 'await asyncio.sleep(…)'",
     (_VERBS, "signal"): "nothing waits for this 'signal()': write 'await signal(…)'",
+    (_VERBS, "approval"): "nothing waits for this 'approval()': write 'await approval(…)'",
     (_VERBS, "timeout"): "'timeout()' limits the awaits of a block: write 'with timeout(…):' around them",
 }
 """Calls that mean nothing as statements of their own, by the module and name of the function."""

@@ -6,12 +6,13 @@ Everything here makes promises, and means something only while a workflow runs.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Literal, NoReturn, TypeVar, cast, overload
 
 from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.effects import GroupKind
 from dalsegno.lang.promises import Group, Promise, leaves
+from dalsegno.lang.python.approvals import Decision, schema_of
 from dalsegno.lang.python.calls import Caller, CallKind, Durable, current_machine
 from dalsegno.lang.python.coroutines import no_promise, not_a_task
 from dalsegno.lang.python.errors import OutsideWorkflow
@@ -74,6 +75,52 @@ def signal(name: str, timeout: float | str | dt.timedelta | None = None) -> Awai
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value)
+
+
+@overload
+def approval(
+    message: str,
+    *,
+    form: type[A],
+    approvers: Sequence[str] | str = ...,
+    timeout: float | str | dt.timedelta | None = ...,
+    signal: str | None = ...,
+) -> Awaitable[Decision[A]]: ...
+@overload
+def approval(
+    message: str,
+    *,
+    form: Mapping[str, Any] | None = ...,
+    approvers: Sequence[str] | str = ...,
+    timeout: float | str | dt.timedelta | None = ...,
+    signal: str | None = ...,
+) -> Awaitable[Decision[Any]]: ...
+def approval(
+    message: str,
+    *,
+    form: type[Any] | Mapping[str, Any] | None = None,
+    approvers: Sequence[str] | str = (),
+    timeout: float | str | dt.timedelta | None = None,
+    signal: str | None = None,
+) -> Any:
+    """Asks people, and gives their `Decision`. It is listed and decided as an approval node of a graph is.
+
+    ``form`` says which data an approval needs: a dataclass, a Pydantic model, or a JSON Schema. After ``timeout`` the
+    await raises ``TimeoutError``. ``signal`` names the signal that carries a decision, too.
+    """
+    machine = _machine("approval")
+    if not isinstance(message, str):
+        raise TypeError(f"approval() takes the question as text, not {type(message).__name__}")
+    asked: dict[str, Any] = {"message": message}
+    asked["approvers"] = [approvers] if isinstance(approvers, str) else list(approvers)
+    if form is not None:
+        asked["form"] = schema_of(form)
+    if timeout is not None:
+        asked["timeout"] = _seconds(timeout, "approval")
+    if signal is not None:
+        asked["signal"] = signal
+    plain = to_plain(asked, "approval()")
+    return cast(Any, machine.ask_people(plain, form if isinstance(form, type) else None))
 
 
 def timeout(limit: float | str | dt.timedelta | None) -> Timeout:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeAlias, cast
 
 from dalsegno.lang.durations import BadDuration, parse_duration
-from dalsegno.lang.effects import GroupKind
+from dalsegno.lang.effects import APPROVAL, GroupKind
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded, wrong_argument
 from dalsegno.lang.leaving import plain
 from dalsegno.lang.limits import BYTES_PER_OBJECT
@@ -36,6 +36,9 @@ MAX_GROUP_DEPTH = 50
 
 _REQUEST = 4
 """Units of work, and small values, that a request takes."""
+
+APPROVAL_FIELDS = ("message", "form", "approvers", "timeout", "signal")
+"""What ``approval()`` takes: the parameters of an approval node."""
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -177,6 +180,21 @@ def _signal_when(name: str) -> Callable[[Host, Given], Value]:
     return call
 
 
+def _approval(host: Host, given: Given) -> Value:
+    """``approval({message, form, …})``, or ``approval(message, {form, …})``."""
+    arguments = Arguments("approval", given)
+    asked: Options = {"message": given[0]} if isinstance(given[0], str) else arguments.object(0)
+    options = arguments.object(1) if arguments.get(1) is not None else {}
+    unknown = next((key for fields in (asked, options) for key in fields if key not in APPROVAL_FIELDS), None)
+    if unknown is not None:
+        known = ", ".join(APPROVAL_FIELDS)
+        raise wrong_argument(f"approval() has no field '{unknown[:100]}'; known are {known}")
+    asked = {**asked, **options}
+    if asked.get("timeout") is not None:
+        asked["timeout"] = _seconds(host, "approval", asked["timeout"])
+    return requests_of(host).task(APPROVAL, plain(host, asked, "approval()"), {})
+
+
 # groups
 
 
@@ -270,6 +288,7 @@ _PLAIN_CALLS: dict[str, Callable[[Host, Given], Value]] = {
     "Signal.next": _next_signal,
     "Signal.when": _signal_when("Signal.when"),
     "wait_for_signal": _signal_when("wait_for_signal"),
+    "approval": _approval,
     "Promise.all": _join("Promise.all", "all"),
     "Promise.any": _join("Promise.any", "any"),
     "Promise.race": _join("Promise.race", "race"),

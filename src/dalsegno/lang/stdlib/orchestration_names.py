@@ -33,6 +33,7 @@ ORCHESTRATION: dict[str, ArgumentCounts] = {
     "Promise.any_kv": (1, 2),
     "Promise.race_kv": (1, 2),
     "wait_for_signal": (1, 2),
+    "approval": (1, 2),
     "set_tags": (1, 1),
     "log": (1, None),
 }
@@ -53,7 +54,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 """What ``with`` takes."""
 
 PROMISE_MAKERS_TO_AWAIT = frozenset(
-    {"Timer.delay", "Timer.until", "Task.delay", "Signal.next", "Signal.when", "wait_for_signal"}
+    {"Timer.delay", "Timer.until", "Task.delay", "Signal.next", "Signal.when", "wait_for_signal", "approval"}
 )
 """Functions whose promise does nothing by itself: a task runs on without anybody who waits, a timer is for nothing."""
 

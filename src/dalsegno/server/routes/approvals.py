@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, status
 from fastapi.responses import HTMLResponse, Response
 
 from dalsegno.engine.approvals import Approval
+from dalsegno.engine.nesting import is_within
 from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.server.access import Caller, needs
 from dalsegno.server.approval_page import ending_page, question_page, thanks_page
@@ -78,9 +79,9 @@ def _page(found: list[Approval], limit: int) -> Page[ApprovalInfo]:
 async def of_execution(
     office: TheOffice, execution: ExecutionId, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[ApprovalInfo]:
-    """What one execution waits to have decided; the oldest first."""
+    """What one execution and its unfinished children wait to have decided; the oldest first."""
     after = approval_place(cursor)
-    if after is not None and after.execution != execution:
+    if after is not None and not await is_within(office.client.stack.archive, after.execution, execution):
         raise not_given_out()
     return _page(await office.client.approvals(execution, limit + 1, after), limit)
 
@@ -96,8 +97,9 @@ async def decide(
     """Answers an open approval. Whoever comes second, or too late, is told so (409); a decision that does not fit its
     form is refused (422), and nothing has changed."""
     by = request.by or (caller.name if caller.key is not None else None)
-    await office.client.decide(execution, node, request.decision, request.data, by, request.index)
-    return DecisionInfo(execution=execution, node=node, decision=request.decision, by=by)
+    decision, comment = request.decision, request.comment
+    await office.client.decide(execution, node, decision, request.data, by, request.index, comment)
+    return DecisionInfo(execution=execution, node=node, decision=decision, by=by, comment=comment)
 
 
 # -- links ----------------------------------------------------------------------------------------------------
@@ -152,6 +154,7 @@ async def open_link(office: TheOffice, token: Token) -> HTMLResponse:
                             "token": {"type": "string"},
                             "decision": {"enum": ["approved", "rejected"]},
                             "by": {"type": "string"},
+                            "comment": {"type": "string"},
                         },
                     }
                 }
@@ -169,18 +172,19 @@ async def use_link(office: TheOffice, token: Token, http: Request) -> HTMLRespon
         )
     decision = given.get("decision", "")
     found = await links.find(token)
+    by, comment = given.get("by", "").strip() or None, given.get("comment", "").strip() or None
     try:
         form = found.approval.form if found.approval is not None else None
         # Whoever says no need not fill in what is needed for a yes.
-        data = None if decision == "rejected" and form else data_of(form, given)
-        found = await links.decide(token, decision, data, given.get("by", "").strip() or None)
+        data = None if decision == "rejected" else data_of(form, given)
+        found = await links.decide(token, decision, data, by, comment)
     except InvalidInput as error:
         return _shown(found, token, given, str(error), 422)
     except Conflict:
         found = Found("decided", found.link)
     if found.state != "open" or found.link is None:
         return _shown(found, token)
-    return HTMLResponse(thanks_page(decision, found.link.by or given.get("by", "").strip() or None))
+    return HTMLResponse(thanks_page(decision, found.link.by or by))
 
 
 def _shown(

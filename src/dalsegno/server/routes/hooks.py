@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import JSONResponse, Response
 
+from dalsegno.engine.webhooks import METHODS
 from dalsegno.errors import BadRequest, NotFound, WorkflowFailed
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.server import deadlines
@@ -18,7 +19,6 @@ from dalsegno.server.schemas.values import stored
 from dalsegno.server.schemas.webhooks import HookReply
 from dalsegno.server.sources import OTHER_MEDIA_TYPES
 from dalsegno.server.visit import Visit
-from dalsegno.server.webhooks import METHODS
 
 router = APIRouter(prefix="/hooks", tags=["webhooks"])
 

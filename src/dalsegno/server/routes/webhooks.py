@@ -6,13 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response, status
 
+from dalsegno.engine.webhooks import Webhook, missing_workflow
 from dalsegno.server.access import needs
 from dalsegno.server.deliveries import book_of
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.route import Route
 from dalsegno.server.schemas.webhooks import WebhookInfo, WebhookSetting
-from dalsegno.server.webhooks import Webhook, missing_workflow
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"], route_class=Route)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dalsegno.core.decisions import LONGEST_COMMENT
 from dalsegno.engine.approvals import Approval
 from dalsegno.server.schemas.executions import EXAMPLE_ID, Decision
 from dalsegno.server.schemas.values import Asked, Delay, Kept, maybe_moment, moment
@@ -62,6 +63,7 @@ class DecisionRequest(Asked, BaseModel):
         default=None, max_length=500, description="Who decides; without it, the name of the key."
     )
     index: Indexes | None = Field(default=None, description="Which item, inside a split.")
+    comment: str | None = Field(default=None, max_length=LONGEST_COMMENT, description="Why; needs no form.")
 
 
 class DecisionInfo(BaseModel):
@@ -75,6 +77,7 @@ class DecisionInfo(BaseModel):
     node: str
     decision: Decision
     by: str | None
+    comment: str | None = None
 
 
 class LinkRequest(Asked, BaseModel):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from dalsegno.model.definition import Definition
+from dalsegno.model.definition import Definition, DeployedTrigger, TriggerStatus
 from dalsegno.server.problems import Place
 from dalsegno.server.schemas.values import Asked, Name, OrRaw, moment
 
@@ -100,10 +101,30 @@ class DefinitionInfo(BaseModel):
         )
 
 
+class TriggerInfo(BaseModel):
+    """A schedule or webhook that a node of the graph stands for."""
+
+    kind: Literal["schedule", "webhook"]
+    name: str = Field(description="The schedule's name, or the webhook's id.")
+    status: TriggerStatus
+    about: str = Field(default="", description="When it fires, or where deliveries go.")
+    node: str | None = Field(default=None, description="Absent where the node is gone.")
+    secret: str | None = Field(
+        default=None, description="What deliveries are signed with, where one was made: it is told this once."
+    )
+
+    @classmethod
+    def of(cls, trigger: DeployedTrigger) -> TriggerInfo:
+        return cls(**msgspec.structs.asdict(trigger))
+
+
 class DeployedDefinition(DefinitionInfo):
     status: Literal["new", "unchanged", "current again"]
     previous: int | None = Field(default=None, description="The version that was current before.")
     warnings: list[Place] = []
+    triggers: list[TriggerInfo] = Field(
+        default=[], description="What its `schedule` and `webhook` nodes have made, and what is gone."
+    )
 
 
 class DefinitionDetail(DefinitionInfo):

@@ -219,6 +219,7 @@ class WaitInfo(BaseModel):
         description="Of a barrier: which branches have not arrived, by node or item; the first of them.",
     )
     count: int = 1
+    execution: str | None = Field(default=None, description="Of a child: whose reason it is.")
 
     @classmethod
     def of(cls, wait: Wait) -> WaitInfo:
@@ -233,6 +234,7 @@ class WaitInfo(BaseModel):
             expected=wait.expected,
             open=list(wait.open),
             count=wait.count,
+            execution=wait.execution,
         )
 
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from dalsegno.core.body import Awaiting, decode_body
+from dalsegno.core.await_outside import awaiting_in
+from dalsegno.core.body import Awaiting
 from dalsegno.engine.scripting.looking import AwaitedThing
 from dalsegno.model.barrier import BarrierView
 from dalsegno.model.definition import Definition
@@ -17,8 +18,6 @@ from dalsegno.model.machine import MachineView
 from dalsegno.model.token import TokenView
 from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.schemas.values import maybe_moment, moment
-
-GRAPH_TOKENS = ("node", "join")
 
 Range = Annotated[
     tuple[int, int],
@@ -68,7 +67,6 @@ class TokenInfo(BaseModel):
 
     @classmethod
     def of(cls, token: TokenView) -> TokenInfo:
-        outside = token.kind in GRAPH_TOKENS and token.awaits is not None
         return cls(
             id=token.id,
             kind=token.kind,
@@ -85,7 +83,7 @@ class TokenInfo(BaseModel):
             due=maybe_moment(token.due),
             owner=token.owner,
             awaits=token.awaits,
-            awaiting=AwaitingInfo.of(decode_body(token.data).awaiting) if outside else None,
+            awaiting=AwaitingInfo.of(awaiting_in(token)),
             allowance=token.allowance,
         )
 

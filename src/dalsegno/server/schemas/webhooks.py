@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
+from dalsegno.engine.webhook_signatures import PRESETS, TOLERANCE, Signature, Style
+from dalsegno.engine.webhooks import METHODS, Webhook
 from dalsegno.model.execution import ExecutionState
 from dalsegno.server.schemas.executions import EXAMPLE_ID
 from dalsegno.server.schemas.values import Asked, Tags, moment
-from dalsegno.server.signatures import PRESETS, TOLERANCE, Signature, Style
-from dalsegno.server.webhooks import METHODS, Webhook
 
 HeaderName = Annotated[str, Field(max_length=100)]
 Method = Literal["POST", "PUT", "PATCH"]

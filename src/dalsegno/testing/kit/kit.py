@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
+import msgspec
+
 from dalsegno.app import App
+from dalsegno.engine.approvals import Approval
 from dalsegno.engine.engine import Engine
 from dalsegno.errors import InvalidInput, UsageError
 from dalsegno.handle import Handle
@@ -182,11 +185,11 @@ class TestKit:
         return self._tasks.calls
 
     def deploy(self, workflow: str | Path | Mapping[str, Any], name: str | None = None) -> Definition:
-        """A script or graph: a file, a source text, or a document."""
-        return self._call(self._deploy(read_source(workflow, name)))
+        """A script or graph: a file, a source text, or a document. Schedules of its nodes fire in the test's time."""
+        return self._call(self._deploy_for_good(read_source(workflow, name)))
 
     async def adeploy(self, workflow: str | Path | Mapping[str, Any], name: str | None = None) -> Definition:
-        return await self._acall(self._deploy(read_source(workflow, name)))
+        return await self._acall(self._deploy_for_good(read_source(workflow, name)))
 
     # -- running --------------------------------------------------------------------------------------------------
 
@@ -209,6 +212,41 @@ class TestKit:
 
     async def asignal(self, execution: Handle | str, name: str, payload: Any = None) -> None:
         await self._acall(self._signal(execution, name, payload))
+
+    def approvals(self, execution: Handle | str) -> list[Approval]:
+        """What an execution and its children ask people, once everything has happened that needs no time."""
+        return self._call(self._approvals(execution))
+
+    async def aapprovals(self, execution: Handle | str) -> list[Approval]:
+        return await self._acall(self._approvals(execution))
+
+    def decide(
+        self,
+        execution: Handle | str,
+        decision: str,
+        data: Any = None,
+        *,
+        node: str | None = None,
+        by: str | None = None,
+        comment: str | None = None,
+        index: int | Sequence[int] | None = None,
+    ) -> None:
+        """Answers what an execution asks with ``approved`` or ``rejected``, and lets everything happen that follows
+        from it at once. ``node`` and ``index`` are needed where it asks several things."""
+        self._call(self._decide(execution, decision, data, node, by, comment, index))
+
+    async def adecide(
+        self,
+        execution: Handle | str,
+        decision: str,
+        data: Any = None,
+        *,
+        node: str | None = None,
+        by: str | None = None,
+        comment: str | None = None,
+        index: int | Sequence[int] | None = None,
+    ) -> None:
+        await self._acall(self._decide(execution, decision, data, node, by, comment, index))
 
     # -- time -----------------------------------------------------------------------------------------------------
 
@@ -306,6 +344,14 @@ class TestKit:
             self._running.files[definition.hash] = source.path
         return definition
 
+    async def _deploy_for_good(self, source: Source) -> Definition:
+        """With the schedules and webhooks that its nodes stand for; what a test merely runs makes none."""
+        definition = await self._deploy(source)
+        triggers = self._running.desk.triggers
+        changes = await triggers.changes(definition.name, definition.kind, definition.source)
+        made = await triggers.apply(definition.name, changes)
+        return msgspec.structs.replace(definition, triggers=made)
+
     async def _mock_workflow(
         self,
         workflow: str | DurableWorkflow[..., Any],
@@ -349,6 +395,30 @@ class TestKit:
     async def _signal(self, execution: Handle | str, name: str, payload: Any) -> None:
         known = execution if isinstance(execution, str) else execution.id
         await self._running.desk.client.signal(known, name, payload)
+        await self._running.time.until_idle()
+
+    async def _approvals(self, execution: Handle | str) -> list[Approval]:
+        await self._running.time.until_idle()
+        known = execution if isinstance(execution, str) else execution.id
+        return await self._running.desk.client.approvals(known)
+
+    async def _decide(
+        self,
+        execution: Handle | str,
+        decision: str,
+        data: Any,
+        node: str | None,
+        by: str | None,
+        comment: str | None,
+        index: int | Sequence[int] | None,
+    ) -> None:
+        found = await self._approvals(execution)
+        nodes = {each.node for each in found} if node is None else {node}
+        if len(nodes) != 1:
+            asked = ", ".join(f"'{each}'" for each in sorted(nodes)) or "nothing"
+            raise InvalidInput(f"the execution asks {asked}; say which node is meant")
+        known = execution if isinstance(execution, str) else execution.id
+        await self._running.desk.client.decide(known, nodes.pop(), decision, data, by, index, comment)
         await self._running.time.until_idle()
 
     async def _crash(self, at: Crash | None) -> None:

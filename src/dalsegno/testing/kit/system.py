@@ -15,10 +15,10 @@ from dalsegno.adapters.memory import (
     MemoryBlobs,
     MemoryBroker,
     MemoryLedger,
+    MemoryLimits,
     MemoryRecords,
     MemoryStore,
 )
-from dalsegno.core.settlement import claimable
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.endings import Endings
 from dalsegno.engine.engine import Engine
@@ -63,6 +63,7 @@ class System:
         self.store = MemoryStore()
         self.truth = MemoryLedger(clock, self.store)
         self.broker = _EveryQueueBroker(self.truth)
+        self.limits = MemoryLimits(self.store, clock)
         self.plan = CrashPlan()
         self.complaints = Complaints()
         self.files: dict[str, Path] = {}
@@ -124,6 +125,7 @@ class System:
             mortal(MemoryRecords(self.store, self.clock), life),
             self.clock,
             self.truth.close,
+            mortal(self.limits, life),
         )
         self.worker = WorkerEngine(self, stack, life)
         await life.spawn(self.worker.start())
@@ -179,7 +181,7 @@ class System:
             self.restarting
             or (self.worker is not None and self.worker.is_working())
             or bool(self.store.outbox)
-            or any(self._has_ready(queue) for queue in self.store.ready)
+            or self.truth.may_claim()
             or self._is_something_due()
         )
 
@@ -187,18 +189,12 @@ class System:
         due = self.next_due()
         return due is not None and due <= self.clock.now()
 
-    def _has_ready(self, queue: str) -> bool:
-        """Entries of tokens that are no longer ready are dropped on the way, as a claim would."""
-        entries = self.store.ready[queue]
-        while entries:
-            token = self.store.token(entries[0][3], entries[0][4])
-            if token is not None and token.state == "ready" and claimable(token, self.store):
-                return True
-            heappop(entries)
-        return False
-
     def next_due(self) -> float | None:
-        """When the next timer, retry or deadline comes due."""
+        """When the next timer, retry or deadline comes due, or a rate lets the next task start."""
+        dues = (self._next_timer(), self.truth.next_opening())
+        return min((due for due in dues if due is not None), default=None)
+
+    def _next_timer(self) -> float | None:
         parked = self.store.parked
         while parked:
             due, _, execution, name = parked[0]
@@ -230,15 +226,10 @@ class _EveryQueueBroker(MemoryBroker):
 
     def __init__(self, ledger: MemoryLedger) -> None:
         super().__init__(ledger)
-        self._store = ledger.store
+        self._ready_queues = ledger.ready_queues
 
-    async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
-        while True:
-            self._news.clear()
-            leases = await self.ledger.claim(worker, tuple(self._store.ready), limit)
-            if leases:
-                return leases
-            await self._news.wait()
+    async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
+        return await super().claim(worker, self._ready_queues(), limit)
 
 
 class _OutsideCommitter(Committer):
@@ -295,6 +286,7 @@ class DeskEngine(Engine):
             MemoryRecords(system.store, system.clock),
             system.clock,
             system.broker.close,
+            system.limits,
         )
         equipment = system.equipment
         super().__init__(stack, equipment.types, equipment.services, equipment.settings, equipment.workflows)

@@ -10,6 +10,7 @@ import binascii
 import hashlib
 import hmac
 import re
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -20,6 +21,7 @@ from dalsegno.errors import InvalidInput, SignatureRefused, StaleDelivery
 
 Style = Literal["github", "stripe", "slack", "standard", "plain", "token", "none"]
 TOLERANCE = 300.0
+SECRET_BYTES = 32
 _STANDARD_PREFIX = "whsec_"
 
 
@@ -157,6 +159,12 @@ def _digest(rule: Signature, secret: str, moment: str, delivery: str, body: byte
 
 def _bytes(text: str) -> bytes:
     return text.encode(errors="replace")
+
+
+def new_secret(style: str) -> str:
+    """One that nobody can guess, as the style writes it."""
+    made = secrets.token_bytes(SECRET_BYTES)
+    return f"{_STANDARD_PREFIX}{base64.b64encode(made).decode()}" if style == "standard" else made.hex()
 
 
 def standard_key(secret: str) -> bytes:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from dalsegno.engine.secrets import NewCredential, Vault
+from dalsegno.engine.webhook_signatures import Signature, standard_key
 from dalsegno.errors import (
     Conflict,
     CredentialNotFound,
@@ -25,7 +26,6 @@ from dalsegno.errors import (
 from dalsegno.model.definition import VERSION_SIGN, parse_target
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.records import Record, Records
-from dalsegno.server.signatures import Signature, standard_key
 
 KIND = "webhook"
 PATHS = "webhook-path"
@@ -68,6 +68,8 @@ class Webhook(Struct, frozen=True):
     tags: dict[str, str] = {}
     description: str = ""
     created_at: float = 0.0
+    credential: str = ""
+    """The credential with its secret, which lists the workflow; without one the secret is its own."""
 
     @property
     def is_signed(self) -> bool:
@@ -130,9 +132,10 @@ class WebhookBook:
         return webhook, before is None
 
     async def _keep_secret(self, webhook: Webhook, secret: str | None) -> None:
-        if not webhook.is_signed:
+        if not webhook.is_signed or webhook.credential:
             if secret is not None:
-                raise InvalidInput("'secret' means nothing where 'signature/style' is 'none'")
+                reason = "'signature/style' is 'none'" if not webhook.credential else "it has a credential"
+                raise InvalidInput(f"'secret' means nothing where {reason}")
             await self._forget_secret(webhook.id)
             return
         if secret is None:
@@ -161,6 +164,11 @@ class WebhookBook:
     async def secret(self, webhook: Webhook) -> str:
         if not webhook.is_signed:
             return ""
+        if webhook.credential:
+            found = await self.vault.resolve(webhook.credential, parse_target(webhook.workflow)[0])
+            if SECRET not in found:
+                raise CredentialNotFound(f"the credential '{webhook.credential}' has no field '{SECRET}'")
+            return found[SECRET]
         name = _secret_name(webhook.id)
         found = await self.vault.resolve(name, _reader(webhook.id))
         if SECRET not in found:
@@ -222,18 +230,30 @@ class WebhookBook:
         if found is not None and found.data.decode() == id:
             await self.records.remove(PATHS, path, found.version)
 
-    async def get(self, id: str) -> Webhook:
+    async def check_path(self, webhook: Webhook) -> None:
+        """Raises Conflict where another webhook has its path."""
+        owner = await self.at(webhook.path, disabled=True)
+        if owner is not None and owner.id != webhook.id:
+            raise Conflict(f"the path '{webhook.path}' belongs to the webhook '{owner.id}'")
+
+    async def find(self, id: str) -> Webhook | None:
         found = await self.records.get(KIND, id) if re.fullmatch(ID, id) else None
+        return _read(found) if found is not None else None
+
+    async def get(self, id: str) -> Webhook:
+        found = await self.find(id)
         if found is None:
             raise NotFound(f"there is no webhook '{id[:100]}'; `dalsegno webhook ls` lists them")
-        return _read(found)
+        return found
 
-    async def at(self, path: str) -> Webhook | None:
-        """The one that takes deliveries at this path now."""
+    async def at(self, path: str, *, disabled: bool = False) -> Webhook | None:
+        """The one that takes deliveries at this path now; on request one that is switched off, too."""
         owner = await self.records.get(PATHS, path) if re.fullmatch(PATH, path) else None
         found = await self.records.get(KIND, owner.data.decode()) if owner is not None else None
         webhook = _read(found) if found is not None else None
-        return webhook if webhook is not None and webhook.path == path and webhook.enabled else None
+        if webhook is None or webhook.path != path:
+            return None
+        return webhook if webhook.enabled or disabled else None
 
     async def page(self, after: str = "", limit: int = 100) -> Sequence[Webhook]:
         return [_read(record) for record in await self.records.page(KIND, after, limit)]

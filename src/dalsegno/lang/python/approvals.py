@@ -1,0 +1,93 @@
+"""Decisions of people as a Python workflow sees them: typed objects, whose data are of the form's class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from dalsegno.errors import InvalidInput
+from dalsegno.lang.effects import APPROVAL
+from dalsegno.lang.python.typed import from_plain
+
+if TYPE_CHECKING:
+    from dalsegno.lang.python.naming import Naming
+
+F = TypeVar("F")
+
+
+@dataclass(frozen=True)
+class Decision(Generic[F]):
+    """What somebody decided."""
+
+    approved: bool
+    by: str | None
+    """Who decided."""
+    data: F
+    """What came with an approval, as an instance of the form's class. With a rejection it is None."""
+    comment: str | None = None
+
+
+def schema_of(form: type[Any] | Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of a form."""
+    if isinstance(form, Mapping):
+        return dict(form)
+    if not isinstance(form, type):
+        raise TypeError(
+            f"approval(): 'form' is a dataclass, a Pydantic model or a JSON Schema, not {type(form).__name__}"
+        )
+    if issubclass(form, msgspec.Struct):
+        return _inlined(msgspec.json.schema(form))
+    from pydantic import PydanticSchemaGenerationError, TypeAdapter  # noqa: PLC0415 - only where there is a form
+    from pydantic.errors import PydanticUserError  # noqa: PLC0415 - as above
+
+    try:
+        return _inlined(TypeAdapter(form).json_schema())
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        raise TypeError(f"approval(): no form can be made of {form.__name__}: {error}") from error
+
+
+def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """With the definitions of its fields in their places, one level deep: pages show a field for each."""
+    defined = schema.get("$defs", {})
+    whole = {**_referred(schema, defined), "$defs": defined} if "$ref" in schema else schema
+    fields = whole.get("properties", {})
+    return {**whole, "properties": {name: _referred(field, defined) for name, field in fields.items()}}
+
+
+def _referred(schema: Mapping[str, Any], defined: Mapping[str, Any]) -> dict[str, Any]:
+    name = str(schema.get("$ref", "")).rpartition("/")[2]
+    if name not in defined:
+        return dict(schema)
+    return {**defined[name], **{key: value for key, value in schema.items() if key != "$ref"}}
+
+
+def promise_name(form: type[Any] | None, naming: Naming) -> str:
+    """What the promise of a decision is called: with the class of its form, which the snapshot so keeps by name."""
+    if form is None:
+        return APPROVAL
+    name = naming.name_of(form)
+    if name is None:
+        raise TypeError(
+            f"approval(): the class {form.__name__} cannot be found again by its name; define it at the top of the "
+            "workflow's module, or import it there"
+        )
+    return f"{APPROVAL} {name}"
+
+
+def decision_of(value: Any, name: str, naming: Naming) -> Decision[Any]:
+    """The decision as the promise called ``name`` gives it."""
+    form: Any = None
+    dotted = name.partition(" ")[2]
+    if dotted:
+        form = naming.find_class(dotted)
+        if form is None:
+            raise InvalidInput(
+                f"the form of a decision is of the class {dotted}, which this program does not name"
+            )
+    data = value["data"]
+    if form is not None:
+        data = from_plain(data, form, "the decision's data") if value["approved"] else None
+    return Decision(value["approved"], value["by"], data, value["comment"])
