@@ -138,6 +138,13 @@ soak-postgres: $(DEV) servers  ## half an hour on a private PostgreSQL at half t
 soak-hostile: $(DEV) servers  ## ten minutes of hostile requests to a server and a worker beside an honest workflow, on SQLite and on PostgreSQL (HOSTILE_SECONDS=600, SEED=1)
 	@for store in sqlite postgres; do echo "== $$store"; $(PYTHON) -m bench.hostile.run --store $$store --seconds $(HOSTILE_SECONDS) --seed $(SEED); done
 
+CLIENT_SECONDS ?= 600
+CALLERS ?= 5000
+
+.PHONY: soak-client
+soak-client: $(DEV) servers  ## ten minutes of 5,000 calls at once of one client beside a server that is suspended and killed, on SQLite and on PostgreSQL (CLIENT_SECONDS=600, CALLERS=5000)
+	@for store in sqlite postgres; do echo "== $$store"; $(PYTHON) -m bench.client.soak --store $$store --seconds $(CLIENT_SECONDS) --callers $(CALLERS); done
+
 .PHONY: bench
 bench: $(DEV)  ## measure this machine: all workloads, or ARGS="chain --json"
 	@if [ -n "$(ARGS)" ]; then $(VENV)/bin/dalsegno bench $(ARGS); else
