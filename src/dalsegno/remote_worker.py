@@ -129,16 +129,17 @@ class RemoteWorker:
             self._hand_back(left)
 
     def _hand_back(self, tasks: Sequence[RemoteTask]) -> None:
-        """What a heartbeat does not name goes to another worker at once."""
+        """They go to other workers at once. Only then may their functions end: an answer would be taken before."""
         for task in tasks:
             self._held.pop(task.id, None)
-            task.lost.set()
         try:
-            self.heartbeat()
+            self.heartbeat(tasks)
         except (OSError, Refused) as error:
             logger.warning(
                 "tasks could not be handed back (%s); they go to others when their lease ends", error
             )
+        for task in tasks:
+            task.lost.set()
 
     # -- the protocol -----------------------------------------------------------------------------------------
 
@@ -174,11 +175,14 @@ class RemoteWorker:
         about = {"type": type(error).__name__, "message": str(error) or type(error).__name__}
         self._answer(task, "fail", {"error": {**about, "retryable": retryable}})
 
-    def heartbeat(self) -> None:
-        """Names everything that is in hand: what it does not name goes to another worker."""
+    def heartbeat(self, dropped: Sequence[RemoteTask] = ()) -> None:
+        """Names everything that is in hand: what it does not name goes to another worker; what it has ``dropped``, at
+        once."""
         held = list(self._held.values())
-        named = [{"id": task.id, "fence": task.fence} for task in held]
-        reply = self._call("/v1/tasks/heartbeat", {"worker": self.name, "tasks": named})
+        body: dict[str, Any] = {"worker": self.name, "tasks": _named(held)}
+        if dropped:
+            body["dropped"] = _named(dropped)
+        reply = self._call("/v1/tasks/heartbeat", body)
         for task in held:
             if task.id in reply["lost"]:
                 task.lost.set()
@@ -289,6 +293,10 @@ class RemoteWorker:
                     self.heartbeat()
             except (OSError, Refused) as error:
                 logger.warning("the heartbeat was not heard (%s); trying again", error)
+
+
+def _named(tasks: Sequence[RemoteTask]) -> list[dict[str, Any]]:
+    return [{"id": task.id, "fence": task.fence} for task in tasks]
 
 
 @contextmanager
