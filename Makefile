@@ -145,6 +145,13 @@ DOWN ?= 120
 soak-sagas: $(DEV) servers  ## a thousand sagas cancelled, terminated, paused and killed beside a provider that is down, on SQLite and on PostgreSQL (SAGAS=1000, DOWN=120, SEED=1)
 	@for store in sqlite postgres; do echo "== $$store"; $(PYTHON) -m bench.sagas.run --store $$store --sagas $(SAGAS) --down $(DOWN) --seed $(SEED); done
 
+CLIENT_SECONDS ?= 600
+CALLERS ?= 5000
+
+.PHONY: soak-client
+soak-client: $(DEV) servers  ## ten minutes of 5,000 calls at once of one client beside a server that is suspended and killed, on SQLite and on PostgreSQL (CLIENT_SECONDS=600, CALLERS=5000)
+	@for store in sqlite postgres; do echo "== $$store"; $(PYTHON) -m bench.client.soak --store $$store --seconds $(CLIENT_SECONDS) --callers $(CALLERS); done
+
 .PHONY: bench
 bench: $(DEV)  ## measure this machine: all workloads, or ARGS="chain --json"
 	@if [ -n "$(ARGS)" ]; then $(VENV)/bin/dalsegno bench $(ARGS); else

@@ -17,13 +17,15 @@ import json
 import logging
 import os
 import secrets
+import signal
 import socket
 import threading
 import time
 import traceback
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any
@@ -87,6 +89,8 @@ class RemoteWorker:
         self._held: dict[str, RemoteTask] = {}
         self._free = threading.Semaphore(concurrency)
         self._stopped = threading.Event()
+        self._threads: set[threading.Thread] = set()
+        self._failure: Exception | None = None
 
     def task(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Registers ``f(input)`` or ``f(input, task)``; what it returns must be JSON."""
@@ -97,28 +101,48 @@ class RemoteWorker:
 
         return register
 
-    def run(self) -> None:
-        """Until ``stop`` is called or the process is interrupted; what runs then is finished first."""
-        beats = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
-        beats.start()
-        threads: list[threading.Thread] = []
-        try:
-            while not self._stopped.is_set():
-                self._free.acquire()
-                task = self._next()
-                if task is None:
-                    self._free.release()
-                    continue
-                threads = [each for each in threads if each.is_alive()]
-                threads.append(threading.Thread(target=self._perform, args=(task,), name=task.id))
-                threads[-1].start()
-        except KeyboardInterrupt:
-            self.stop()
-        for each in threads:
-            each.join()
+    def run(self, grace: float | None = None) -> None:
+        """Until ``stop`` is called, or the process gets SIGTERM or Ctrl-C. From then on no task is claimed, and those
+        that run are finished first; after ``grace`` seconds what still runs is handed back to the server for other
+        workers. In the main thread SIGTERM means ``stop`` meanwhile, unless the program handles it itself."""
+        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+        with _stopped_by_signal(self.stop):
+            claims = threading.Thread(target=self._claim_all, name="claims", daemon=True)
+            claims.start()
+            try:
+                self._stopped.wait()
+            except KeyboardInterrupt:
+                self.stop()
+            self._finish(grace)
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
+        """Drains the worker: it claims no further task. A task that the server gives to a claim that is under way is
+        handed back. ``run`` returns when the tasks that run have ended. May be called from any thread, and twice."""
         self._stopped.set()
+
+    def _finish(self, grace: float | None) -> None:
+        until = None if grace is None else time.monotonic() + grace
+        for each in list(self._threads):
+            each.join(None if until is None else max(0.0, until - time.monotonic()))
+        left = list(self._held.values())
+        if left:
+            logger.warning("%d tasks did not end within %s s and are handed back", len(left), grace)
+            self._hand_back(left)
+
+    def _hand_back(self, tasks: Sequence[RemoteTask]) -> None:
+        """They go to other workers at once. Only then may their functions end: an answer would be taken before."""
+        for task in tasks:
+            self._held.pop(task.id, None)
+        try:
+            self.heartbeat(tasks)
+        except (OSError, Refused) as error:
+            logger.warning(
+                "tasks could not be handed back (%s); they go to others when their lease ends", error
+            )
+        for task in tasks:
+            task.lost.set()
 
     # -- the protocol -----------------------------------------------------------------------------------------
 
@@ -157,11 +181,14 @@ class RemoteWorker:
             about["traceback"] = where
         self._answer(task, "fail", {"error": {**about, "retryable": retryable}})
 
-    def heartbeat(self) -> None:
-        """Names everything that is in hand: what it does not name goes to another worker."""
+    def heartbeat(self, dropped: Sequence[RemoteTask] = ()) -> None:
+        """Names everything that is in hand: what it does not name goes to another worker; what it has ``dropped``, at
+        once."""
         held = list(self._held.values())
-        named = [{"id": task.id, "fence": task.fence} for task in held]
-        reply = self._call("/v1/tasks/heartbeat", {"worker": self.name, "tasks": named})
+        body: dict[str, Any] = {"worker": self.name, "tasks": _named(held)}
+        if dropped:
+            body["dropped"] = _named(dropped)
+        reply = self._call("/v1/tasks/heartbeat", body)
         for task in held:
             if task.id in reply["lost"]:
                 task.lost.set()
@@ -201,6 +228,29 @@ class RemoteWorker:
 
     # -- running ----------------------------------------------------------------------------------------------
 
+    def _claim_all(self) -> None:
+        """In a thread that nobody waits for: a claim that waits for a task ends with the process, and the server gives
+        nothing to a caller that has hung up."""
+        try:
+            while not self._stopped.is_set():
+                self._free.acquire()
+                task = None if self._stopped.is_set() else self._next()
+                if task is None:
+                    self._free.release()
+                elif self._stopped.is_set():
+                    self._free.release()
+                    self._hand_back([task])
+                else:
+                    self._begin(task)
+        except Exception as error:  # noqa: BLE001 - ``run`` raises it
+            self._failure = error
+            self.stop()
+
+    def _begin(self, task: RemoteTask) -> None:
+        thread = threading.Thread(target=self._perform, args=(task,), name=task.id, daemon=True)
+        self._threads.add(thread)
+        thread.start()
+
     def _next(self) -> RemoteTask | None:
         try:
             return self.claim()
@@ -220,6 +270,7 @@ class RemoteWorker:
             logger.error("the result of %s was refused: %s", task.name, refused)
         finally:
             self._held.pop(task.id, None)
+            self._threads.discard(threading.current_thread())
             self._free.release()
 
     def _report(self, task: RemoteTask) -> None:
@@ -264,6 +315,26 @@ def _without_this_file(told: traceback.TracebackException) -> int:
     told.stack = traceback.StackSummary.from_list([each for each in told.stack if each.filename != __file__])
     related = [told.__cause__, told.__context__, *(told.exceptions or ())]
     return len(told.stack) + sum(_without_this_file(each) for each in related if each is not None)
+
+
+def _named(tasks: Sequence[RemoteTask]) -> list[dict[str, Any]]:
+    return [{"id": task.id, "fence": task.fence} for task in tasks]
+
+
+@contextmanager
+def _stopped_by_signal(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM stops, where signals can be handled and nobody else handles this one."""
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    ):
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda *_: stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _refused(error: urllib.error.HTTPError) -> Refused:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from msgspec import Raw
 
 from dalsegno.core.values import encode_value
+from dalsegno.engine.caller_connections import async_connection, plain_connection
 from dalsegno.engine.client import Client
 from dalsegno.engine.starting import StartOptions
 from dalsegno.engine.workflows import Workflows
@@ -42,35 +43,58 @@ class Starter:
         self._options = options
 
     def start(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        return self._app.host.call(self._start(workflow, args, fields))
+        return self._app.host.call(self._start(workflow, args, fields, self._plain_options()))
 
     async def astart(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        return await self._app.host.acall(self._start(workflow, args, fields))
+        options = await self._async_options()
+        return await self._app.host.acall(self._start(workflow, args, fields, options))
 
     def submit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        return self._app.host.call(self._start(workflow, args, fields, pending=True))
+        return self._app.host.call(self._start(workflow, args, fields, self._plain_options(), pending=True))
 
     async def asubmit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        return await self._app.host.acall(self._start(workflow, args, fields, pending=True))
+        options = await self._async_options()
+        return await self._app.host.acall(self._start(workflow, args, fields, options, pending=True))
+
+    def _plain_options(self) -> StartOptions:
+        """With the caller's connection as it is used from the caller's thread."""
+        given = self._options.connection
+        if given is None:
+            return self._options
+        return dataclasses.replace(self._options, connection=plain_connection(given))
+
+    async def _async_options(self) -> StartOptions:
+        """With the caller's connection as it is used from the caller's event loop."""
+        given = self._options.connection
+        if given is None:
+            return self._options
+        return dataclasses.replace(self._options, connection=await async_connection(given))
 
     async def _start(
-        self, workflow: Target, args: tuple[Any, ...], fields: Mapping[str, Any], *, pending: bool = False
+        self,
+        workflow: Target,
+        args: tuple[Any, ...],
+        fields: Mapping[str, Any],
+        options: StartOptions,
+        *,
+        pending: bool = False,
     ) -> Handle:
         if not isinstance(workflow, str):
             _refuse_other(workflow)
-            return await self._start_own(workflow, args, fields, pending=pending)
+            return await self._start_own(workflow, args, fields, options, pending=pending)
         if len(args) > 1 or (fields and args and args[0] is not None):
             raise UsageError("give the input either as one value or as keywords, not both")
         payload = fields or (args[0] if args else None)
         client = self._app.client
         create = client.submit if pending else client.start
-        return Handle(self._app, await create(workflow, payload, self._options))
+        return Handle(self._app, await create(workflow, payload, options))
 
     async def _start_own(
         self,
         target: DurableTask[..., Any] | DurableWorkflow[..., Any],
         args: tuple[Any, ...],
         fields: Mapping[str, Any],
+        options: StartOptions,
         *,
         pending: bool,
     ) -> Handle:
@@ -86,12 +110,12 @@ class Starter:
                     f"'{target.name}' is a task: only workflows are submitted; start it with a delay instead"
                 )
             queue = self._app.task_queue(target.name)
-            execution = await client.start_task(target.name, payload, self._options, queue)
+            execution = await client.start_task(target.name, payload, options, queue)
         else:
             await self._app.workflows.ensure_all(client)
             definition = await self._app.workflows.ensure(client, target.name)
-            version = self._options.version if self._options.version is not None else definition.version
-            options = dataclasses.replace(self._options, version=version)
+            version = options.version if options.version is not None else definition.version
+            options = dataclasses.replace(options, version=version)
             raw = Raw(encode_value(payload, "the input"))
             create = client.submit if pending else client.start
             execution = await create(target.name, raw, options)

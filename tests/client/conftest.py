@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from dalsegno import App, Client
-from tests.server.conftest import LiveServer
+from tests.server.conftest import LiveServer, shared_bytecode
+
+__all__ = ["shared_bytecode"]
 
 
 @pytest.fixture

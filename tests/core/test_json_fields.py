@@ -10,6 +10,7 @@ import pytest
 from msgspec import Raw
 
 from dalsegno.core.json_fields import (
+    MOST_ITEMS,
     MOST_UNKNOWN,
     Shape,
     Unreadable,
@@ -163,6 +164,24 @@ def test_the_rest_of_an_open_body_is_one_document() -> None:
         "document": b'{"name":"n","dag":{"nodes":[1]},"document":2,"edges":[]}',
     }
     assert plain(unpacked_fields(packed_fields(body, shape))) == plain(found)
+
+
+def test_objects_of_a_list_keep_fields_of_their_own() -> None:
+    one = Shape(values={"input": "the input"}, known=("name", "input"))
+    shape = Shape(items={"starts": one}, known=("starts",))
+    body = b'{"starts": [{"name": "n", "input": {"a": [1.0, 2]}}, {"input": null, "x": [1]}, 7, [1]]}'
+    expected = [{"name": "n", "input": Raw(b'{"a":[1.0,2]}')}, {"input": None, "x": None}, 7, []]
+    assert read_fields(body, shape) == {"starts": expected}
+    assert unpacked_fields(packed_fields(body, shape)) == {"starts": expected}
+    assert read_fields(b'{"starts": {"input": 1}}', shape) == {"starts": {"input": 1}}
+
+
+def test_of_a_list_no_more_is_read_than_shows_that_it_is_too_long() -> None:
+    shape = Shape(items={"starts": Shape(known=("name",))})
+    for found in (read_fields, lambda *given: unpacked_fields(packed_fields(*given))):
+        assert (
+            len(found(b'{"starts": [' + b",".join([b"{}"] * 5000) + b"]}", shape)["starts"]) == MOST_ITEMS + 1
+        )
 
 
 def test_fields_that_are_not_kept_are_limited_between_processes() -> None:

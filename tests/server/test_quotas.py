@@ -157,6 +157,18 @@ async def test_bulk_retries_count_each_start(app: App, http: httpx.AsyncClient) 
     refused(await http.post("/v1/executions/bulk", json=order, headers=key), 429, "DS-332")
 
 
+@IN_MEMORY
+async def test_each_start_of_a_batch_counts(app: App, http: httpx.AsyncClient) -> None:
+    assert (await http.post("/v1/definitions", json=GRAPH)).status_code == 201
+    key = await key_with(app, starts_per_minute=3)
+    body = {"starts": [{"workflow": GRAPH["name"], "input": {"n": n}} for n in range(5)]}
+    answer = await http.post("/v1/executions/batch", json=body, headers=key)
+    results = answer.json()["results"]
+    assert [result["id"] is not None for result in results] == [True, True, True, False, False]
+    assert {result["problem"]["code"] for result in results[3:]} == {"DS-332"}
+    assert all(10 <= result["retry_after"] <= 20 for result in results[3:])
+
+
 # -- open streams ---------------------------------------------------------------------------------------------
 
 
@@ -173,10 +185,13 @@ async def test_streams_and_waiting_calls_count_together(app: App, http: httpx.As
     )
     refused(await http.get(f"{path}/stream", headers=key), 429, "DS-332")
     refused(await http.get("/v1/stream", headers=key), 429, "DS-332")
+    endings = {"executions": [made]}
+    refused(await http.post("/v1/executions/endings", json=endings, headers=key), 429, "DS-332")
     await http.post(f"{path}/signals", json={"name": "go", "payload": {"by": "Ann"}}, headers=key)
     assert (await waits).json()["state"] == "COMPLETED"
     assert not office.usage.open_streams
     assert (await http.get(f"{path}/stream", headers=key)).status_code == 200
+    assert (await http.post("/v1/executions/endings", json=endings, headers=key)).status_code == 200
     assert not office.usage.open_streams
 
 

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import httpx
 import pytest
 
 from dalsegno import App
-from dalsegno.remote_worker import RemoteTask, RemoteWorker, TaskLost
+from dalsegno.remote_worker import Refused, RemoteTask, RemoteWorker, TaskLost
 from dalsegno.server import ServerSettings
 from tests.server.conftest import LASTING, LiveServer
 from tests.server.test_stream_kill import ServerProcess
@@ -177,3 +178,111 @@ def test_a_task_outlives_the_server_that_handed_it_out(store_url: str) -> None:
         events = caller.get(f"/v1/executions/{execution}/events").json()["events"]
     assert found["output"] == {"file": "a-small.png", "attempt": 1}
     assert [each["kind"] for each in events].count("NodeStarted") == 1
+
+
+# -- draining -------------------------------------------------------------------------------------------------
+
+
+def running(worker: RemoteWorker, **given: Any) -> threading.Thread:
+    made = threading.Thread(target=worker.run, kwargs=given, daemon=True)
+    made.start()
+    return made
+
+
+def test_a_worker_that_is_stopped_finishes_what_runs_and_claims_nothing(
+    live: LiveServer, caller: httpx.Client
+) -> None:
+    worker = RemoteWorker(live.url, queues=["images"])
+    taken, go = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    @worker.task("resize")
+    def resize(given: Any) -> str:
+        taken.set()
+        go.wait(30)
+        done.append(given["file"])
+        return "done"
+
+    first = start(caller, file="first")
+    run = running(worker)
+    assert taken.wait(30)
+    second = start(caller, file="second")
+    worker.stop()
+    time.sleep(0.3)
+    assert run.is_alive()
+    go.set()
+    run.join(15)
+    assert not run.is_alive()
+    assert until_ended(caller, first)["output"] == "done"
+    time.sleep(0.5)
+    assert done == ["first"], "a second one was claimed after the stop"
+    until_taken_by_another(live, caller, second)
+
+
+def until_taken_by_another(live: LiveServer, caller: httpx.Client, execution: str) -> None:
+    other = RemoteWorker(live.url, queues=["images"])
+
+    @other.task("resize")
+    def resize(given: Any) -> str:
+        other.stop()
+        return "by another"
+
+    running(other)
+    assert until_ended(caller, execution)["output"] == "by another"
+
+
+def test_a_claim_that_waits_does_not_hold_up_the_end(live: LiveServer, caller: httpx.Client) -> None:
+    """And what the server gives to it meanwhile goes to another worker at once."""
+    worker = RemoteWorker(live.url, queues=["images"])
+    worker.task("resize")(lambda given: "by the stopped one")
+    run = running(worker)
+    time.sleep(0.5)
+    began = time.monotonic()
+    worker.stop()
+    run.join(15)
+    assert not run.is_alive()
+    assert time.monotonic() - began < 10
+    until_taken_by_another(live, caller, start(caller))
+
+
+def test_what_does_not_end_in_time_goes_to_another(live: LiveServer, caller: httpx.Client) -> None:
+    worker = RemoteWorker(live.url, queues=["images"])
+    taken = threading.Event()
+    seen: list[bool] = []
+
+    @worker.task("resize")
+    def resize(given: Any, task: RemoteTask) -> None:
+        taken.set()
+        seen.append(task.lost.wait(30))
+
+    execution = start(caller)
+    run = running(worker, grace=0.2)
+    assert taken.wait(30)
+    worker.stop()
+    run.join(15)
+    assert not run.is_alive()
+    until_taken_by_another(live, caller, execution)
+    assert seen == [True]
+
+
+def test_sigterm_drains(live: LiveServer, caller: httpx.Client) -> None:
+    execution = start(caller, tenths=15)
+    process = resizer(live.url)
+    try:
+        until_running(caller, execution)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    found = until_ended(caller, execution)
+    assert found["output"] == {"file": "a-small.png", "attempt": 1}
+
+
+def test_a_worker_whose_key_is_refused_says_so(live: LiveServer, caller: httpx.Client) -> None:
+    caller.post("/v1/keys", json={"name": "ops", "scopes": ["admin"]})
+    worker = RemoteWorker(live.url, key="dsk_wrong", queues=["images"])
+    worker.task("resize")(lambda given: given)
+    with pytest.raises(Refused) as caught:
+        worker.run()
+    assert caught.value.status == 401

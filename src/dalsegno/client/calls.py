@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dalsegno.client.filters import query_of
+from dalsegno.client.problems import RouteMissing
 from dalsegno.client.replies import (
     ApprovalPage,
     EventPage,
@@ -19,9 +20,12 @@ from dalsegno.client.replies import (
     PictureReply,
     WhyReply,
 )
+from dalsegno.client.starts import Starts
 from dalsegno.client.transport import FIRST_PAUSE, Query, Transport, own_key
+from dalsegno.client.waits import Waits
 from dalsegno.core.diagnosis import Wait
 from dalsegno.core.summary import NodeSummary
+from dalsegno.core.values import encode_value
 from dalsegno.engine.approvals import Approval
 from dalsegno.engine.delays import Moment, read_moment
 from dalsegno.engine.pending import UNCHANGED, Unchanged
@@ -43,10 +47,12 @@ _MAYBE_PICTURE: Any = PictureReply | None
 
 
 class ServerCalls:
-    """Needs nothing but a transport, and runs on its loop."""
+    """Needs nothing but a transport, and runs on its loop. Starts, and waits for endings, share requests."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
+        self._starts = Starts(transport)
+        self._waits = Waits(transport)
 
     # -- starting ---------------------------------------------------------------------------------------------
 
@@ -73,8 +79,7 @@ class ServerCalls:
             "pending": pending,
         }
         told = {name: each for name, each in body.items() if each is not None}
-        reply = await self.transport.send("POST", "executions", ExecutionReply, told, repeatable=True)
-        return reply.id
+        return await self._starts.start(encode_value(told, "the request"))
 
     # -- looking ----------------------------------------------------------------------------------------------
 
@@ -89,11 +94,19 @@ class ServerCalls:
 
     async def _wait(self, execution: str, timeout: float | None) -> ExecutionView:  # noqa: ASYNC109 - see ``wait``
         until = None if timeout is None else time.monotonic() + timeout
+        if self._waits.are_possible and (timeout is None or timeout > 0):
+            try:
+                return (await self._waits.ended(execution, timeout)).view()
+            except RouteMissing:
+                pass
+        return await self._poll(execution, until)
+
+    async def _poll(self, execution: str, until: float | None) -> ExecutionView:
+        """One request after the other: of an older server, or where there is no time to wait."""
         while True:
             left = LONG_POLL if until is None else min(max(until - time.monotonic(), 0), LONG_POLL)
             began = time.monotonic()
-            path = _path(execution, "wait")
-            reply = await self.transport.get(path, ExecutionReply, {"seconds": round(left, 3)}, left + SLACK)
+            reply = await self.transport.poll(_path(execution, "wait"), ExecutionReply, left, SLACK)
             if reply.state in ENDED:
                 return reply.view()
             if until is not None and time.monotonic() >= until:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from typing import Any, Self, TypeVar, Unpack
 
@@ -12,7 +13,7 @@ from dalsegno.client.archive import Checked, ServerArchive, Source
 from dalsegno.client.calls import ServerCalls
 from dalsegno.client.schedules import ClientSchedules, ServerBook
 from dalsegno.client.stream import stream_events
-from dalsegno.client.transport import Transport
+from dalsegno.client.transport import Transport, checked_url
 from dalsegno.engine.delays import Duration, Moment
 from dalsegno.engine.filters import ExecutionFilters, filter_of
 from dalsegno.engine.starting import StartOptions
@@ -51,10 +52,12 @@ class Client:
         self._patience = patience
         self._wire = wire
         self._host: LoopHost | None = None
-        self._transport: Transport | None = None
+        self._calls: ServerCalls | None = None
+        self._opening = threading.RLock()
+        """Threads may make the first call at the same time."""
         self.schedules = ClientSchedules(self, lambda: ServerBook(self._open()))
         """Cron in the server's store."""
-        Transport(self.url, patience=patience)  # a URL that is none is told here
+        checked_url(self.url)
 
     def __repr__(self) -> str:
         return f"Client({self.url!r})"
@@ -141,17 +144,25 @@ class Client:
     # -- coming and going -------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Closes its connections. A later call opens new ones."""
-        if self._host is not None and self._transport is not None:
-            self._host.call(self._transport.close())
-            self._host.end_thread()
-        self._host = self._transport = None
+        """Closes its connections; calls that wait fail. A later call opens new ones."""
+        host, calls = self._parted()
+        if host is not None and calls is not None:
+            host.call(calls.transport.close())
+        if host is not None:
+            host.end_thread()
 
     async def aclose(self) -> None:
-        if self._host is not None and self._transport is not None:
-            await self._host.acall(self._transport.close())
-            self._host.end_thread()
-        self._host = self._transport = None
+        host, calls = self._parted()
+        if host is not None and calls is not None:
+            await host.acall(calls.transport.close())
+        if host is not None:
+            host.end_thread()
+
+    def _parted(self) -> tuple[LoopHost | None, ServerCalls | None]:
+        with self._opening:
+            parted = self._host, self._calls
+            self._host = self._calls = None
+            return parted
 
     def __enter__(self) -> Self:
         return self
@@ -174,23 +185,26 @@ class Client:
     @property
     def host(self) -> LoopHost:
         """Where its requests run: in a thread of its own, unless it is used as ``async with``."""
-        if self._host is None:
-            self._host = LoopHost()
-            self._host.begin_thread()
-        return self._host
+        with self._opening:
+            if self._host is None:
+                self._host = LoopHost()
+                self._host.begin_thread()
+            return self._host
 
     @property
     def client(self) -> ServerCalls:
         """What handles ask."""
-        return ServerCalls(self._open())
+        with self._opening:
+            if self._calls is None:
+                transport = Transport(self.url, self._key, patience=self._patience, wire=self._wire)
+                self._calls = ServerCalls(transport)
+            return self._calls
 
     def _archive(self) -> ServerArchive:
         return ServerArchive(self._open())
 
     def _open(self) -> Transport:
-        if self._transport is None:
-            self._transport = Transport(self.url, self._key, patience=self._patience, wire=self._wire)
-        return self._transport
+        return self.client.transport
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return self.host.call(work)

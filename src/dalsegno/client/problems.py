@@ -76,6 +76,10 @@ class NotThisServer(BadConfiguration):
     hint = "Look at the URL, and at `dalsegno --version` here and there."
 
 
+class RouteMissing(NotThisServer):
+    """The server is older than the route."""
+
+
 _decode = msgspec.json.Decoder(Problem).decode
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from dalsegno.client.problems import NotThisServer
 from dalsegno.client.replies import EventReply
-from dalsegno.client.transport import Retries, Transport
+from dalsegno.client.transport import Transport
 from dalsegno.errors import TooManyRequests, Unavailable
 from dalsegno.model.event import Event
 
@@ -53,7 +53,7 @@ async def messages(lines: AsyncIterator[str]) -> AsyncIterator[Message]:
 
 async def stream_events(transport: Transport, execution: str, after: int = 0) -> AsyncIterator[Event]:
     """Every event after that number exactly once and in order, until the execution has ended."""
-    retries = Retries(transport.url, transport.patience)
+    retries = transport.retries()
     path = f"executions/{quote(execution, safe='')}/stream"
     while True:
         try:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import cached_property
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import httpx
 import msgspec
 
-from dalsegno.client.problems import NotThisServer, ServerUnreachable, error_of, read_problem
+from dalsegno.client.connections import Connections
+from dalsegno.client.problems import (
+    NotThisServer,
+    RouteMissing,
+    ServerUnreachable,
+    error_of,
+    read_problem,
+)
 from dalsegno.core.values import encode_value
 from dalsegno.errors import BadConfiguration, DalSegnoError, TooManyRequests, Unavailable
 from dalsegno.version import __version__
@@ -23,10 +32,22 @@ Query = Mapping[str, str | int | float | bool | Sequence[str] | None]
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
+LONGEST_PROBE_PAUSE = 0.5
+"""Between the attempts of the one call that looks whether the server is back; the others wait for its answer."""
 CONNECT = 5.0
 READ = 60.0
+MOST_CALLS = 32
+"""Requests in flight; others wait for their turn."""
+MOST_POLLS = 64
+"""The same for long polls, of servers that cannot be asked about many executions at once."""
+SHORT_POLL = 2.0
+"""Seconds of a long poll while others wait for its connection."""
+MOST_STREAMS = 1_000_000
+"""Streams hold a connection each for as long as they like: only the server limits them."""
 UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 """Nothing of the request has reached the server."""
+MISSING = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
+"""How an older server answers at a path that it does not have, or takes for that of an execution."""
 
 
 class Transport:
@@ -43,28 +64,83 @@ class Transport:
     ) -> None:
         """``patience``: for so many seconds it tries again while the server is out of reach; ``loyalty``: the same, if
         longer, once the server has answered."""
-        self.url = _checked(url)
+        self.url = checked_url(url)
         self.patience = patience
         self.loyalty = loyalty
-        headers = {"User-Agent": f"dalsegno/{__version__}", "Accept": "application/json"}
+        self.reach = Reach()
+        self._headers = {"User-Agent": f"dalsegno/{__version__}", "Accept": "application/json"}
         if key is not None:
-            headers["Authorization"] = f"Bearer {key}"
-        self._http = httpx.AsyncClient(
+            self._headers["Authorization"] = f"Bearer {key}"
+        self._wire = wire
+        self._calls = self._connections(MOST_CALLS)
+        self._polls = self._connections(MOST_POLLS)
+        self._streams = self._connections(MOST_STREAMS)
+        self._background: set[asyncio.Task[None]] = set()
+        self._closers: list[Callable[[], None]] = []
+
+    def _connections(self, most: int) -> Connections:
+        if self._wire is not None:
+            return Connections(lambda: self._shared, most, READ, are_shared=True)
+        return Connections(self._make_client, most, READ)
+
+    @cached_property
+    def _shared(self) -> httpx.AsyncClient:
+        """The one client over a wire that the user gave."""
+        return self._make_client()
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        """Loading its certificates takes longer than a request."""
+        return httpx.create_ssl_context()
+
+    def _make_client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
             base_url=f"{self.url}/v1/",
-            headers=headers,
+            headers=self._headers,
             timeout=httpx.Timeout(READ, connect=CONNECT),
-            limits=httpx.Limits(max_connections=200, max_keepalive_connections=20),
-            transport=wire,
+            limits=httpx.Limits(max_connections=None if self._wire is not None else 1),
+            transport=self._wire,
+            verify=self._tls if self._wire is None else True,
         )
 
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """In the background, until it ends or the transport is closed."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    def on_close(self, call: Callable[[], None]) -> None:
+        """What is to be done before connections are closed."""
+        self._closers.append(call)
+
     async def close(self) -> None:
-        await self._http.aclose()
+        for call in self._closers:
+            call()
+        background = list(self._background)
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        for each in (self._calls, self._polls, self._streams):
+            await each.close()
+        if "_shared" in self.__dict__:
+            await self._shared.aclose()
 
     # -- asking -----------------------------------------------------------------------------------------------
 
-    async def get(self, path: str, kind: type[T], query: Query | None = None, read: float = READ) -> T:
-        """``read``: seconds that an answer may take."""
-        return self._read(await self._ask("GET", path, query, None, read, repeatable=True), kind)
+    async def get(self, path: str, kind: type[T], query: Query | None = None) -> T:
+        return self.read(await self._ask("GET", path, query, None, repeatable=True), kind)
+
+    async def poll(self, path: str, kind: type[T], seconds: float, slack: float) -> T:
+        """Asks for something that is to happen within so many seconds; the answer may take ``slack`` longer. While
+        others wait for a connection, all ask for a short time."""
+        asked = min(seconds, SHORT_POLL) if self._polls.waiting else seconds
+        query = {"seconds": round(asked, 3)}
+        connections = self._polls
+        response = await self._ask(
+            "GET", path, query, None, repeatable=True, read=asked + slack, connections=connections
+        )
+        return self.read(response, kind)
 
     async def send(
         self,
@@ -81,26 +157,45 @@ class Transport:
         makes it so."""
         content = encode_value(body, "the request") if body is not None else None
         again = repeatable or key is not None
-        return self._read(
-            await self._ask(method, path, query, content, READ, repeatable=again, key=key), kind
-        )
+        return self.read(await self._ask(method, path, query, content, repeatable=again, key=key), kind)
 
     async def put(self, path: str, kind: type[T], body: Any) -> tuple[T, bool]:
         """Creates or changes a thing that the path names; whether it is new."""
         content = encode_value(body, "the request")
-        response = await self._ask("PUT", path, None, content, READ, repeatable=True)
-        return self._read(response, kind), response.status_code == httpx.codes.CREATED
+        response = await self._ask("PUT", path, None, content, repeatable=True)
+        return self.read(response, kind), response.status_code == httpx.codes.CREATED
 
     @asynccontextmanager
-    async def open_stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
-        """One answer that goes on; nothing is tried again here."""
+    async def open_stream(
+        self, path: str, headers: Mapping[str, str] | None = None, content: bytes | None = None
+    ) -> AsyncIterator[httpx.Response]:
+        """One answer that goes on; nothing is tried again here. Read it to its end, so that its connection is used
+        again. Raises RouteMissing where a server does not know what to do with ``content``."""
         timeout = httpx.Timeout(READ, connect=CONNECT)
-        given = {"Accept": "text/event-stream", "Accept-Encoding": "identity", **headers}
-        async with self._http.stream("GET", path, headers=given, timeout=timeout) as response:
-            if response.is_error:
-                await response.aread()
-                self._check(response)
-            yield response
+        given = {"Accept": "text/event-stream", "Accept-Encoding": "identity", **(headers or {})}
+        method = "GET" if content is None else "POST"
+        if content is not None:
+            given["Content-Type"] = "application/json"
+        async with self._streams.one() as http:
+            stream = http.stream(method, path, headers=given, content=content, timeout=timeout)
+            async with stream as response:
+                if response.is_error:
+                    await response.aread()
+                    if content is not None:
+                        _check_route(response)
+                    self._check(response)
+                self.reach.answered()
+                yield response
+
+    async def attempt(self, path: str, content: bytes, *, may_be_missing: bool = False) -> httpx.Response:
+        """Posts something once. Raises httpx.TransportError, what the server says is wrong, and RouteMissing where an
+        older server may not have the path."""
+        async with self._calls.one() as http:
+            response = await http.post(path, content=content, headers={"Content-Type": "application/json"})
+        if may_be_missing:
+            _check_route(response)
+        self._check(response)
+        return response
 
     async def _ask(
         self,
@@ -108,26 +203,25 @@ class Transport:
         path: str,
         query: Query | None,
         content: bytes | None,
-        read: float,
         *,
         repeatable: bool,
         key: str | None = None,
+        read: float | None = None,
+        connections: Connections | None = None,
     ) -> httpx.Response:
-        retries = Retries(self.url, self.patience)
+        """``read``: seconds that an answer may take."""
+        retries = self.retries()
         headers = {"Content-Type": "application/json"} if content is not None else {}
         if key is not None:
             headers["Idempotency-Key"] = key
         given = {name: each for name, each in (query or {}).items() if each is not None}
+        timeout = httpx.Timeout(READ if read is None else read, connect=CONNECT)
         while True:
             try:
-                response = await self._http.request(
-                    method,
-                    path,
-                    params=given,
-                    content=content,
-                    headers=headers,
-                    timeout=httpx.Timeout(read, connect=CONNECT),
-                )
+                async with (connections or self._calls).one() as http:
+                    response = await http.request(
+                        method, path, params=given, content=content, headers=headers, timeout=timeout
+                    )
                 self._check(response)
             except httpx.TransportError as error:
                 if not repeatable and not isinstance(error, UNSENT):
@@ -140,10 +234,14 @@ class Transport:
             else:
                 return response
 
+    def retries(self) -> Retries:
+        return Retries(self.url, self.patience, self.reach)
+
     # -- answers ----------------------------------------------------------------------------------------------
 
     def _check(self, response: httpx.Response) -> None:
         if not response.is_error:
+            self.reach.answered()
             self.patience = max(self.patience, self.loyalty)
             return
         problem = read_problem(response.content)
@@ -155,7 +253,7 @@ class Transport:
             )
         raise NotThisServer(self._strange(response, f"it answered {response.status_code}"))
 
-    def _read(self, response: httpx.Response, kind: type[T]) -> T:
+    def read(self, response: httpx.Response, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(response.content or b"null", type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -174,12 +272,39 @@ def own_key() -> str:
     return f"client-{uuid4().hex}"
 
 
+class Reach:
+    """Calls that found no server. One of them tries again soon, the others when that one was answered or their own
+    pauses are over."""
+
+    def __init__(self) -> None:
+        self._answered = asyncio.Event()
+        self._is_probed = False
+
+    def answered(self) -> None:
+        """The server is there: whoever waits for it goes on."""
+        self._answered.set()
+        self._answered = asyncio.Event()
+
+    async def pause(self, seconds: float) -> None:
+        if not self._is_probed:
+            self._is_probed = True
+            try:
+                await asyncio.sleep(min(seconds, LONGEST_PROBE_PAUSE))
+            finally:
+                self._is_probed = False
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._answered.wait()
+
+
 class Retries:
     """When to try again, and when to give up."""
 
-    def __init__(self, url: str, patience: float) -> None:
+    def __init__(self, url: str, patience: float, reach: Reach) -> None:
         self.url = url
         self.patience = patience
+        self._reach = reach
         self._pause = FIRST_PAUSE
         self._until = time.monotonic() + patience
 
@@ -188,21 +313,40 @@ class Retries:
         self._pause = FIRST_PAUSE
         self._until = time.monotonic() + self.patience
 
-    async def pause(self, error: Exception) -> None:
-        """Raises where patience is over."""
+    def next_pause(self, error: Exception) -> float:
+        """Seconds; raises where patience is over."""
         wanted = error.after if isinstance(error, TooManyRequests) else 0.0
         pause = max(self._pause * random.uniform(0.5, 1.0), wanted)  # noqa: S311 - spreads load, guards nothing
         if time.monotonic() + pause > self._until:
             raise (error if isinstance(error, DalSegnoError) else self.gone(error)) from None
-        await asyncio.sleep(pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        return pause
+
+    def is_over(self, now: float) -> bool:
+        return now > self._until
+
+    async def pause(self, error: Exception) -> None:
+        """Raises where patience is over."""
+        await self.pause_for(self.next_pause(error), error)
+
+    async def pause_for(self, seconds: float, error: Exception) -> None:
+        """Not longer than until the server is back, where it was not there."""
+        if isinstance(error, httpx.TransportError | ServerUnreachable):
+            await self._reach.pause(seconds)
+        else:
+            await asyncio.sleep(seconds)
 
     def gone(self, error: Exception) -> ServerUnreachable:
         said = str(error) or type(error).__name__
         return ServerUnreachable(f"the server at {self.url} cannot be reached: {said}")
 
 
-def _checked(url: str) -> str:
+def _check_route(response: httpx.Response) -> None:
+    if response.status_code in MISSING:
+        raise RouteMissing(f"there is no {response.request.method} {response.request.url.path}")
+
+
+def checked_url(url: str) -> str:
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:

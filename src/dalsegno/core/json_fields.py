@@ -8,7 +8,7 @@ that again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ from dalsegno.errors import BadRequest, InvalidInput, LimitExceeded, NotJson
 
 MOST_UNKNOWN: Final = 200
 """Unknown fields whose names are kept; a refusal lists fewer."""
+MOST_ITEMS: Final = 1000
+"""Objects of a list that are read; one more shows that there are too many."""
 PLAIN_BYTES: Final = 1024 * 1024
 """What the fields that are not kept may take together, texts aside, where they come from another process."""
 
@@ -41,6 +43,8 @@ class Shape(Struct, frozen=True):
     rest: str | None = None
     """Where all fields but ``apart``, known or not, are kept as one document."""
     apart: tuple[str, ...] = ()
+    items: dict[str, Shape] = {}
+    """Lists of objects, each of which is read by a shape of its own. These have no items, members or rest."""
 
 
 class Unreadable(ValueError):
@@ -53,6 +57,10 @@ def read_fields(body: bytes, shape: Shape) -> Any:
     Raises json.JSONDecodeError, Unreadable, RecursionError; and NotJson for a value that JSON cannot carry.
     """
     found, is_strict = _parsed(body)
+    return _read_object(found, shape, is_strict=is_strict)
+
+
+def _read_object(found: Any, shape: Shape, *, is_strict: bool) -> Any:
     if not isinstance(found, dict):
         return _hollow(found)
     fields = {
@@ -77,6 +85,9 @@ def _field(name: str, value: Any, shape: Shape, *, is_strict: bool) -> Any:
     if name in shape.members and isinstance(value, dict):
         what = shape.members[name]
         return {each: _kept(own, what % each, is_strict=is_strict) for each, own in value.items()}
+    if name in shape.items and isinstance(value, list):
+        own = shape.items[name]
+        return [_read_object(each, own, is_strict=is_strict) for each in value[: MOST_ITEMS + 1]]
     return value if shape.rest is None else _hollow(value)
 
 
@@ -173,8 +184,10 @@ def packed_fields(body: bytes, shape: Shape) -> dict[str, Any]:
         return {"plain": found}
     kept = {name: value for name, value in found.items() if isinstance(value, Raw)}
     members = {name: each for name, each in found.items() if name in shape.members and isinstance(each, dict)}
-    plain = {name: value for name, value in found.items() if name not in kept and name not in members}
-    _refuse_much(plain)
+    items = {name: each for name, each in found.items() if name in shape.items and isinstance(each, list)}
+    plain = {name: found[name] for name in found.keys() - kept.keys() - members.keys() - items.keys()}
+    packed_items = {name: [_packed_item(each) for each in value] for name, value in items.items()}
+    _refuse_much([plain, *(each[0] for value in packed_items.values() for each in value)])
     return {
         "plain": plain,
         "kept": {name: bytes(value) for name, value in kept.items()},
@@ -182,13 +195,26 @@ def packed_fields(body: bytes, shape: Shape) -> dict[str, Any]:
             name: {each: None if own is None else bytes(own) for each, own in value.items()}
             for name, value in members.items()
         },
+        "items": packed_items,
     }
 
 
-def _refuse_much(plain: Mapping[str, Any]) -> None:
+def _packed_item(item: Any) -> tuple[Any, dict[str, bytes]]:
+    """Its plain fields, and those that are kept. What is no object has no fields."""
+    if not isinstance(item, dict):
+        return item, {}
+    kept = {name: bytes(value) for name, value in item.items() if isinstance(value, Raw)}
+    return {name: value for name, value in item.items() if name not in kept}, kept
+
+
+def _unpacked_item(plain: Any, kept: Mapping[str, bytes]) -> Any:
+    return {**plain, **{name: Raw(raw) for name, raw in kept.items()}} if isinstance(plain, dict) else plain
+
+
+def _refuse_much(objects: Sequence[Any]) -> None:
     try:
-        size = len(_encode({name: value for name, value in plain.items() if not isinstance(value, str)}))
-        _encode(plain)
+        size = len(_encode([_without_texts(each) for each in objects]))
+        _encode(objects)
     except UnicodeEncodeError:
         raise NotJson("the body is not JSON: it holds a character that is not valid Unicode") from None
     except OverflowError:
@@ -197,6 +223,12 @@ def _refuse_much(plain: Mapping[str, Any]) -> None:
         raise LimitExceeded(
             f"the fields of the body, without the data of users, take more than {PLAIN_BYTES:,} bytes"
         )
+
+
+def _without_texts(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: each for name, each in value.items() if not isinstance(each, str)}
 
 
 def unpacked_fields(reply: Mapping[str, Any]) -> Any:
@@ -214,4 +246,7 @@ def unpacked_fields(reply: Mapping[str, Any]) -> Any:
         name: {each: None if own is None else Raw(own) for each, own in value.items()}
         for name, value in reply["members"].items()
     }
-    return {**reply["plain"], **{name: Raw(raw) for name, raw in reply["kept"].items()}, **members}
+    items = {
+        name: [_unpacked_item(plain, kept) for plain, kept in value] for name, value in reply["items"].items()
+    }
+    return {**reply["plain"], **{name: Raw(raw) for name, raw in reply["kept"].items()}, **members, **items}

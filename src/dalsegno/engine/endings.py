@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 from itertools import islice
 from typing import Literal, TypeVar
 
@@ -132,6 +134,41 @@ class Endings:
         finally:
             self._forget(execution, waiter)
 
+    @asynccontextmanager
+    async def watch(self, executions: Iterable[str]) -> AsyncIterator[EndingWatch]:
+        """Waits for many together: one query tells which of them have ended already or do not exist."""
+        if self._closed:
+            raise _stopped()
+        watch = EndingWatch()
+        waiters = {execution: watch.waiter(execution) for execution in executions}
+        for execution, waiter in waiters.items():
+            self._waiters.setdefault(execution, []).append(waiter)
+        self.waiting()
+        try:
+            await self._tell_ended({each: own for each, own in waiters.items() if each not in self._running})
+            if not is_under_way(self._watch):
+                self._watch = in_background(self._watch_others())
+            yield watch
+        finally:
+            for execution, waiter in waiters.items():
+                self._forget(execution, waiter)
+
+    async def _tell_ended(self, waiters: Mapping[str, _Waiter]) -> None:
+        """Tells these waiters alone what has ended and what does not exist."""
+        asked = [execution for execution, waiter in waiters.items() if not waiter.future.done()]
+        for first in range(0, len(asked), MOST_ASKED):
+            chunk = asked[first : first + MOST_ASKED]
+            states = await self.archive.states(chunk)
+            for execution in chunk:
+                future, state = waiters[execution].future, states.get(execution)
+                if future.done():
+                    continue
+                if state is None:
+                    future.set_exception(nothing(execution))
+                elif state in ENDED:
+                    future.set_result(None)
+        await asyncio.sleep(0)  # the watch has noted them then
+
     async def close(self) -> None:
         """Whoever still waits is told that nobody will tell him here."""
         self._closed = True
@@ -226,6 +263,35 @@ class Endings:
         for execution in asked:
             self._waiters[execution] = self._waiters.pop(execution)
         return asked
+
+
+class EndingWatch:
+    """Executions that one caller waits for together: which of them have ended, not how."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, Exception | None] = {}
+        self._changed = asyncio.Event()
+
+    def waiter(self, execution: str) -> _Waiter:
+        made = _Waiter(wants_ending=False)
+        made.future.add_done_callback(partial(self._note, execution))
+        return made
+
+    def _note(self, execution: str, waiter: asyncio.Future[Ending | None]) -> None:
+        if not waiter.cancelled():
+            error = waiter.exception()
+            self._told[execution] = error if isinstance(error, Exception) else None
+            self._changed.set()
+
+    async def next(self, timeout: float) -> dict[str, Exception | None]:  # noqa: ASYNC109 - as users know it
+        """Those that ended since the last call, each with what makes waiting for it futile, if something does. Empty if
+        there are none in that time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()
+        self._changed.clear()
+        told, self._told = self._told, {}
+        return told
 
 
 def ending_in(transition: Transition) -> Ending | None:

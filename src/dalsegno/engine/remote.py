@@ -68,12 +68,16 @@ class Orchestrator:
         return await self._answers.settle(id, fence, answer, by)
 
     async def heartbeat(
-        self, worker: str, tasks: Sequence[tuple[str, int]], by: Claimant = ANYONE
+        self,
+        worker: str,
+        tasks: Sequence[tuple[str, int]],
+        by: Claimant = ANYONE,
+        dropped: Sequence[tuple[str, int]] = (),
     ) -> list[str]:
-        """Keeps the named tasks; those that are lost are returned. Whatever else the worker was given some time ago it
-        does not know of: that goes back."""
+        """Keeps the named tasks; those that are lost are returned. Those that it has dropped go back at once. Whatever
+        else the worker was given some time ago it does not know of: that goes back."""
         self._presence.watch()
-        return await self._presence.heartbeat(worker, tasks, by)
+        return await self._presence.heartbeat(worker, tasks, by, dropped)
 
     async def stop(self) -> None:
         """Tasks stay with their workers, which go on with the next server; calls that wait have ended before."""

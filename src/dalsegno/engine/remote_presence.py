@@ -39,13 +39,18 @@ class Presence:
     # -- speaking ---------------------------------------------------------------------------------------------
 
     async def heartbeat(
-        self, worker: str, tasks: Sequence[tuple[str, int]], by: Claimant = ANYONE
+        self,
+        worker: str,
+        tasks: Sequence[tuple[str, int]],
+        by: Claimant = ANYONE,
+        dropped: Sequence[tuple[str, int]] = (),
     ) -> list[str]:
         """Keeps the named tasks; those that are lost are returned, and those that another worker was given: who names
-        them keeps nobody's work but its own. Whatever else the worker was given some time ago it does not know of:
-        that goes back."""
+        them keeps nobody's work but its own. Those that it has dropped go back at once; whatever else it was given some
+        time ago it does not know of, and that goes back, too."""
         now = self.ledger.now()
         session = self.sessions.of(worker, now, by.key)
+        await self._take_back(worker, dropped, by)
         lost, owners = [], {session.name}
         for task, fence in tasks:
             held = await self._still_held(task, fence)
@@ -64,6 +69,11 @@ class Presence:
         for owner in owners:
             await self.custody.renew(session, owner)
         return [*lost, *await self._ended(tasks, lost)]
+
+    async def _take_back(self, worker: str, dropped: Sequence[tuple[str, int]], by: Claimant) -> None:
+        found = [await self._still_held(task, fence) for task, fence in dropped]
+        own = [held for held in found if held is not None and _is_held_by(held, worker, by)]
+        await self.custody.give_back([held for held in own if held.settling is None])
 
     async def _still_held(self, id: str, fence: int) -> Held | None:
         execution, token = parts_of(id)

@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dalsegno.errors import Unavailable
@@ -15,6 +17,17 @@ from dalsegno.model.transition import Outcome, Transition
 
 Work = Callable[[Any], object]
 """Statements on the store's own connection, which it is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallerConnection:
+    """The driver's own connection of a caller, in whose transaction an execution is started."""
+
+    driver: Any
+    loop: AbstractEventLoop | None = None
+    """On which its statements must be awaited; None for one that needs no loop, or knows its own."""
+    begins_late: bool = False
+    """The caller has begun a transaction of which the driver learns with the first statement that writes."""
 
 
 class WorkFailed(Exception):
@@ -53,6 +66,6 @@ class Transactions(Protocol):
 
     async def open(self, work: Sequence[Work] = ()) -> StepTransaction: ...
 
-    async def start(self, connection: Any, transition: Transition) -> Outcome:
+    async def start(self, connection: CallerConnection, transition: Transition) -> Outcome:
         """Applies the start of an execution in a transaction that the caller has begun on a connection of its own, and
         ends or undoes as it likes."""

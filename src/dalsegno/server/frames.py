@@ -22,4 +22,9 @@ def event_frame(event: Event) -> bytes:
 
 def frame(kind: str, data: Any) -> bytes:
     """An event without a number: it does not change where a stream goes on."""
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), msgspec.json.encode(data))
+    return frame_of(kind, msgspec.json.encode(data))
+
+
+def frame_of(kind: str, text: bytes) -> bytes:
+    """The same of JSON that is written already."""
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), text)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from dalsegno.core.json_fields import Shape, read_fields, unpacked_fields
 from dalsegno.engine.offload import Offload
 from dalsegno.job_process import value_of
-from dalsegno.server.schemas.values import Kept, Rest
+from dalsegno.server.schemas.values import Items, Kept, Rest
 
 INLINE_BYTES: Final = 65_536
 """Of a body that is read here: a few milliseconds."""
@@ -53,14 +53,17 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 @cache
 def _shape_of(model: type[BaseModel]) -> Shape:
     kept: dict[str, dict[str, str]] = {"values": {}, "documents": {}, "members": {}}
+    items: dict[str, Shape] = {}
     rest: str | None = None
     apart: tuple[str, ...] = ()
     for name, field in model.model_fields.items():
         for mark in field.metadata:
             if isinstance(mark, Rest):
                 rest, apart = name, mark.apart
+            elif isinstance(mark, Items):
+                items[name] = _shape_of(_models_in(field.annotation)[0])
             elif isinstance(mark, Kept):
                 kept[mark.kind][name] = mark.what
     is_closed = rest is not None or model.model_config.get("extra") == "forbid"
     known = tuple(field.alias or name for name, field in model.model_fields.items() if name != rest)
-    return Shape(**kept, known=known if is_closed else None, rest=rest, apart=apart)
+    return Shape(**kept, known=known if is_closed else None, rest=rest, apart=apart, items=items)

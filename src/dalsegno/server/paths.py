@@ -7,6 +7,8 @@ SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 DEFINITIONS = "/v1/definitions"
 VALIDATE = DEFINITIONS + "/validate"
 """Stores nothing."""
+ENDINGS = "/v1/executions/endings"
+"""Waits for executions whose ids do not fit into a query."""
 HOOKS = "/v1/hooks/"
 """Webhooks come from other systems, which prove themselves by a signature."""
 APPROVAL_PAGES = "/v1/approvals/links/"
@@ -22,6 +24,7 @@ PUBLIC = frozenset(("/", "/docs", "/v1/openapi.json", "/v1/errors", "/v1/health/
 PUBLIC_BELOW = (HOOKS, APPROVAL_PAGES, "/docs/", "/v1/errors/")
 NOT_AUDITED = (
     VALIDATE,
+    ENDINGS,
     WORKER_PROTOCOL,  # every claim and heartbeat; what workers did is in the history of executions
 )
 SECRET_BELOW = (APPROVAL_PAGES,)
@@ -52,7 +55,7 @@ def largest_body(method: str, path: str, most: int) -> int:
 
 def may_change(method: str, path: str) -> bool:
     """Whether the call may have done something when it was not answered."""
-    return is_hook(path) or (method not in SAFE and path != VALIDATE)
+    return is_hook(path) or (method not in SAFE and path not in (VALIDATE, ENDINGS))
 
 
 def takes_definitions(path: str) -> bool:

@@ -183,8 +183,21 @@ def problem(
     omitted: int = 0,
 ) -> ProblemResponse:
     """``omitted``: findings that there are beyond those given."""
+    body = _document(status, code, detail, findings, execution, most, omitted)
+    return ProblemResponse(body.model_dump(exclude_none=True), status, dict(headers or {}))
+
+
+def _document(
+    status: int,
+    code: str,
+    detail: str,
+    findings: Sequence[Place],
+    execution: str | None,
+    most: int,
+    omitted: int,
+) -> Problem:
     shown = list(findings[:most])
-    body = Problem(
+    return Problem(
         type=f"/v1/errors/{code}",
         title=TITLES.get(status, "The request failed"),
         status=status,
@@ -195,7 +208,6 @@ def problem(
         omitted=(max(len(findings) - most, 0) + omitted) or None,
         execution=execution,
     )
-    return ProblemResponse(body.model_dump(exclude_none=True), status, dict(headers or {}))
 
 
 def _shortened(text: str, longest: int) -> str:
@@ -207,19 +219,29 @@ def status_of(error: DalSegnoError) -> int:
 
 
 def problem_of(error: DalSegnoError) -> ProblemResponse:
-    status = status_of(error)
+    body = document_of(error)
     headers: dict[str, str] = {}
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(error, TooManyRequests):
-        headers["Retry-After"] = str(max(1, math.ceil(error.after)))
-    elif status == 503:
-        headers["Retry-After"] = "1"
+    if (after := retry_after(error)) is not None:
+        headers["Retry-After"] = str(after)
+    return ProblemResponse(body.model_dump(exclude_none=True), body.status, headers)
+
+
+def document_of(error: DalSegnoError) -> Problem:
+    """The problem document of an error, without a response around it."""
     execution = error.execution if isinstance(error, OutcomeUnknown) else None
     listed = _places(error)
     found = getattr(error, "findings", ())
     omitted = len(found) - len(listed) if listed else 0
-    return problem(status, error.code, str(error), listed, headers, execution, omitted=omitted)
+    return _document(status_of(error), error.code, str(error), listed, execution, MOST_PLACES, omitted)
+
+
+def retry_after(error: DalSegnoError) -> int | None:
+    """Seconds after which another attempt is worthwhile; None where it is not."""
+    if isinstance(error, TooManyRequests):
+        return max(1, math.ceil(error.after))
+    return 1 if status_of(error) == 503 else None
 
 
 def _places(error: DalSegnoError) -> list[Place]:
@@ -331,11 +353,13 @@ def _methods_of(request: Request) -> list[str]:
 
 
 async def _unexpected(request: Request, error: Exception) -> ProblemResponse:
+    return problem_of(internal_error(f"{request.method} {_path_of(request)}", error))
+
+
+def internal_error(call: str, error: Exception) -> InternalError:
     """A bug of ours: its text stays in the log, because it may hold anything."""
-    logger.error("%s %s broke", request.method, _path_of(request), exc_info=error)
-    return problem(
-        500, InternalError.code, "an internal error; the server's log has its traceback. Please report it."
-    )
+    logger.error("%s broke", call, exc_info=error)
+    return InternalError("an internal error; the server's log has its traceback. Please report it.")
 
 
 REFERENCE = {"$ref": "#/components/schemas/Problem"}

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from dalsegno.errors import InvalidInput, OperatorError
+from dalsegno.engine.endings import EndingWatch
+from dalsegno.errors import InvalidInput, NotFound, OperatorError, UsageError
 from dalsegno.model.execution import ExecutionView
 from dalsegno.server.access import Caller
 from dalsegno.server.broadcast import Broadcast
 from dalsegno.server.changes import Change, Changes, Listener
-from dalsegno.server.frames import HEARTBEAT, OPENING, frame
+from dalsegno.server.frames import HEARTBEAT, OPENING, frame, frame_of
 from dalsegno.server.office import Office
+from dalsegno.server.problems import document_of
+from dalsegno.server.replies import PIECE, encode
+from dalsegno.server.schemas.executions import Execution
 
 logger = logging.getLogger("dalsegno.server")
 
 HEARTBEAT_EVERY = 15.0
+READ_AT_ONCE = 16
+"""Ended executions that are read from the store together: their outputs may be large."""
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 """The second one keeps nginx and its kin from holding events back."""
 
@@ -111,6 +118,75 @@ async def execution_stream(
             yield frame("end", {"state": ended.state if ended is not None else None, "last": seen})
     except OperatorError as error:
         logger.warning("the stream of %s is interrupted: %s", view.id, error)
+
+
+async def endings_stream(
+    office: Office, executions: Sequence[str], seconds: float, heartbeat: float = HEARTBEAT_EVERY
+) -> AsyncGenerator[bytes]:
+    """Executions as they end. It ends early like `execution_stream`, and then without its last frame."""
+    yield OPENING
+    unique, until = dict.fromkeys(executions), time.monotonic() + seconds
+    try:
+        async with office.client.endings.watch(unique) as watch:
+            left, told = len(unique), await watch.next(0)
+            is_first = True
+            while True:
+                async for part in _ended_frames(office, told):
+                    yield part
+                left -= len(told)
+                if is_first:
+                    yield frame("checked", {"open": left})
+                    is_first = False
+                remaining = until - time.monotonic()
+                if not left or remaining <= 0:
+                    break
+                told = await _next_endings(office, watch, min(remaining, heartbeat))
+                if office.closing.is_set():
+                    return
+                if not told:
+                    yield HEARTBEAT
+        yield frame("end", {"open": left})
+    except (OperatorError, UsageError) as error:
+        logger.warning("a stream of endings is interrupted: %s", error)
+
+
+async def _next_endings(office: Office, watch: EndingWatch, seconds: float) -> dict[str, Exception | None]:
+    """The next ones; none where the server stops or the time is over."""
+    coming = asyncio.ensure_future(watch.next(seconds))
+    closing = asyncio.ensure_future(office.closing.wait())
+    try:
+        await asyncio.wait((coming, closing), return_when="FIRST_COMPLETED")
+        return coming.result() if coming.done() else {}
+    finally:
+        coming.cancel()
+        closing.cancel()
+
+
+async def _ended_frames(office: Office, told: Mapping[str, Exception | None]) -> AsyncGenerator[bytes]:
+    """Small ones together, large ones in pieces: outputs may be large, and all others wait while one is packed."""
+    waiting = bytearray()
+    for chunk in _chunks(list(told.items())):
+        for text in await asyncio.gather(*(_ended_frame(office, *each) for each in chunk)):
+            waiting += text
+            while len(waiting) >= PIECE:
+                yield bytes(waiting[:PIECE])
+                del waiting[:PIECE]
+    if waiting:
+        yield bytes(waiting)
+
+
+def _chunks(told: Sequence[tuple[str, Exception | None]]) -> Iterator[Sequence[tuple[str, Exception | None]]]:
+    for first in range(0, len(told), READ_AT_ONCE):
+        yield told[first : first + READ_AT_ONCE]
+
+
+async def _ended_frame(office: Office, execution: str, error: Exception | None) -> bytes:
+    try:
+        if error is not None:
+            raise error
+        return frame_of("ended", encode(Execution.of(await office.client.status(execution))))
+    except NotFound as gone:
+        return frame_of("refused", encode({"id": execution, "problem": document_of(gone)}))
 
 
 async def change_stream(

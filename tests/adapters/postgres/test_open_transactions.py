@@ -19,6 +19,7 @@ from dalsegno.model.effect import BeginExecution, CreateExecution
 from dalsegno.model.limits import Allowance
 from dalsegno.model.token import SYSTEM_QUEUE, Lease
 from dalsegno.model.transition import AlreadyApplied, Applied, Deferred, Outcome, ReadyToken, Transition
+from dalsegno.ports.transactions import CallerConnection
 from dalsegno.testing.contract.build import (
     command,
     deadline,
@@ -50,7 +51,7 @@ class Caller:
         return self
 
     async def start(self, transition: Transition) -> Outcome:
-        return await self._transactions.start(self.connection, transition)
+        return await self._transactions.start(CallerConnection(self.connection), transition)
 
     async def commit(self) -> None:
         await self._transaction.commit()

@@ -9,8 +9,15 @@ from weakref import WeakSet
 
 import asyncpg
 
+from dalsegno.adapters.postgres.psycopg_callers import (
+    AsyncPsycopgConnection,
+    PsycopgConnection,
+    check_psycopg,
+    is_psycopg,
+)
 from dalsegno.adapters.postgres.store import Connection, PostgresStore
 from dalsegno.errors import UsageError
+from dalsegno.ports.transactions import CallerConnection
 
 T = TypeVar("T")
 
@@ -28,8 +35,14 @@ transaction."""
 
 
 def check_form(connection: Any) -> None:
+    if is_psycopg(connection):
+        check_psycopg(connection)
+        return
     if not isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
-        raise UsageError("a start in your own transaction takes a connection of asyncpg")
+        raise UsageError(
+            f"a start in your own transaction takes a connection of asyncpg, psycopg 3, SQLAlchemy (with one of these) "
+            f"or Django (with psycopg 3), not {type(connection).__module__}.{type(connection).__qualname__}"
+        )
     if not connection.is_in_transaction():
         raise UsageError(
             "begin a transaction on the connection first: `async with connection.transaction():`"
@@ -54,9 +67,15 @@ class ConnectionElsewhere:
         return await _run_on(self._loop, self._connection.execute(query, *parameters))
 
 
-async def usable_here(connection: Connection) -> Connection:
+async def usable_here(given: CallerConnection) -> Connection:
     """The connection, for statements from the loop that runs here."""
-    loop = connection._loop  # noqa: SLF001 - asyncpg does not tell it in any other way
+    connection, loop = given.driver, given.loop
+    if is_psycopg(connection):
+        if loop is None:
+            return PsycopgConnection(connection)
+        connection = AsyncPsycopgConnection(connection)
+    else:
+        loop = connection._loop  # noqa: SLF001 - asyncpg does not tell it in any other way
     if loop is asyncio.get_running_loop():
         return connection
     await _expect_answer(loop)

@@ -30,7 +30,7 @@ from dalsegno.core.settlement import settle
 from dalsegno.errors import Unavailable
 from dalsegno.model.transition import Applied, Outcome, Transition
 from dalsegno.ports.node import NodeError
-from dalsegno.ports.transactions import Work, WorkFailed
+from dalsegno.ports.transactions import CallerConnection, Work, WorkFailed
 
 MOST_OPEN = 8
 """Connections for tasks that work in transactions; further ones wait for one of them."""
@@ -67,11 +67,11 @@ class PostgresTransactions:
                 raise
         return PostgresStepTransaction(self._commits, pool, connection, transaction, began)
 
-    async def start(self, connection: Any, transition: Transition) -> Outcome:
-        check_form(connection)
+    async def start(self, connection: CallerConnection, transition: Transition) -> Outcome:
+        check_form(connection.driver)
         usable = await usable_here(connection)
         with driver_errors():
-            await self._same_database.expect(connection, usable)
+            await self._same_database.expect(connection.driver, usable)
             async with _our_session(usable):
                 tx = Transaction(usable)
                 outcome = await settle_within(self._commits, tx, transition, of_caller=True)

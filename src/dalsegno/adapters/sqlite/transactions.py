@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from dalsegno.adapters.sqlite.migration import own_tables
 from dalsegno.adapters.sqlite.store import SqliteStore
@@ -13,7 +12,7 @@ from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
 from dalsegno.core.settlement import settle
 from dalsegno.errors import UsageError
 from dalsegno.model.transition import Applied, Outcome, Transition
-from dalsegno.ports.transactions import Work, WorkFailed
+from dalsegno.ports.transactions import CallerConnection, Work, WorkFailed
 
 WRITING = frozenset(
     (
@@ -36,13 +35,17 @@ class SqliteTransactions:
     async def open(self, work: Sequence[Work] = ()) -> SqliteStepTransaction:
         return SqliteStepTransaction(self._store, work)
 
-    async def start(self, connection: Any, transition: Transition) -> Outcome:
-        if not isinstance(connection, sqlite3.Connection):
+    async def start(self, connection: CallerConnection, transition: Transition) -> Outcome:
+        driver = connection.driver
+        if not isinstance(driver, sqlite3.Connection):
             raise UsageError(
-                "a start in your own transaction takes a sqlite3.Connection to the file of the store"
+                "a start in your own transaction takes a sqlite3.Connection to the file of the store, or one of "
+                f"SQLAlchemy (sqlite+pysqlite) or Django, not {type(driver).__module__}.{type(driver).__qualname__}"
             )
         try:
-            return self._start(connection, transition)
+            if connection.begins_late and not driver.in_transaction:
+                driver.execute("BEGIN IMMEDIATE")
+            return self._start(driver, transition)
         except sqlite3.ProgrammingError as error:
             raise UsageError(
                 f"the connection cannot be used here ({error}); open it with check_same_thread=False"

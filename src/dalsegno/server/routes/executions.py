@@ -6,15 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response, status
 
-from dalsegno.engine.repeats import check_same_start
-from dalsegno.engine.starting import StartOptions
 from dalsegno.errors import InvalidInput
-from dalsegno.model.definition import VERSION_SIGN, Version, parse_target, read_version
 from dalsegno.model.ids import repeated_execution_id
 from dalsegno.server import deadlines
 from dalsegno.server.access import Caller, caller_of, needs
 from dalsegno.server.filters import AskedFilter, cursor_after, place_at
-from dalsegno.server.inline import counted_options, create_planned, start_inline
+from dalsegno.server.inline import start_inline
 from dalsegno.server.large_values import is_large, outline, whole, with_results
 from dalsegno.server.office import Office, TheOffice
 from dalsegno.server.pages import Cursor, Limit, Page
@@ -23,6 +20,8 @@ from dalsegno.server.replies import streamed_object
 from dalsegno.server.route import Route
 from dalsegno.server.schemas.executions import (
     EXAMPLE_ID,
+    BatchReply,
+    BatchRequest,
     CancelRequest,
     EventInfo,
     EventPage,
@@ -36,8 +35,9 @@ from dalsegno.server.schemas.executions import (
     WaitInfo,
     Why,
 )
+from dalsegno.server.starts import options_of, plan_of, run_batch, start_named
 from dalsegno.server.stream import check_seen
-from dalsegno.server.tracing import TraceParent, traced
+from dalsegno.server.tracing import TraceParent
 
 router = APIRouter(prefix="/executions", tags=["executions"], route_class=Route)
 
@@ -63,47 +63,29 @@ async def start(
 ) -> Execution:
     """Starts a workflow. With a key that was used before for it, that execution is returned (200 instead of 201); with
     such a key and another input, definition, version or delay nothing is done (409)."""
-    client, caller = office.client, caller_of(http)
-    name, version = _target(request)
+    caller = caller_of(http)
+    options = options_of(request, one_key(idempotency_key, request.idempotency_key), traceparent)
+    if request.definition is None:
+        return await answer_for(office, await start_named(office, caller, request, options), response)
+    if request.workflow is not None:
+        raise InvalidInput("/body: give either 'workflow' or 'definition'")
+    if request.version is not None:
+        raise InvalidInput("/body/version: 'definition' is a version of its own; leave 'version' away")
     office.usage.count_starts(caller)
-    options = StartOptions(
-        version,
-        one_key(idempotency_key, request.idempotency_key),
-        traced(request.tags, traceparent),
-        request.priority,
-        request.delay,
-        request.start_at,
-    )
-    plan = client.pending.planned if request.pending else client.launcher.planned
-    if request.definition is not None:
-        started = await start_inline(office, caller, request.definition, request.input, options, plan)
-        return await answer_for(office, started, response)
-    program = await client.definitions.by_name(name, version)
-    options = await counted_options(office, caller, name, options)
-    started = await create_planned(office, program, request.input, options, plan)
-    if not started.is_new:
-        await check_same_start(client, await client.status(started.execution), request.input, options)
+    plan = plan_of(office, request)
+    started = await start_inline(office, caller, request.definition, request.input, options, plan)
     return await answer_for(office, started, response)
 
 
-def _target(request: StartRequest) -> tuple[str, Version]:
-    """Which workflow, and which of its versions; raises InvalidInput where the request says two things at once."""
-    if request.definition is not None:
-        if request.workflow is not None:
-            raise InvalidInput("/body: give either 'workflow' or 'definition'")
-        if request.version is not None:
-            raise InvalidInput("/body/version: 'definition' is a version of its own; leave 'version' away")
-        return "", None
-    if request.workflow is None:
-        raise InvalidInput("/body/workflow: name the workflow to start, or give its 'definition'")
-    name, named = parse_target(request.workflow)
-    version = read_version(request.version)
-    if VERSION_SIGN in request.workflow and request.version is not None and named != version:
-        raise InvalidInput(
-            f"/body/version: 'workflow' names {request.workflow[:300]!r}, and 'version' {request.version!r};"
-            " name the version in one of them"
-        )
-    return name, version if named is None else named
+@router.post("/batch", operation_id="start_executions", dependencies=[needs("run")])
+async def start_batch(
+    office: TheOffice, request: BatchRequest, http: Request, traceparent: TraceParent = None
+) -> BatchReply:
+    """Starts up to 1,000 workflows in one call. Each start is done or refused for itself, and `results` has their
+    outcomes in the same order; a body that is malformed is refused as a whole (422), and nothing is done. Every start
+    counts for the key's quotas. Give each start an `idempotency_key`: then a batch that got no reply is sent again as
+    it was, and nothing is started twice."""
+    return BatchReply(results=await run_batch(office, caller_of(http), request.starts, traceparent))
 
 
 @router.get("", operation_id="list_executions", dependencies=[needs("read")])

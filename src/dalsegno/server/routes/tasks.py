@@ -53,11 +53,12 @@ async def claim(office: TheOffice, asked: ClaimRequest, request: Request) -> Cla
 
 @router.post("/heartbeat", operation_id="heartbeat_tasks", dependencies=[needs("worker")])
 async def heartbeat(office: TheOffice, asked: HeartbeatRequest, request: Request) -> HeartbeatReply:
-    """Keeps the tasks that the worker names. It is told which of them are not its own any more, or never were: a worker
-    has only the tasks that it claimed with the same key."""
+    """Keeps the tasks that the worker names, and takes back those that it has dropped. It is told which of the named
+    ones are not its own any more, or never were: a worker has only the tasks that it claimed with the same key."""
     orchestrator = orchestrator_of(office)
     named = [(each.id, each.fence) for each in asked.tasks]
-    lost = await orchestrator.heartbeat(asked.worker, named, claimant_of(request))
+    dropped = [(each.id, each.fence) for each in asked.dropped]
+    lost = await orchestrator.heartbeat(asked.worker, named, claimant_of(request), dropped)
     return HeartbeatReply(lost=lost, lease_seconds=orchestrator.settings.lease)
 
 

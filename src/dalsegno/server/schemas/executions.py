@@ -10,13 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dalsegno.core.begun import Begun
 from dalsegno.core.diagnosis import Wait
+from dalsegno.core.json_fields import MOST_ITEMS
 from dalsegno.core.summary import NodeSummary
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionState, ExecutionView, NewExecution
+from dalsegno.server.problems import Problem
 from dalsegno.server.schemas.values import (
     Asked,
     Delay,
     Input,
+    Items,
     Kept,
     OrRaw,
     Tags,
@@ -35,29 +38,16 @@ else:
     ]
 """A graph document, unread, or a text."""
 
+MOST_AWAITED = 10_000
+"""Executions that one call waits for."""
 EXAMPLE_ID = "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4"
 
 
-class StartRequest(Asked, BaseModel):
-    """``workflow`` names a deployed one; ``definition`` gives one in the same call instead."""
+class StartFields(Asked, BaseModel):
+    """What every start may say beside what it starts."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "example": {"workflow": "checkout@stable", "input": {"order": 42}, "tags": {"env": "prod"}}
-        },
-    )
-
-    workflow: str | None = Field(
-        default=None, max_length=300, description="`checkout`, `checkout@3` or `checkout@stable`."
-    )
     version: int | str | None = Field(
         default=None, description="A number or an alias, if `workflow` names none."
-    )
-    definition: Definition = Field(
-        default=None,
-        description="A graph document as an object, or the text of a script (or of a graph in YAML), deployed and "
-        "started at once.",
     )
     input: Input = None
     idempotency_key: str | None = Field(
@@ -76,6 +66,80 @@ class StartRequest(Asked, BaseModel):
     pending: bool = Field(
         default=False, description="Submit it: checked and created now, PENDING until it is triggered."
     )
+
+
+class StartRequest(StartFields):
+    """``workflow`` names a deployed one; ``definition`` gives one in the same call instead."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"workflow": "checkout@stable", "input": {"order": 42}, "tags": {"env": "prod"}}
+        },
+    )
+
+    workflow: str | None = Field(
+        default=None, max_length=300, description="`checkout`, `checkout@3` or `checkout@stable`."
+    )
+    definition: Definition = Field(
+        default=None,
+        description="A graph document as an object, or the text of a script (or of a graph in YAML), deployed and "
+        "started at once.",
+    )
+
+
+class BatchStart(StartFields):
+    """One start of several."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    workflow: str = Field(max_length=300, description="`checkout`, `checkout@3` or `checkout@stable`.")
+
+
+class BatchRequest(Asked, BaseModel):
+    """Starts in one call, each for itself."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "starts": [
+                    {"workflow": "checkout", "input": {"order": 1}, "idempotency_key": "order-1"},
+                    {"workflow": "checkout", "input": {"order": 2}, "idempotency_key": "order-2"},
+                ]
+            }
+        },
+    )
+
+    starts: Annotated[list[BatchStart], Items()] = Field(min_length=1, max_length=MOST_ITEMS)
+
+
+class BatchResult(BaseModel):
+    """What one start led to: an execution, or the reason why there is none."""
+
+    id: str | None = Field(default=None, examples=[EXAMPLE_ID])
+    new: bool | None = Field(
+        default=None, description="False where a start with the same key made it before."
+    )
+    problem: Problem | None = Field(default=None, description="As the reply to a single start.")
+    retry_after: float | None = Field(
+        default=None, description="Seconds after which another attempt is worthwhile."
+    )
+
+
+class BatchReply(BaseModel):
+    results: list[BatchResult] = Field(description="In the order of `starts`.")
+
+
+class EndingsRequest(Asked, BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"executions": [EXAMPLE_ID], "seconds": 60}}
+    )
+
+    executions: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
+        min_length=1, max_length=MOST_AWAITED
+    )
+    seconds: float = Field(default=60, ge=0, le=600, description="After which the stream ends at the latest.")
 
 
 class ExecutionInfo(BaseModel):

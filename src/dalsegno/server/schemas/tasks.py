@@ -212,6 +212,11 @@ class HeartbeatRequest(Asked, BaseModel):
 
     worker: WorkerName
     tasks: list[HeldTask] = Field(default=[], max_length=1000)
+    dropped: list[HeldTask] = Field(
+        default=[],
+        max_length=1000,
+        description="Handed back: they go to other workers at once, and no loss is counted.",
+    )
 
 
 class HeartbeatReply(BaseModel):

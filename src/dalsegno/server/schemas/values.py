@@ -36,6 +36,11 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
+class Items:
+    """Marks a list of objects whose own fields stay JSON where their model says so."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rest:
     """Marks the field that gets the whole body as one document, without the fields ``apart``."""
 
