@@ -39,7 +39,8 @@ def schema() -> sqlite3.Connection:
 
 def parameters(statement: str) -> dict[str, None] | list[None]:
     names = re.findall(r":(\w+)", statement)
-    return dict.fromkeys(names) if names else [None] * statement.count("?")
+    numbers = [int(number) for number in re.findall(r"\?(\d+)", statement)]
+    return dict.fromkeys(names) if names else [None] * (max(numbers) if numbers else statement.count("?"))
 
 
 @pytest.mark.parametrize("name", sorted(SQL.keys() - {"raw.table"}))
