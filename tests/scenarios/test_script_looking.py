@@ -67,7 +67,7 @@ def test_why_and_picture_of_a_paused_a_cleaning_and_an_ended_script(stage: Stage
     handle.resume()
     handle.cancel()
     stage.until_event(handle, "Suspended", "signal b")
-    assert _kinds(handle) == ["signal", "deadline"]
+    assert _kinds(handle) == ["cleanup", "signal"]
     handle.signal("b")
     stage.end_of(handle)
     assert (handle.why(), handle.picture()) == ([], None)
