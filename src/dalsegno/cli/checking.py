@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from rich.markup import escape
 
 from dalsegno.app import App
@@ -13,9 +14,11 @@ from dalsegno.cli.deploying import check_tasks, compile_document
 from dalsegno.cli.documents import Document, read_document
 from dalsegno.cli.findings import show_findings
 from dalsegno.cli.modules import PYTHON, workflows_in
+from dalsegno.cli.opening import make_app, opened
 from dalsegno.cli.output import several, signs_for, stdout
-from dalsegno.cli.problems import InvalidDocument, UnfitFunction
+from dalsegno.cli.problems import InvalidDocument, Refusal, UnfitFunction
 from dalsegno.cli.scripts import check_script
+from dalsegno.engine.unfinished_versions import LackingVersion, lacking_versions
 from dalsegno.lang.python import UnsupportedPython
 
 
@@ -69,17 +72,31 @@ def _script(document: Document, app: App, tasks: bool) -> Check:
     return Check(document.file, checked.valid, checked.name, "script", size, checked.findings)
 
 
-def valid_or_not(checks: Sequence[Check]) -> dict[str, Any]:
-    """One object over all files; every finding says which file it is about."""
+async def lacking_here(files: Sequence[str], store: str | None, app: str | None) -> list[LackingVersion]:
+    """What executions in flight need and the program does not have: that of ``app``, or of the first Python file."""
+    program = app or next((file for file in files if file.endswith(PYTHON)), None)
+    if program is None:
+        raise Refusal(
+            "--against-live compares a program with a store, and there is none", "Name it with --app."
+        )
+    made = make_app(store, program)
+    async with opened(made) as client:
+        return await lacking_versions(client, made.workflows)
+
+
+def valid_or_not(checks: Sequence[Check], lacking: Sequence[LackingVersion] | None = None) -> dict[str, Any]:
+    """One object over all files; every finding says which file it is about. ``lacking``: where that was looked at."""
     findings = [{"file": check.file, **finding} for check in checks for finding in check.findings]
     told: dict[str, Any] = {
-        "valid": all(check.valid for check in checks),
+        "valid": all(check.valid for check in checks) and not lacking,
         "files": [
             {"file": check.file, "kind": check.kind, "valid": check.valid, "name": check.name}
             for check in checks
         ],
         "findings": findings,
     }
+    if lacking is not None:
+        told["lacking"] = [{**msgspec.structs.asdict(each), "message": each.sentence} for each in lacking]
     bad = [check.file for check in checks if not check.valid]
     if bad:
         told["error"] = {"code": InvalidDocument.code, "message": f"not valid: {', '.join(bad)}"}
@@ -101,6 +118,13 @@ def print_checks(checks: Sequence[Check]) -> None:
             sign = escape(signs.states["FAILED"])
             console.print(f"[red]{sign}[/] {escape(check.file)}: {several(count, 'error')}", soft_wrap=True)
         show_findings(console, check.file, check.findings)
+
+
+def print_lacking(lacking: Sequence[LackingVersion]) -> None:
+    console = stdout()
+    sign = escape(signs_for(console).states["FAILED"])
+    for each in lacking:
+        console.print(f"[red]{sign}[/] {escape(each.sentence)}", soft_wrap=True)
 
 
 def _named(name: str | None) -> str:

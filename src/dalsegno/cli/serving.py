@@ -17,7 +17,9 @@ from dalsegno.cli.problems import Refusal
 from dalsegno.cli.session import stop_signals
 from dalsegno.engine.memory import tune_memory
 from dalsegno.engine.settings import EngineSettings
+from dalsegno.engine.unfinished_versions import lacking_versions
 from dalsegno.engine.warm_up import HTTP_NODE, warm_up
+from dalsegno.errors import OperatorError
 from dalsegno.nodes.egress import ALLOW_VARIABLE, EgressPolicy, policy_from_environment
 from dalsegno.wiring import shown_url
 
@@ -118,6 +120,7 @@ async def serve(app: App, *, quiet: bool, as_json: bool, health: str | None = No
             name = worker.name if worker is not None else ""
             say("worker %s serves %s on %s", name, ", ".join(app.settings.queues), shown_url(app.url))
             say_what_is_known(app)
+            await warn_of_lacking_versions(app)
             if app.egress is not None and app.egress.block_private:
                 say(egress_words(app.egress))
             tell_of(engine)
@@ -139,6 +142,18 @@ def say_what_is_known(app: App) -> None:
         say("tasks: %s", ", ".join(app.tasks.names()))
     if app.workflows.names():
         say("Python workflows: %s", ", ".join(app.workflows.names()))
+
+
+async def warn_of_lacking_versions(app: App) -> None:
+    """What executions in flight need of an earlier program, and this one does not have."""
+    if not app.workflows.names():
+        return
+    logger = logging.getLogger("dalsegno.cli")
+    try:
+        for each in await lacking_versions(app.client, app.workflows):
+            logger.warning("%s", each.sentence)
+    except OperatorError as error:
+        logger.warning("it cannot be looked up what executions in flight need: %s", error)
 
 
 def say_which_store_is_not_used(app: App) -> None:

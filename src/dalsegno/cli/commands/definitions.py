@@ -24,18 +24,35 @@ def register(app: typer.Typer) -> None:
     app.command("nodes")(nodes)
 
 
-def validate(files: Sources, app: AppName = None, json: Json = False) -> None:
-    """Check documents, scripts and Python workflows; nothing is stored. Exit code 2 if one has errors."""
-    from dalsegno.cli.checking import check_files, print_checks, valid_or_not
+def validate(
+    files: Sources,
+    app: AppName = None,
+    against_live: Annotated[
+        bool,
+        typer.Option("--against-live", help="Also check that executions in flight find the names they need."),
+    ] = False,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Check documents, scripts and Python workflows; nothing is stored. Exit code 2 if one has errors.
+
+    With --against-live, what executions in flight on the --store run of earlier versions is held against the program:
+    a name that their code uses and the program no longer has would make them wait.
+    """
+    import asyncio
+
+    from dalsegno.cli.checking import check_files, lacking_here, print_checks, print_lacking, valid_or_not
     from dalsegno.cli.opening import make_app
     from dalsegno.cli.output import emit
 
     checks = check_files(files, make_app("memory:", app), tasks=app is not None)
+    lacking = asyncio.run(lacking_here(files, store, app)) if against_live else []
     if json:
-        emit(valid_or_not(checks))
+        emit(valid_or_not(checks, lacking if against_live else None))
     else:
         print_checks(checks)
-    raise typer.Exit(0 if all(check.valid for check in checks) else 2)
+        print_lacking(lacking)
+    raise typer.Exit(0 if all(check.valid for check in checks) and not lacking else 2)
 
 
 def deploy(

@@ -125,6 +125,11 @@ class ScriptProgram:
         """Names that its code uses and this process does not have: those of another version of its module."""
         return self.code.lacking() if isinstance(self.code, PythonProgram) else frozenset()
 
+    def wait_for(self, names: frozenset[str]) -> None:
+        """A turn that uses one of these stops, and does not fail."""
+        if isinstance(self.code, PythonProgram):
+            self.code.waits_for = names
+
     def load(self, snapshot: bytes, blobs: Mapping[str, bytes], *, light: bool = False) -> RunningMachine:
         if isinstance(self.code, PythonProgram):
             return PythonMachine.loads(self.code, snapshot, blobs=blobs, limits=self.limits)

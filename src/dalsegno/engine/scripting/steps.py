@@ -65,11 +65,13 @@ from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.storage import SMALL, Storage, blob_names, bytes_in_rows
 from dalsegno.engine.tasks import Tasks
 from dalsegno.engine.transactions import NO_TRANSACTIONS
-from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson
+from dalsegno.errors import BadConfiguration, InternalError, LimitExceeded, NotFound, NotJson
 from dalsegno.lang import SnapshotError
 from dalsegno.lang.effects import ErrorValue, Outcome, promise_id, promise_number
 from dalsegno.lang.limits import Heavy
 from dalsegno.lang.python import PythonMachine
+from dalsegno.lang.python.errors import NAME_MISSING
+from dalsegno.lang.snapshots import NameMissing
 from dalsegno.model.event import NewEvent
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.machine import Completion, MachineView, reaches
@@ -186,15 +188,31 @@ class ScriptSteps:
             return ScriptStep(fail_script(lease, error, self.ledger.now()))
         try:
             return await self._resume_machine(lease)
+        except NameMissing as error:
+            program = await self.definitions.script(lease.definition)
+            if not self._lacking(lease.definition, program):
+                return self._damaged(lease, error)
+            raise BadConfiguration(_waits_for(program, str(error))) from error
         except SnapshotError as error:
-            logger.error("the stored machine of execution %s is damaged: %s", lease.execution, error)
-            value = ErrorValue("SNAPSHOT_DAMAGED", str(error))
-            return ScriptStep(fail_script(lease, value, self.ledger.now()))
+            return self._damaged(lease, error)
+
+    def _damaged(self, lease: Lease, error: SnapshotError) -> ScriptStep:
+        logger.error("the stored machine of execution %s is damaged: %s", lease.execution, error)
+        value = ErrorValue("SNAPSHOT_DAMAGED", str(error))
+        return ScriptStep(fail_script(lease, value, self.ledger.now()))
+
+    def _lacking(self, definition: str, program: ScriptProgram) -> frozenset[str]:
+        """Names that another version than the running program's own uses, and that this program does not have."""
+        if not program.native or self.elsewhere.has_version(definition):
+            return frozenset()
+        lacking = program.lacking()
+        program.wait_for(lacking)
+        return lacking
 
     async def _resume_machine(self, lease: Lease) -> ScriptStep:
         program = await self.definitions.script(lease.definition)
-        is_foreign = program.native and not self.elsewhere.has_version(lease.definition)
-        if is_foreign and (lacking := program.lacking()):
+        lacking = self._lacking(lease.definition, program)
+        if lacking:
             await self.elsewhere.look_for_version(program.definition, lacking, lease.queue)
         if program.native:
             is_light.set(False)  # its code is the user's own and runs here
@@ -216,6 +234,8 @@ class ScriptSteps:
     ) -> tuple[Turn, RunningMachine | None]:
         was_told = job.interrupted
         turn, machine = await self.turns.run(job, begin, self._thread(program))
+        if turn.error is not None and turn.error.code == NAME_MISSING:
+            raise BadConfiguration(_waits_for(program, turn.error.message))
         if turn.cancel:
             if turn.interrupted and not was_told:
                 turn.grace_ends = self._end_of_grace(program)
@@ -503,7 +523,7 @@ class ScriptSteps:
         machine = warm.machine
         try:
             turn, after = await self._run(lease, program, job, lambda: machine)
-        except Heavy:
+        except (Heavy, BadConfiguration):
             return ScriptStep(plain())  # the script goes on in a step of its own
         step = self._turned(lease, job, turn, after, (event,))
         step.instead = plain
@@ -521,6 +541,14 @@ class ScriptSteps:
         grace = self._grace(program) if isinstance(program, ScriptProgram) else None
         kept = await self._unfinished(lease.execution, CUT_OFF)
         return ScriptStep(cut_off(lease, view, now, grace, kept))
+
+
+def _waits_for(program: ScriptProgram, problem: str) -> str:
+    known = program.definition
+    return (
+        f"version {known.version} of '{known.name}' cannot go on in this process: {problem}. It goes on in a worker"
+        " whose program has that again: roll back, or deploy a program that keeps the old name"
+    )
 
 
 def _freed(job: Job, turn: Turn) -> int:

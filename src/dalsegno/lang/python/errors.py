@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from dalsegno.errors import UsageError
@@ -120,3 +121,16 @@ def cancelled_error() -> type[BaseException]:
     module = sys.modules.get("asyncio.exceptions")
     found = getattr(module, "CancelledError", CancelledError)
     return found if isinstance(found, type) and issubclass(found, BaseException) else CancelledError
+
+
+NAME_MISSING = "NAME_MISSING"
+"""Code of the end of a turn that cannot go on in this process. It is never stored."""
+
+
+def missing_name(error: BaseException, missing: frozenset[str]) -> str | None:
+    """Which of the missing names an exception is about."""
+    if isinstance(error, NameError):
+        return error.name if error.name in missing else None
+    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+        return next((name for name in missing if name.partition(".")[2] == error.name), None)
+    return None

@@ -64,10 +64,11 @@ def unbound(frame: Frame, name: str) -> NameError:
     """As Python says it of a local variable, or of one of an enclosing function."""
     if frame.code.variables.index(name) < frame.code.own:
         return UnboundLocalError(
-            f"cannot access local variable '{name}' where it is not associated with a value"
+            f"cannot access local variable '{name}' where it is not associated with a value", name=name
         )
     return NameError(
-        f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
+        f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope",
+        name=name,
     )
 
 

@@ -16,7 +16,7 @@ from dalsegno.lang.promises import AnyPromise, Promise, Verdict, settle
 from dalsegno.lang.python.approvals import promise_name
 from dalsegno.lang.python.calls import CallKind, Durable, enter_machine, leave_machine
 from dalsegno.lang.python.coroutines import not_a_task
-from dalsegno.lang.python.errors import LimitReached
+from dalsegno.lang.python.errors import NAME_MISSING, LimitReached, missing_name
 from dalsegno.lang.python.exceptions import error_value
 from dalsegno.lang.python.frames import Frame
 from dalsegno.lang.python.instructions import HANDLERS, unbound
@@ -105,7 +105,16 @@ class Interpreter:
         except LimitReached:
             self._out_of_instructions()
         except BaseException as error:  # noqa: BLE001 - user code may raise anything
-            self.raise_here(error)
+            missing = missing_name(error, self.program.waits_for) if self.program.waits_for else None
+            if missing is None:
+                self.raise_here(error)
+            else:
+                self._wait_for_name(missing)
+
+    def _wait_for_name(self, name: str) -> None:
+        """Stops past every ``except`` of the workflow: its code is right, the program around it is another one."""
+        message = f"line {self.line} uses '{name}', which the running program does not have"
+        self.stop_failed(ErrorValue(NAME_MISSING, message, stack=self.places()))
 
     def _out_of_instructions(self) -> None:
         limit = self.limits.instructions

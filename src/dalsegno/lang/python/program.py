@@ -58,6 +58,8 @@ class PythonProgram:
         self.stored = stored
         self.surroundings = surroundings
         self.functions = stored.functions
+        self.waits_for: frozenset[str] = frozenset()
+        """Names that its code reads, that the running program does not have, and without which it waits."""
         self._durables: dict[tuple[str, str], Durable[Any, Any] | None] = {}
 
     @property

@@ -44,7 +44,7 @@ from dalsegno.lang.python.snapshot.objects import (
 from dalsegno.lang.python.snapshot.registry import load_registered
 from dalsegno.lang.python.snapshot.stored import FUNCTION_NAMES, Row, Tag
 from dalsegno.lang.python.timeouts import Timeout
-from dalsegno.lang.snapshots import SnapshotError
+from dalsegno.lang.snapshots import NameMissing, SnapshotError
 
 if TYPE_CHECKING:
     from dalsegno.lang.python.snapshot.reading import Reader
@@ -68,7 +68,7 @@ def _name(reader: Reader, row: Row) -> Any:
 
 
 def unknown(name: str) -> SnapshotError:
-    return SnapshotError(
+    return NameMissing(
         f"the stored workflow uses '{name}', which its module does not know in this process, or its code does not "
         "reach: import it there under its old name, or run the execution with the code it was started with"
     )
