@@ -89,7 +89,7 @@ def test_a_start_without_an_answer_is_sent_again_with_the_same_key(wired: Wired)
 def test_what_must_not_happen_twice_is_not_sent_twice(wired: Wired) -> None:
     client, seen = wired(httpx.ReadError("the line broke"))
     with pytest.raises(ServerUnreachable, match="the line broke"):
-        client.handle("e1").cancel()
+        client.handle("e1").terminate()
     assert len(seen) == 1
 
 

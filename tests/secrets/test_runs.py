@@ -163,7 +163,7 @@ async def test_a_worker_that_never_saw_the_script_knows_its_name(tmp_path: Path)
     app = build(desk.url)
     async with app.running():
         handle = await app.astart("mine")
-        app.engine.definitions._scripts.pop(program.hash, None)
+        app.engine.definitions._scripts._drop(program.hash)
         assert await handle.aresult(timeout=20) == "it is [secret crm]"
         assert await app.engine.vault.workflow_of(program.hash) == "mine"
         assert await app.engine.vault.workflow_of("") is None

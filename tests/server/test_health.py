@@ -42,7 +42,7 @@ def answer_with(answer: Callable[..., Awaitable[None]], app: App, monkeypatch: p
     """Whenever the store is asked how it is."""
     stack = app.client.stack
     monkeypatch.setattr(stack.archive, "states", answer)
-    if stack.expect_writable is not None:
+    if hasattr(stack.clock, "_fetch_or_hang_up"):
         store: Any = stack.clock
         monkeypatch.setattr(store, "_fetch_or_hang_up", answer)
 

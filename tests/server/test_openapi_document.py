@@ -22,6 +22,7 @@ Schema = dict[str, Any]
 FREE_FORM = {
     "ApprovalInfo/form": "a JSON Schema of the workflow's author",
     "AwaitingInfo/question": "what an author asks people",
+    "BatchStart/input": "a value of the user's",
     "CompleteRequest/output": "a value of the user's",
     "DecisionRequest/data": "a value of the user's",
     "DefinitionDetail/document": "a graph document; its schema is published apart",

@@ -118,7 +118,7 @@ def run_again(
             _check_nodes((await client.definitions.by_hash(view.definition)).plan, nodes or ())
         if not detach and where.server is None:
             await refuse_unrunnable(where.app, view, app)
-        if view.kind in SCRIPTED and not sure:
+        if view.kind in SCRIPTED and not nodes and not sure:
             await _ask_before_starting_over(client, view)
         return await client.rerun(found, nodes, edits)
 

@@ -28,8 +28,7 @@ async def _look(stack: Stack) -> float:
     began = time.perf_counter()
     if stack.expect_writable is not None:
         await stack.expect_writable()
-    else:
-        await stack.archive.states([NOBODY])
+    await stack.archive.states([NOBODY])
     return time.perf_counter() - began
 
 
