@@ -198,7 +198,7 @@ def test_limits_of_scripts_are_those_of_the_code() -> None:
         f"| {orchestration.MAX_GROUP:,}, at most {orchestration.MAX_GROUP_DEPTH} groups inside each other ",
         f"promises a Python workflow holds at an await | {MOST_PROMISES:,} ",
         f"source; front matter | {MAX_SOURCE:,} and {MAX_FRONT_MATTER:,} characters ",
-        f"clean-up after a cancel or timeout | {settings.cancel_grace:g} s ",
+        f"clean-up after a cancel or timeout | {'none' if settings.cancel_grace is None else settings.cancel_grace} ",
         f"turns of Python workflows at the same time, per process | {tasks.TURN_THREADS} threads ",
         f"machines a worker keeps in memory | {kept} ",
     ):
