@@ -94,6 +94,8 @@ class Programs:
     def python(
         self, *arguments: str, bind: Callable[[], object] | None = None, **environment: str
     ) -> Program:
+        if bind is not None:  # what it cannot write whole it must not leave to others
+            environment["PYTHONDONTWRITEBYTECODE"] = "1"
         process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=self.folder,

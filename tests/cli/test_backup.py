@@ -139,6 +139,7 @@ def test_copy_that_finds_no_space_leaves_nothing_behind(
         "-c",
         small
         + "import sys; sys.argv[1:] = ['backup', 'copy.db']; from dalsegno.cli.main import main; main()",
+        PYTHONDONTWRITEBYTECODE="1",  # what it cannot write whole it must not leave to others
     )
 
     code, _, err = child.finish()

@@ -17,6 +17,8 @@ from dalsegno.errors import DalSegnoError
 INSIDE = ("dalsegno.adapters.", "dalsegno.cli.", "dalsegno.server.", "dalsegno.testing.")
 """Who raises here does it for the engine, for people at a terminal, for clients by HTTP, or for tests."""
 CAUGHT = {
+    "NameMissing": "the execution waits for a program that has the name",
+    "RouteMissing": "the client goes the way of older servers",
     "KeyMissing": "the worker looks for another one that has the key",
     "TemplateErrors": "part of InvalidDefinition",
 }

@@ -160,9 +160,7 @@ def test_an_exception_of_any_kind_becomes_an_error_object(stage: Stage) -> None:
         return 1 / value
 
     ended = stage.run(graph("f", {"f": task("divide", 0)}))
-    assert ended.plain_error == error_object(
-        "division by zero", "NODE_FAILED", "f", type="ZeroDivisionError"
-    )
+    assert ended.plain_error == error_object("division by zero", "NODE_FAILED", "f", type="ZeroDivisionError")
 
 
 def test_a_template_that_fails_names_the_missing_path(stage: Stage) -> None:
