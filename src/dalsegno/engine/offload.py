@@ -266,7 +266,9 @@ class ChildProcess:
             self._child.send_signal(signal.SIGKILL)
 
     async def over(self) -> None:
+        """Closes its pipes, too: nobody reads to the end what a killed process has written."""
         await self._child.wait()
+        self._child._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - there is no public way
 
 
 def _in_thread(name: str, arguments: tuple[Any, ...]) -> Any:

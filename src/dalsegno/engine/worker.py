@@ -269,8 +269,16 @@ class Worker:
         """``name``: that of the offer, which is kept alive from now on should it have been given up meanwhile."""
         if self._stopping:
             return  # it goes back with everything else that is leased under this name
+        unwanted = []
         for lease in kept_leases(new.id, new.definition, 0, kept, applied, self.ledger.now(), new.kind):
-            self._launch(lease, None, name)
+            if self.shares.allows(lease):
+                self._launch(lease, None, name)
+            else:  # claims have filled its workflow's share while the start was committed
+                unwanted.append(lease)
+        if unwanted:
+            task = asyncio.get_running_loop().create_task(self.letting_go.give_back(name, unwanted))
+            self._tasks[task] = name
+            task.add_done_callback(self._tasks.pop)
 
     def cancel_runs(self, execution: str, tokens: Sequence[str] | None = None) -> None:
         """Interrupts runs of an execution or of some of its tokens that have become useless; what they return would be
