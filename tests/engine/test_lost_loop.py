@@ -54,6 +54,7 @@ async def test_calls_from_another_loop_fail_too() -> None:
 
 
 def test_a_lost_engine_hands_back_what_it_ran_and_can_be_opened_anew(tmp_path: Path) -> None:
+    before = set(threading.enumerate())  # other tests may have left some
     url = f"sqlite:///{tmp_path}/s.db"
     app = App(url)
     app.deploy_script(SCRIPT, "s")
@@ -62,7 +63,8 @@ def test_a_lost_engine_hands_back_what_it_ran_and_can_be_opened_anew(tmp_path: P
         _break(app)
         with pytest.raises(InternalError, match="has stopped"):
             handle.result(timeout=60)
-    assert not [thread for thread in threading.enumerate() if thread.name == "heartbeat"]
+    left = set(threading.enumerate()) - before
+    assert not [thread for thread in left if thread.name == "heartbeat"]
     with app.running():
         handle.signal("go", 5)
         assert handle.result(timeout=15) == 5

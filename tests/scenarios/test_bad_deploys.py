@@ -99,7 +99,9 @@ def test_a_renamed_task_is_waited_for(deploy: Deploy, workflow: str) -> None:
         assert (letter.execution, again.status().state) == (handle.id, "RUNNING")
         assert "'charge'" in letter.reason
         assert "roll back" in letter.reason
-        assert any(wait.kind == "trouble" for wait in again.why())
+        until(
+            lambda: any(wait.kind == "trouble" for wait in again.why()), "why says so"
+        )  # not while it is tried
         assert second.app.start(second.buy, "o-2").id  # new ones have the new code
     third = deploy(workflow, "charge")
     with third.app.running():
